@@ -1,0 +1,40 @@
+"""Black-box bilevel optimisation: a leader chooses x, a follower answers with y = argmin f(x, y).
+
+>>> import bilevo
+>>> result = bilevo.minimize(
+...     lambda x, y: float(x @ x + y @ y),  # the leader's objective F
+...     lambda x, y: float((y - x) @ (y - x)),  # the follower's objective f
+...     x_bounds=[(-5, 10)],
+...     y_bounds=[(-5, 10)],
+... )
+>>> result.success
+True
+"""
+
+from bilevo import algorithms, problems
+from bilevo.api import Optimizer, minimize, verify
+from bilevo.core.budget import Budget, StopReason
+from bilevo.core.problem import Bounds, Optimum, Problem
+from bilevo.core.result import Certificate, History, Result
+from bilevo.core.values import BadValue
+from bilevo.optimizers import CMAES
+from bilevo.version import __version__
+
+__all__ = [
+    "CMAES",
+    "BadValue",
+    "Bounds",
+    "Budget",
+    "Certificate",
+    "History",
+    "Optimizer",
+    "Optimum",
+    "Problem",
+    "Result",
+    "StopReason",
+    "__version__",
+    "algorithms",
+    "minimize",
+    "problems",
+    "verify",
+]

@@ -1,0 +1,7 @@
+"""Bilevel algorithms, one paper per file. None of them does I/O: see bilevo.core.request."""
+
+from bilevo.algorithms.bl_cma_es import BLCMAES
+from bilevo.algorithms.drc import DRC
+from bilevo.algorithms.nested import NestedCMAES
+
+__all__ = ["BLCMAES", "DRC", "NestedCMAES"]

@@ -1,0 +1,29 @@
+"""BL-CMA-ES: a joint CMA-ES above whose marginal starts a full CMA-ES search for every follower.
+
+X. He, Y. Zhou and Z. Chen, "Evolutionary bilevel optimization based on covariance matrix
+adaptation", IEEE Transactions on Evolutionary Computation 23(2), 2019.
+
+The published program runs the lower searches one after another; here they advance side by side
+in one batch, which gives the same answers because each draws from its own random stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bilevo.algorithms.leader import JointSearch, State, solve_follower
+from bilevo.core.problem import Spec
+from bilevo.core.request import Steps, together
+
+
+@dataclass(frozen=True, slots=True)
+class BLCMAES(JointSearch):
+    """BL-CMA-ES (He, Zhou and Chen, 2019)."""
+
+    name = "bl-cma-es"
+    revision = 1
+
+    def generation(self, spec: Spec, state: State) -> Steps[State]:
+        followers = self.followers(spec, state)
+        yield from together(solve_follower(state, follower) for follower in followers)
+        return (yield from self.conclude(spec, state, followers))

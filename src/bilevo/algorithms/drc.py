@@ -1,0 +1,257 @@
+"""DRC: dynamic resource competition among the followers' searches. DRC-CMA-ES is its CMA-ES instance.
+
+"An Efficient Dynamic Resource Allocation Framework for Evolutionary Bilevel Optimization"
+(DRC-BLEA), cited below by its algorithm and equation numbers. Read it with this file:
+
+    Algorithm 1  DRC.generation             framework, one turn of its loop
+    Algorithm 2  DRC.compete                dynamic resource competition
+    Algorithm 3  selection_probability      Eqs. (2)-(8)
+    Algorithm 4  DRC.cooperate              cooperation in competition, Eqs. (9)-(10)
+
+Where the paper leaves a detail open, this reading reproduces its tables:
+- population sizes are 4 + floor(3 ln d): the paper prints 4 + floor(ln d), its figures need the 3;
+- the competition stops at once when half of the tasks have finished, not at the end of a round;
+- elite and refinement are those of BL-CMA-ES (see leader); the upper update uses all p pairs;
+- the weights of Eq. (10) add up to the number S of sources, not to 1. `mixing="paper"` takes them
+  as printed: covariances grow and means move, so tasks settle sooner. `mixing="convex"` divides
+  by S, as one would expect to read, and costs more evaluations.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Literal
+
+import numpy as np
+
+from bilevo.algorithms.follower import Follower, Pair
+from bilevo.algorithms.leader import JointSearch, State, evaluate_leader
+from bilevo.core.arrays import FloatArray
+from bilevo.core.budget import TINY
+from bilevo.core.problem import Spec
+from bilevo.core.request import Steps, together
+from bilevo.core.streams import stream
+from bilevo.optimizers.cma_es import CMAES
+
+LOWEST = -1e300  # stands for the fitness of a failed pair, so that means stay numbers
+STAGE = 3  # executions after which a task takes part in cooperation
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """A follower's search in the competition, with the discounted sums of its archive.
+
+    The archive of Algorithm 2 is only ever read through the discounted means of Eqs. (3) and (6),
+    so their sums are kept instead. Infeasible entries are rated against the worst feasible one of
+    all tasks, which changes; `infeasible` is the discounted share that depends on it.
+    """
+
+    index: int
+    follower: Follower
+    gamma: float
+    weight: float = 0.0  # discounted number of archive entries
+    fitness: float = 0.0  # discounted sum: -F where feasible, -violation where not
+    infeasible: float = 0.0  # discounted number of infeasible entries
+    worst_feasible: float = np.inf  # lowest fitness among the task's feasible entries
+    potential_weight: float = 0.0
+    potential: float = 0.0  # discounted sum of PT, Eq. (5)
+    means: list[FloatArray] = field(default_factory=list)  # of the last three executions
+    fluctuation: float = np.inf  # std(.) of Eq. (9)
+
+    @property
+    def pair(self) -> Pair:
+        return self.follower.answer
+
+    def execute(self, state: State, guide: FloatArray | None = None) -> Steps[None]:
+        """One lower generation; a new answer costs one upper evaluation. Archive the pair."""
+        if (yield from self.follower.execute(guide)):
+            yield from evaluate_leader(state, self.pair)
+        feasible = self.pair.violation == 0
+        value = max(-self.pair.F if feasible else -self.pair.violation, LOWEST)
+        self.weight = self.gamma * self.weight + 1
+        self.fitness = self.gamma * self.fitness + value
+        self.infeasible = self.gamma * self.infeasible + (not feasible)
+        if feasible:
+            self.worst_feasible = min(self.worst_feasible, value)
+        self._note_stage()
+
+    def _note_stage(self) -> None:
+        """Fluctuation: norm of the means' standard deviation over the last three executions."""
+        mean = self.follower.optimizer.mean(self.follower.search)
+        self.means = [*self.means[1 - STAGE :], mean]
+        if len(self.means) == STAGE:
+            a, b, c = self.means
+            centre = (a + b + c) / STAGE
+            square = sum(float((v := mean - centre) @ v) for mean in (a, b, c))
+            self.fluctuation = (square / (STAGE - 1)) ** 0.5
+
+    def add_potential(self, potential: float) -> None:
+        self.potential_weight = self.gamma * self.potential_weight + 1
+        self.potential = self.gamma * self.potential + potential
+
+
+@dataclass(frozen=True, slots=True)
+class DRC(JointSearch):
+    """Dynamic resource competition with any population-based optimiser at either level.
+
+    `cooperation`, `selection` and `stop` switch off one ingredient each, for ablations.
+    """
+
+    gamma: float = 0.5
+    epsilon: float = 1.1
+    w_base: float = 0.1
+    w_performance: float = 0.7
+    w_potential: float = 0.2
+    alpha: float = 0.5
+    mixing: Literal["paper", "convex"] = "paper"
+    cooperation: bool = True
+    selection: Literal["competitive", "uniform"] = "competitive"
+    stop: Literal["half", "all"] = "half"
+
+    revision = 1
+
+    def __post_init__(self) -> None:
+        for name, allowed in (
+            ("mixing", ("paper", "convex")),
+            ("selection", ("competitive", "uniform")),
+            ("stop", ("half", "all")),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}")
+        for name in ("gamma", "w_base", "w_performance", "w_potential", "alpha"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be from 0 to 1, got {getattr(self, name)!r}")
+        total = self.w_base + self.w_performance + self.w_potential
+        if abs(total - 1) > 1e-9:
+            raise ValueError(f"w_base + w_performance + w_potential must be 1, got {total}")
+        if not 1 < self.epsilon < np.inf:
+            raise ValueError(f"epsilon must be greater than 1, got {self.epsilon!r}")
+
+    @property
+    def name(self) -> str:
+        both = isinstance(self.upper, CMAES) and isinstance(self.lower, CMAES)
+        return "drc-cma-es" if both else "drc"
+
+    def generation(self, spec: Spec, state: State) -> Steps[State]:
+        """One turn of Algorithm 1: new leaders, competition of their followers, upper update."""
+        followers = self.followers(spec, state)
+        tasks = [Task(i, follower, self.gamma) for i, follower in enumerate(followers)]
+        yield from self.compete(state, tasks, stream(spec.seed, "roulette", state.generation))
+        return (yield from self.conclude(spec, state, followers))
+
+    def compete(self, state: State, tasks: list[Task], rng: np.random.Generator) -> Steps[None]:
+        """Algorithm 2: tasks are drawn and executed until half of them have finished."""
+        yield from together(task.execute(state) for task in tasks)
+        distances = leader_distances(np.array([task.follower.x for task in tasks])).tolist()
+        live = list(tasks)
+        wanted = len(tasks) // 2 if self.stop == "half" else len(tasks)
+        while True:
+            chances = self.chances(tasks, live)
+            for _ in tasks:  # one round is p turns
+                task = live[roulette(chances, rng)]
+                guide = self.cooperate(task, tasks, distances)
+                before = [other.pair for other in tasks]
+                yield from task.execute(state, guide)
+                task.add_potential(potential(task.pair, task.index, before))
+                if task.follower.finished:  # it withdraws from the competition
+                    live.remove(task)
+                    if len(tasks) - len(live) >= wanted:
+                        return
+                    chances = self.chances(tasks, live)
+
+    def chances(self, tasks: list[Task], live: list[Task]) -> list[float]:
+        """The live tasks' cumulative probabilities of being drawn."""
+        if self.selection == "uniform":
+            return [(k + 1) / len(live) for k in range(len(live))]
+        return list(accumulate(selection_probability(tasks, live, self)))
+
+    def cooperate(
+        self, target: Task, tasks: list[Task], distances: list[list[float]]
+    ) -> FloatArray | None:
+        """Algorithm 4: mix the features of more settled, near tasks into the target's.
+
+        Returns the navigational solution, the answer of the most intense source; None without one.
+        """
+        if not self.cooperation or len(target.means) < STAGE:
+            return None
+        row = distances[target.index]
+        others = sorted((i for i in range(len(tasks)) if i != target.index), key=row.__getitem__)
+        near = [i for i in others[: len(tasks) // 2] if tasks[i].fluctuation < target.fluctuation]
+        if not near:
+            return None
+        sources = [tasks[i] for i in near]
+        stage = target.fluctuation + sum(source.fluctuation for source in sources)
+        reach = sum(row[i] for i in near) + TINY
+        intensity = [  # Eq. (9)
+            1 - self.alpha * tasks[i].fluctuation / stage - (1 - self.alpha) * row[i] / reach
+            for i in near
+        ]
+        own = 1 - self.alpha * target.fluctuation / stage
+        parts = 1 if self.mixing == "paper" else own + sum(intensity)
+        target.follower.optimizer.mix(  # Eq. (10)
+            target.follower.search,
+            own / parts,
+            [source.follower.search for source in sources],
+            [weight / parts for weight in intensity],
+        )
+        return sources[int(np.argmax(intensity))].pair.y
+
+
+def selection_probability(tasks: list[Task], live: list[Task], drc: DRC) -> list[float]:
+    """Algorithm 3: each live task's probability from base, performance and potential."""
+    K = len(live)
+    worst = min(task.worst_feasible for task in tasks)
+    floor = worst if worst < np.inf else 0.0
+    CF = [(task.fitness + task.infeasible * floor) / task.weight for task in live]  # Eq. (3)
+    CP = [  # Eq. (6)
+        task.potential / task.potential_weight if task.potential_weight else 0.0 for task in live
+    ]
+    lowest, highest = min(CF), max(CP)
+    advantage = sum(value - lowest for value in CF)
+    exponential = [drc.epsilon ** max(value - highest, -1e3) for value in CP]
+    total = sum(exponential)
+    return [
+        drc.w_base / K  # Eq. (2)
+        + drc.w_performance * ((CF[k] - lowest) / advantage if advantage > 0 else 1 / K)  # Eq. (4)
+        + drc.w_potential * exponential[k] / total  # Eq. (7); the sum is Eq. (8)
+        for k in range(K)
+    ]
+
+
+def potential(new: Pair, own: int, before: list[Pair]) -> float:
+    """PT of Eq. (5): relative change of fitness, with reward and penalty against all tasks."""
+    *all_before, a = set_fitness([*before, new])
+    b, best, worst = all_before[own], max(all_before), min(all_before)
+    change = _relative(a, b) + max(_relative(a, best), 0.0) + min(_relative(a, worst), 0.0)
+    return min(max(change, -1e6), 1e6)
+
+
+def _relative(a: float, b: float) -> float:
+    return (a - b) / (abs(b) + TINY)
+
+
+def set_fitness(pairs: list[Pair]) -> list[float]:
+    """Fitness to be maximised: -F; infeasible pairs are below the worst feasible by violation."""
+    feasible = [-pair.F for pair in pairs if pair.violation == 0]
+    floor = min(feasible) if feasible else 0.0
+    return [
+        -pair.F if pair.violation == 0 else max(floor - pair.violation, LOWEST) for pair in pairs
+    ]
+
+
+def leader_distances(x: FloatArray) -> FloatArray:
+    """Pairwise distances with exponent 1/m, (sum |a - b|^(1/m))^m, relative to the largest.
+
+    Only their order and ratios are used; the raw values overflow for many variables.
+    """
+    m = x.shape[1]
+    sums = (np.abs(x[:, None, :] - x[None, :, :]) ** (1 / m)).sum(axis=2)
+    largest = sums.max()
+    return np.asarray((sums / largest) ** m) if largest > 0 else sums
+
+
+def roulette(chances: list[float], rng: np.random.Generator) -> int:
+    """An index drawn with cumulative probabilities `chances`."""
+    return min(bisect_right(chances, rng.random() * chances[-1]), len(chances) - 1)

@@ -1,0 +1,127 @@
+"""A follower's search for one leader's x, one execution (a generation of its optimiser) at a time.
+
+Shared by the algorithms that run an evolutionary search below: they differ in who executes when.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bilevo.core.arrays import FloatArray
+from bilevo.core.budget import Budget, Scale, change_over
+from bilevo.core.order import no_worse, ranking
+from bilevo.core.request import Incumbent, Level, Steps, evaluate
+from bilevo.optimizers.protocol import PopulationOptimizer
+
+
+@dataclass(slots=True, eq=False)
+class Pair:
+    """A leader's x with a follower's answer y, and their values.
+
+    `violation` is that of both levels together, `lower_violation` the follower's part of it.
+    """
+
+    x: FloatArray
+    y: FloatArray
+    f: float
+    lower_violation: float
+    F: float = math.inf
+    violation: float = math.inf
+    converged: bool = False
+
+    def no_worse(self, other: Pair) -> bool:
+        """In the leader's order."""
+        return no_worse(self.F, self.violation, other.F, other.violation)
+
+    def follower_no_worse(self, other: Pair) -> bool:
+        """In the follower's order."""
+        return no_worse(self.f, self.lower_violation, other.f, other.lower_violation)
+
+    @property
+    def incumbent(self) -> Incumbent:
+        return Incumbent(self.x, self.y, self.F, self.f, self.violation)
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerRule:
+    """When a follower's search ends: its value hardly changed over a window, or its budget is used."""
+
+    window: int
+    longest: int
+    absolute: float = 1e-5
+    relative: float = 1e-4
+
+    @classmethod
+    def of(cls, budget: Budget, population: int) -> FollowerRule:
+        assert budget.lower_window is not None and budget.lower_max is not None
+        window = math.ceil(budget.lower_window / population)
+        return cls(max(2, window), math.ceil(budget.lower_max / population))
+
+    def converged(self, record: list[float], scale: Scale) -> bool:
+        change, relative_change = change_over(record, self.window)
+        return change < scale.tolerance(self.absolute) or relative_change < self.relative
+
+
+@dataclass(slots=True, eq=False)
+class Follower:
+    """A lower-level search: its optimiser's state, its best answer, and whether it has ended."""
+
+    x: FloatArray
+    optimizer: PopulationOptimizer[Any]
+    search: Any
+    rng: np.random.Generator
+    rule: FollowerRule
+    scale: Scale
+    best: Pair | None = None
+    record: list[float] = field(default_factory=list)  # best f after each execution
+    converged: bool = False
+    finished: bool = False
+
+    @property
+    def answer(self) -> Pair:
+        """The best answer so far; there is one after the first execution."""
+        assert self.best is not None
+        return self.best
+
+    @property
+    def executions(self) -> int:
+        return len(self.record)
+
+    def execute(self, guide: FloatArray | None = None) -> Steps[bool]:
+        """One generation of the optimiser; True when a new best answer was adopted.
+
+        A guide (another task's answer) is evaluated and learnt from, but never adopted.
+        """
+        asked = self.optimizer.ask(self.search, self.rng)
+        points = asked if guide is None else np.concatenate([asked, guide[None]])
+        x = np.repeat(self.x[None], len(points), axis=0)
+        values = yield from evaluate(Level.LOWER, x, points)
+        self.scale.see(values.objective)
+        self.optimizer.tell(self.search, points, values.objective, values.violation)
+        improved = self._adopt(asked, values.objective[: len(asked)], values.violation)
+        self.record.append(self.answer.f)
+        self.converged = self.rule.converged(self.record, self.scale) or self.optimizer.exhausted(
+            self.search
+        )
+        self.finished = self.converged or self.executions >= self.rule.longest
+        self.answer.converged = self.converged
+        return improved
+
+    def solve(self) -> Steps[Pair]:
+        """Execute until the search ends, and return its answer (F not evaluated)."""
+        while not self.finished:
+            yield from self.execute()
+        return self.answer
+
+    def _adopt(self, points: FloatArray, objective: FloatArray, violation: FloatArray) -> bool:
+        """Make the best of the points the answer if it is no worse than the present one."""
+        i = int(ranking(objective, violation[: len(points)])[0])
+        new = Pair(self.x, points[i], float(objective[i]), float(violation[i]))
+        if self.best is not None and not new.follower_no_worse(self.best):
+            return False
+        self.best = new
+        return True

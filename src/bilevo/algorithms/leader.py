@@ -1,0 +1,190 @@
+"""The leader's side that algorithms share: state, elite, stop rules, and the joint search.
+
+X. He, Y. Zhou and Z. Chen, "Evolutionary bilevel optimization based on covariance matrix
+adaptation", IEEE Transactions on Evolutionary Computation 23(2), 2019.
+
+`JointSearch` is the upper level of BL-CMA-ES, on which DRC builds: one search over the joint
+vector (x, y). The marginal distribution of y starts each follower's search; the followers' answers,
+put in place of the sampled y, update the joint search. What happens in between is each algorithm's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bilevo.algorithms.follower import Follower, FollowerRule, Pair
+from bilevo.core.arrays import BoolArray, FloatArray, IntArray
+from bilevo.core.budget import Scale, StopReason, change_over
+from bilevo.core.order import ranking
+from bilevo.core.problem import Spec
+from bilevo.core.request import Level, Steps, evaluate
+from bilevo.core.streams import stream
+from bilevo.optimizers.cma_es import CMAES
+from bilevo.optimizers.protocol import PopulationOptimizer, Start
+
+
+@dataclass(slots=True, eq=False)
+class State:
+    """A run at the boundary of an upper generation."""
+
+    leader: Any  # state of the upper optimiser
+    generation: int = 0
+    elite: Pair | None = None  # provisional during the first generation
+    elite_F: list[float] = field(default_factory=list)  # after each generation
+    F_scale: Scale = field(default_factory=Scale)
+    f_scale: Scale = field(default_factory=Scale)
+    spent: int = 0  # upper evaluations so far
+    stop: StopReason | None = None
+    executions: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    survived: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
+
+
+def start_leader(spec: Spec, optimizer: PopulationOptimizer[Any], d: int) -> State:
+    """A first state over the first d variables: a mean anywhere, or at x0 if there is one."""
+    rng = stream(spec.seed, "start")
+    start = Start.uniform(spec.spread[:d], rng)
+    if spec.x0 is not None:
+        start.mean[: spec.m] = spec.x0
+    return State(optimizer.start(start, rng))
+
+
+def sample_leaders(spec: Spec, state: State, optimizer: PopulationOptimizer[Any]) -> FloatArray:
+    """The generation's leaders x (p, m), the first m coordinates of samples; x0 is the first."""
+    rng = stream(spec.seed, "leader", state.generation)
+    x = np.ascontiguousarray(optimizer.ask(state.leader, rng)[:, : spec.m])
+    if state.generation == 0 and spec.x0 is not None:
+        x[0] = spec.x0
+    return x
+
+
+def evaluate_leader(state: State, pair: Pair) -> Steps[None]:
+    """Fill in F and the total violation of a pair: one upper evaluation."""
+    values = yield from evaluate(Level.UPPER, pair.x[None], pair.y[None])
+    state.F_scale.see(values.objective)
+    state.spent = values.spent
+    pair.F = float(values.objective[0])
+    pair.violation = float(values.violation[0]) + pair.lower_violation
+    if state.generation == 0 and (state.elite is None or pair.no_worse(state.elite)):
+        state.elite = pair
+        yield pair.incumbent
+
+
+def best_of(pairs: list[Pair]) -> int:
+    return int(leader_ranking(pairs)[0])
+
+
+def leader_ranking(pairs: list[Pair]) -> IntArray:
+    return ranking(np.array([p.F for p in pairs]), np.array([p.violation for p in pairs]))
+
+
+def solve_follower(state: State, follower: Follower) -> Steps[None]:
+    """Run a follower to its end and evaluate the leader there."""
+    pair = yield from follower.solve()
+    yield from evaluate_leader(state, pair)
+
+
+def close_generation(
+    spec: Spec,
+    state: State,
+    followers: list[Follower],
+    pairs: list[Pair],
+    optimizer: PopulationOptimizer[Any],
+    points: FloatArray,
+) -> None:
+    """With the elite settled: note how the tasks fared, test the stop rules, update the search.
+
+    Survivors are the better half of the pairs. `points` are what the upper optimiser learns from.
+    """
+    assert state.elite is not None
+    state.elite_F.append(state.elite.F)
+    state.executions = np.array([follower.executions for follower in followers])
+    state.survived = np.zeros(len(pairs), np.bool_)
+    state.survived[leader_ranking(pairs)[: len(pairs) // 2]] = True
+    state.stop = stop_reason(spec, state, len(pairs))
+    F = np.array([pair.F for pair in pairs])
+    optimizer.tell(state.leader, points, F, np.array([pair.violation for pair in pairs]))
+    state.generation += 1
+
+
+def stop_reason(spec: Spec, state: State, p: int) -> StopReason | None:
+    """The upper level's rules, after a generation of p pairs has its elite."""
+    assert state.elite is not None
+    if spec.target is not None and spec.target.reached(state.elite.F, state.elite.violation):
+        return StopReason.TARGET
+    assert spec.budget.upper_max is not None and spec.budget.upper_window is not None
+    change, relative_change = change_over(
+        state.elite_F, math.ceil(spec.budget.upper_window / p)
+    )
+    if change < state.F_scale.tolerance(spec.ftol) and relative_change < 1e-6:
+        return StopReason.STAGNATION
+    generations = math.ceil(spec.budget.upper_max / p)
+    if state.spent >= spec.budget.upper_max or state.generation + 1 >= generations:
+        return StopReason.BUDGET
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class JointSearch:
+    """An upper search over (x, y) whose marginal in y starts the followers."""
+
+    upper: PopulationOptimizer[Any] = CMAES()
+    lower: PopulationOptimizer[Any] = CMAES()
+
+    def init(self, spec: Spec) -> Steps[State]:
+        yield from ()
+        return start_leader(spec, self.upper, spec.m + spec.n)
+
+    def followers(self, spec: Spec, state: State) -> list[Follower]:
+        """One follower search for each leader of a new generation."""
+        leaders = sample_leaders(spec, state, self.upper)
+        return [self.follower(spec, state, x, "follower", i) for i, x in enumerate(leaders)]
+
+    def follower(
+        self, spec: Spec, state: State, x: FloatArray, name: str, task: int = 0
+    ) -> Follower:
+        """A follower search at x that starts from the joint search's marginal in y."""
+        rng = stream(spec.seed, name, state.generation, task)
+        search = self.lower.start(self.upper.marginal(state.leader, spec.m), rng)
+        rule = FollowerRule.of(spec.budget, self.lower.population_size(spec.n))
+        return Follower(x, self.lower, search, rng, rule, state.f_scale)
+
+    def refine(self, spec: Spec, state: State, pair: Pair) -> Steps[Pair]:
+        """Solve a pair's follower afresh; take the new answer if it is no worse for the follower."""
+        new = yield from self.follower(spec, state, pair.x, "refine").solve()
+        if not new.follower_no_worse(pair):
+            return pair
+        new.converged = new.converged or pair.converged
+        yield from evaluate_leader(state, new)
+        return new
+
+    def conclude(self, spec: Spec, state: State, followers: list[Follower]) -> Steps[State]:
+        """End a generation whose followers have answered: elite, stop rules, upper update."""
+        pairs = [follower.answer for follower in followers]
+        elite = state.elite if state.generation > 0 else None
+        converged = [i for i, pair in enumerate(pairs) if pair.converged]
+        among = converged or list(range(len(pairs)))
+        i = among[best_of([pairs[j] for j in among])]
+        coin = stream(spec.seed, "coin", state.generation).random()
+        if elite is None or pairs[i].no_worse(elite) or coin < 0.5:
+            pairs[i] = yield from self.refine(spec, state, pairs[i])
+            if elite is None or pairs[i].no_worse(elite):
+                elite = pairs[i]
+        else:  # the elite may get worse for the leader: the follower's optimality goes first
+            elite = yield from self.refine(spec, state, elite)
+        if spec.target is not None and spec.target.reached(pairs[i].F, pairs[i].violation):
+            elite = pairs[i]
+        state.elite = elite
+        yield elite.incumbent
+        close_generation(
+            spec,
+            state,
+            followers,
+            pairs,
+            self.upper,
+            np.array([np.concatenate([pair.x, pair.y]) for pair in pairs]),
+        )
+        return state

@@ -1,0 +1,262 @@
+"""The calls people make: minimize, verify, Optimizer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, Literal
+
+import numpy as np
+
+from bilevo.core.algorithm import Algorithm
+from bilevo.core.arrays import FloatArray, frozen
+from bilevo.core.budget import Budget, Limits
+from bilevo.core.problem import Function, Problem, Spec, Target
+from bilevo.core.result import Certificate, Result
+from bilevo.core.space import UnitBox
+from bilevo.core.streams import seed_of
+from bilevo.registry import get_method
+from bilevo.run.asktell import AskTell
+from bilevo.run.driver import drive
+from bilevo.run.evaluate import Evaluator, OnFailure
+from bilevo.run.progress import ProgressLine
+from bilevo.run.session import Session
+resolve_follower = None
+
+TargetLike = float | Literal[False] | None
+
+
+def minimize(
+    F: Function | Problem,
+    f: Function | None = None,
+    x_bounds: Any = None,
+    y_bounds: Any = None,
+    G: Function | None = None,
+    g: Function | None = None,
+    *,
+    method: str | Algorithm[Any] | None = None,
+    rng: Any = 1,
+    vectorized: bool = False,
+    max_evals: int | None = None,
+    max_evals_upper: int | None = None,
+    max_evals_lower: int | None = None,
+    max_time: float | None = None,
+    budget: Budget | None = None,
+    target: TargetLike = None,
+    x0: Any = None,
+    ftol: float = 1e-6,
+    on_failure: OnFailure = "raise",
+    callback: Callable[[Result], Any] | None = None,
+    progress: bool = False,
+) -> Result:
+    """Solve min F(x, y) over x, where y minimises f(x, y), by black-box evaluations only.
+
+    Give the functions and bounds, or one `Problem`. Functions take x (m,) and y (n,) and return a
+    number, constraints G <= 0 and g <= 0 a vector; with `vectorized=True` they take (k, m) and
+    (k, n) and return (k,) and (k, c). Both levels are minimised.
+
+    method
+        A name from `bilevo list`, an algorithm object, or None for the best we have.
+    rng
+        An int, numpy SeedSequence or Generator: the same seed gives the same result.
+    max_evals, max_evals_upper, max_evals_lower, max_time
+        Hard limits of the whole run: evaluations (of both levels, of one) and seconds.
+    budget
+        `Budget`: the algorithm's own per-level stop rules; open fields take their defaults.
+    target
+        Stop when F is within `ftol` of the problem's known optimum (None), never (False), or when
+        F is at or below a value (a number).
+    x0
+        A leader's point to start from; it is evaluated in the first generation.
+    ftol
+        How close to the target is close enough, and which change of F counts as none.
+    on_failure
+        "raise" lets an exception of a function through; "worst" ranks its point last.
+    callback
+        Called after each upper generation with the result so far; StopIteration stops the run.
+    progress
+        Show a line of progress on standard error.
+    """
+    problem = _problem(F, f, x_bounds, y_bounds, G, g, vectorized)
+    algorithm = get_method(method)
+    spec = _spec(problem, rng, budget, target, x0, ftol)
+    limits = Limits(max_evals, max_evals_upper, max_evals_lower, max_time)
+    evaluate = Evaluator(problem, on_failure)
+    if callback is not None and not callable(callback):
+        raise ValueError(f"callback must be a function of the result so far, got {callback!r}")
+    line = ProgressLine(problem.name) if progress else None
+    with line or nullcontext():
+        told = _both(line, callback)
+        return drive(Session(problem, algorithm, spec, limits, told), evaluate)
+
+
+def verify(
+    problem: Problem, res: Result, *, rng: Any = 1, starts: int = 5
+) -> Certificate:
+    """Check an answer: re-solve the follower at `res.x` from independent starts.
+
+    The starts are spread over the follower's whole box and know nothing of the run; searches from
+    res.y and the best point are added. Among follower answers that tie in f the one best for
+    the leader is reported (the optimistic position). The certificate is returned and kept in
+    `res.certificate`.
+    """
+    if starts < 1:
+        raise ValueError(f"verify needs at least 1 start, got {starts}")
+    x, y = frozen(res.x), frozen(res.y)
+    if x.shape != (problem.m,) or y.shape != (problem.n,):
+        raise ValueError(
+            f"the result has {x.size} and {y.size} variables, {problem.name} has "
+            f"{problem.m} and {problem.n}"
+        )
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        raise ValueError(f"the result has no answer to verify: {res.message}")
+    res.certificate = resolve_follower(problem, x, y, seed_of(rng), starts)
+    return res.certificate
+
+
+class Optimizer(AskTell):
+    """Level-tagged ask and tell, for users who evaluate themselves.
+
+    From a `Problem`, or without functions from `x_bounds`, `y_bounds` and the numbers of
+    constraints `n_G` and `n_g`. Takes the keywords of `minimize` that are not about evaluation.
+
+    >>> opt = Optimizer(x_bounds=[(-5, 10)], y_bounds=[(-5, 10)], max_evals=500)
+    >>> while not opt.done:
+    ...     batch = opt.ask()
+    ...     x, y = batch.x[:, 0], batch.y[:, 0]
+    ...     opt.tell(batch, x**2 + y**2 if batch.level == "upper" else (y - x) ** 2)
+    >>> opt.result.nfev <= 500
+    True
+    """
+
+    def __init__(
+        self,
+        problem: Problem | None = None,
+        *,
+        x_bounds: Any = None,
+        y_bounds: Any = None,
+        n_G: int = 0,
+        n_g: int = 0,
+        method: str | Algorithm[Any] | None = None,
+        rng: Any = 1,
+        max_evals: int | None = None,
+        max_evals_upper: int | None = None,
+        max_evals_lower: int | None = None,
+        max_time: float | None = None,
+        budget: Budget | None = None,
+        target: TargetLike = None,
+        x0: Any = None,
+        ftol: float = 1e-6,
+    ) -> None:
+        if (problem is None) == (x_bounds is None or y_bounds is None):
+            raise ValueError("Optimizer takes either a Problem or both x_bounds and y_bounds")
+        declared = problem is None
+        for name, count in (("n_G", n_G), ("n_g", n_g)):
+            if count < 0 or (count and not declared):
+                raise ValueError(f"{name}={count}: a number of constraints, without a Problem only")
+        if problem is None:
+            problem = Problem(_never, _never, x_bounds, y_bounds, name="ask-tell")
+        algorithm = get_method(method)
+        spec = _spec(problem, rng, budget, target, x0, ftol)
+        limits = Limits(max_evals, max_evals_upper, max_evals_lower, max_time)
+        super().__init__(
+            Session(problem, algorithm, spec, limits),
+            n_G if declared or problem.G is None else None,
+            n_g if declared or problem.g is None else None,
+        )
+
+
+def _problem(
+    F: Function | Problem,
+    f: Function | None,
+    x_bounds: Any,
+    y_bounds: Any,
+    G: Function | None,
+    g: Function | None,
+    vectorized: bool,
+) -> Problem:
+    if not isinstance(F, Problem):
+        if f is None or x_bounds is None or y_bounds is None:
+            raise ValueError("minimize takes F, f, x_bounds and y_bounds, or one Problem")
+        return Problem(F, f, x_bounds, y_bounds, G, g, vectorized)
+    if any(extra is not None for extra in (f, x_bounds, y_bounds, G, g)) or vectorized:
+        raise ValueError("a Problem brings its own functions and bounds; give nothing beside it")
+    return F
+
+
+def _spec(
+    problem: Problem, rng: Any, budget: Budget | None, target: TargetLike, x0: Any, ftol: float
+) -> Spec:
+    """What the algorithm sees: sizes and settings, in the unit box."""
+    if not 0 < ftol < math.inf:
+        raise ValueError(f"ftol must be a positive number, got {ftol!r}")
+    if not isinstance(budget, Budget | None):
+        raise ValueError(f"budget must be a bilevo.Budget, got {budget!r}")
+    x_box, y_box = UnitBox(problem.x_bounds), UnitBox(problem.y_bounds)
+    usual = problem.budget.over(Budget.for_size(x_box.size, y_box.size))
+    return Spec(
+        m=x_box.size,
+        n=y_box.size,
+        seed=seed_of(rng),
+        budget=(budget or Budget()).over(usual),
+        spread=_spread(np.concatenate([x_box.width, y_box.width])),
+        target=_target(problem, target, ftol),
+        ftol=ftol,
+        x0=None if x0 is None else x_box.unit(_inside(x0, problem)),
+    )
+
+
+def _spread(width: FloatArray) -> FloatArray:
+    """Starting deviations in the unit box: 0.3 of the median width, as the papers have it.
+
+    Widths further than a factor of 10 from the median count as if at that distance, so that
+    variables in very different units are searched alike.
+    """
+    return np.asarray(0.3 * np.clip(np.median(width) / width, 0.1, 10.0))
+
+
+def _target(problem: Problem, target: TargetLike, ftol: float) -> Target | None:
+    if target is None:
+        return Target(problem.optimum.F, ftol, optimum=True) if problem.optimum else None
+    if target is False:
+        return None
+    if isinstance(target, bool) or not isinstance(target, int | float | np.number):
+        raise ValueError(f"target must be None, False or a value of F, got {target!r}")
+    if not math.isfinite(target):
+        raise ValueError(f"target must be finite, got {target!r}")
+    return Target(float(target), ftol, optimum=False)
+
+
+def _inside(x0: Any, problem: Problem) -> FloatArray:
+    """The start point, checked against the bounds."""
+    try:
+        point = frozen(x0)
+    except (TypeError, ValueError):
+        raise ValueError(f"x0 must be {problem.m} numbers, got {x0!r}") from None
+    if point.shape != (problem.m,):
+        raise ValueError(f"x0 must have shape ({problem.m},), got {point.shape}")
+    outside = ~((problem.x_bounds.lower <= point) & (point <= problem.x_bounds.upper))
+    if outside.any():
+        i = int(np.argmax(outside))
+        low, high = problem.x_bounds.lower[i], problem.x_bounds.upper[i]
+        raise ValueError(f"x0[{i}] = {point[i]} is outside its bounds ({low}, {high})")
+    return point
+
+
+def _both(
+    first: Callable[[Result], Any] | None, second: Callable[[Result], Any] | None
+) -> Callable[[Result], Any] | None:
+    """One callback out of two, either of which may be missing."""
+    if first is None or second is None:
+        return first or second
+
+    def call(result: Result) -> None:
+        first(result)
+        second(result)
+
+    return call
+
+
+def _never(x: FloatArray, y: FloatArray) -> float:
+    raise RuntimeError("ask/tell evaluates outside")

@@ -1,0 +1,36 @@
+"""What an algorithm is: two generators over a plain state, one step being an upper generation.
+
+The state holds arrays and numbers only, so that a run can be stored at the boundary of a generation.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from bilevo.core.arrays import BoolArray, IntArray
+from bilevo.core.budget import StopReason
+from bilevo.core.problem import Spec
+from bilevo.core.request import Incumbent, Steps
+
+
+class AlgorithmState(Protocol):
+    """What the driver reads of a state after each generation."""
+
+    stop: StopReason | None
+    elite: Incumbent | None
+    executions: IntArray  # per task of the last generation: how often its follower search ran
+    survived: BoolArray  # per task: whether its pair was selected at the upper level
+
+
+S = TypeVar("S", bound=AlgorithmState)
+
+
+class Algorithm(Protocol[S]):
+    """`init` makes the first state, `generation` the next one. `revision` changes with results."""
+
+    name: str
+    revision: int
+
+    def init(self, spec: Spec) -> Steps[S]: ...
+
+    def generation(self, spec: Spec, state: S) -> Steps[S]: ...

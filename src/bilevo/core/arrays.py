@@ -1,0 +1,17 @@
+"""Array types and read-only views, used everywhere."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+def frozen(values: Any) -> FloatArray:
+    """A contiguous float64 copy that nobody can write into."""
+    array = np.array(values, dtype=np.float64, order="C")
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,144 @@
+"""When to stop: the per-level budgets of the algorithms, the hard limits of a run, and reasons."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from enum import StrEnum
+
+import numpy as np
+
+from bilevo.core.arrays import FloatArray
+
+
+TINY = 1e-300  # keeps a denominator from zero
+
+
+class StopReason(StrEnum):
+    """Why a run ended, as `Result.status` says it."""
+
+    TARGET = "target"
+    STAGNATION = "stagnation"
+    BUDGET = "budget"
+    MAX_EVALS = "max_evals"
+    MAX_TIME = "max_time"
+    CALLBACK = "callback"
+    INTERRUPTED = "interrupted"
+    RUNNING = "running"
+
+
+# Sizes (m + n, n) with published settings, and those settings.
+_SIZES = np.array([[5, 3], [10, 5], [20, 10], [60, 30]], dtype=float)
+_UPPER_MAX = [2500, 3500, 5000, 12500]
+_UPPER_WINDOW = [350, 500, 750, 750]
+_LOWER_MAX = [250, 350, 500, 1000]
+_LOWER_WINDOW = [25, 35, 50, 50]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The algorithms' own stop rules, in evaluations; a field left None takes its default.
+
+    An upper (lower) search ends after `upper_max` (`lower_max`) evaluations of its level, or when
+    its best value hardly changed over the last `upper_window` (`lower_window`). Defaults are those
+    of the DRC paper at its sizes and interpolated between them.
+    """
+
+    upper_max: int | None = None
+    upper_window: int | None = None
+    lower_max: int | None = None
+    lower_window: int | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            require_count(f"budget.{field.name}", getattr(self, field.name))
+
+    def over(self, default: Budget) -> Budget:
+        """This budget, with its open fields taken from another."""
+        mine = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Budget(
+            **{k: getattr(default, k) if v is None else v for k, v in mine.items()}
+        )
+
+    @classmethod
+    def for_size(cls, m: int, n: int) -> Budget:
+        """The default for m and n variables: beyond the published sizes it grows with them."""
+
+        def at(size: int, sizes: FloatArray, settings: list[int], grows: bool) -> int:
+            growth = max(1.0, size / sizes[-1]) if grows else 1.0
+            return round(float(np.interp(size, sizes, settings)) * growth)
+
+        upper, lower = _SIZES.T
+        return cls(
+            upper_max=at(m + n, upper, _UPPER_MAX, grows=True),
+            upper_window=at(m + n, upper, _UPPER_WINDOW, grows=False),
+            lower_max=at(n, lower, _LOWER_MAX, grows=True),
+            lower_window=at(n, lower, _LOWER_WINDOW, grows=False),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Hard limits of a whole run, checked before every request and never exceeded."""
+
+    max_evals: int | None = None
+    max_evals_upper: int | None = None
+    max_evals_lower: int | None = None
+    max_time: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_evals", "max_evals_upper", "max_evals_lower"):
+            require_count(name, getattr(self, name))
+        if self.max_time is not None and not 0 < self.max_time < math.inf:
+            raise ValueError(f"max_time must be a positive number of seconds, got {self.max_time}")
+
+    def exceeded(self, upper: int, lower: int) -> bool:
+        """Whether counts of evaluations at the two levels would pass a limit."""
+        return (
+            (self.max_evals is not None and upper + lower > self.max_evals)
+            or (self.max_evals_upper is not None and upper > self.max_evals_upper)
+            or (self.max_evals_lower is not None and lower > self.max_evals_lower)
+        )
+
+
+def require_count(name: str, value: int | None) -> None:
+    """Refuse what is neither None nor a positive whole number."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name} must be a positive whole number or None, got {value!r}")
+
+
+@dataclass(slots=True)
+class Scale:
+    """The size of an objective's differences, seen once, for tolerances that are absolute.
+
+    Tolerances of the published algorithms suit objectives that differ by 1 to 1e4 over the box. Outside
+    that range they are scaled by what the first finite values show, so that an objective in other units
+    converges alike.
+    """
+
+    factor: float | None = None
+
+    def see(self, objective: FloatArray) -> None:
+        """Take the first values that show a difference."""
+        if self.factor is not None:
+            return
+        finite = objective[np.isfinite(objective)]
+        spread = float(np.subtract(*np.percentile(finite, [75, 25]))) if finite.size else 0.0
+        if 0 < spread < math.inf:
+            self.factor = spread / min(max(spread, 1.0), 1e4)
+
+    def tolerance(self, absolute: float) -> float:
+        return absolute if self.factor is None else absolute * self.factor
+
+
+def change_over(record: list[float], window: int) -> tuple[float, float]:
+    """Absolute and relative change of a record over its last `window` entries; inf if shorter."""
+    if len(record) <= window:
+        return math.inf, math.inf
+    last, before = record[-1], record[-window]
+    if last == before:  # also inf == inf: a search that never saw a finite value
+        return 0.0, 0.0
+    change = abs(last - before)
+    return change, change / (abs(record[0]) + abs(last) + TINY)

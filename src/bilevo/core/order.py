@@ -1,0 +1,22 @@
+"""Deb's order: feasible before infeasible, then the objective; among infeasible, the violation."""
+
+import numpy as np
+
+from bilevo.core.arrays import FloatArray, IntArray
+
+
+def ranking(objective: FloatArray, violation: FloatArray) -> IntArray:
+    """Indices from best to worst; ties keep their order. NaN objectives rank last."""
+    if not violation.any():
+        return np.argsort(objective, kind="stable")
+    feasible_objective = np.where(violation > 0, 0.0, objective)
+    return np.lexsort((feasible_objective, violation))
+
+
+def no_worse(
+    objective: float, violation: float, than_objective: float, than_violation: float
+) -> bool:
+    """Whether the first of two is better than or tied with the second."""
+    if violation != than_violation:
+        return violation < than_violation
+    return violation > 0 or objective <= than_objective

@@ -1,0 +1,220 @@
+"""What is optimised: bounds, the two levels' functions, and the part of it an algorithm sees.
+
+    min F(x, y)  s.t.  G(x, y) <= 0,  y in argmin_y { f(x, y) : g(x, y) <= 0 }
+
+Upper case is the leader (x, m variables), lower case the follower (y, n variables).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bilevo.core.arrays import FloatArray, frozen
+from bilevo.core.budget import Budget
+from bilevo.core.values import Returned
+
+Function = Callable[[FloatArray, FloatArray], Any]
+Response = Callable[[FloatArray], FloatArray]
+
+
+@dataclass(frozen=True, slots=True, eq=False, init=False)
+class Bounds:
+    """A finite box: `lower <= variable <= upper`, entry by entry. Equal bounds fix a variable."""
+
+    lower: FloatArray
+    upper: FloatArray
+
+    def __init__(self, lower: Any, upper: Any, name: str = "bounds") -> None:
+        try:
+            low, high = frozen(lower), frozen(upper)
+        except (TypeError, ValueError):
+            raise ValueError(f"{name} must be numbers, got {lower!r} and {upper!r}") from None
+        if low.ndim != 1 or low.shape != high.shape or low.size == 0:
+            raise ValueError(
+                f"{name} need a lower and an upper vector of one length, at least 1; "
+                f"got shapes {low.shape} and {high.shape}"
+            )
+        for bad, what in (
+            (~(np.isfinite(low) & np.isfinite(high)), "not finite"),
+            (low > high, "reversed (lower > upper)"),
+            (~np.isfinite(_width(low, high)), "wider than floating point can hold"),
+        ):
+            if bad.any():
+                i = int(np.argmax(bad))
+                raise ValueError(f"{name}[{i}] = ({low[i]}, {high[i]}) is {what}")
+        object.__setattr__(self, "lower", low)
+        object.__setattr__(self, "upper", high)
+
+    @classmethod
+    def of(cls, bounds: Any, name: str = "bounds") -> Bounds:
+        """From a Bounds, an object with `lb` and `ub` (scipy), or a sequence of (lower, upper)."""
+        if isinstance(bounds, Bounds):
+            return bounds
+        if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
+            return cls(bounds.lb, bounds.ub, name)
+        try:
+            pairs = np.asarray(bounds, dtype=np.float64)
+        except (TypeError, ValueError):
+            pairs = np.empty(0)
+        if pairs.ndim != 2 or pairs.shape[1] != 2:
+            raise ValueError(
+                f"{name} must be a sequence of (lower, upper) pairs, one per variable, "
+                f"such as [(-5, 10), (0, 1)]; got {bounds!r}"
+            )
+        return cls(pairs[:, 0], pairs[:, 1], name)
+
+    @property
+    def size(self) -> int:
+        return int(self.lower.size)
+
+    @property
+    def width(self) -> FloatArray:
+        return _width(self.lower, self.upper)
+
+
+def _width(lower: FloatArray, upper: FloatArray) -> FloatArray:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(upper - lower)
+
+
+@dataclass(frozen=True, slots=True)
+class Optimum:
+    """A known solution. `F` and `f` are the values at (x, y); x and y may be unknown."""
+
+    F: float
+    f: float
+    x: FloatArray | None = None
+    y: FloatArray | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, init=False)
+class Problem:
+    """A bilevel problem: two objectives, two boxes, constraints (feasible when <= 0) if any.
+
+    Functions take `F(x, y)` with x of shape (m,) and y of shape (n,) and return a number
+    (constraints: a vector). With `vectorized=True` they take (k, m) and (k, n) and return (k,)
+    (constraints: (k, c)). `repeats_lower` says how many last entries of G repeat g, so that they
+    are not counted twice. `response` is the follower's known answer y*(x), (k, m) -> (k, n), with
+    NaN in rows where it is not known. `budget` holds the per-level settings usual for the problem.
+    """
+
+    F: Function
+    f: Function
+    x_bounds: Bounds
+    y_bounds: Bounds
+    G: Function | None
+    g: Function | None
+    vectorized: bool
+    name: str
+    optimum: Optimum | None
+    repeats_lower: int
+    response: Response | None
+    budget: Budget
+
+    def __init__(
+        self,
+        F: Function,
+        f: Function,
+        x_bounds: Any,
+        y_bounds: Any,
+        G: Function | None = None,
+        g: Function | None = None,
+        vectorized: bool = False,
+        name: str | None = None,
+        optimum: Optimum | None = None,
+        repeats_lower: int = 0,
+        response: Response | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        for label, function in (("F", F), ("f", f), ("G", G), ("g", g)):
+            if not (callable(function) or (function is None and label in "Gg")):
+                raise ValueError(f"{label} must be a function of (x, y), got {function!r}")
+        if repeats_lower < 0 or (repeats_lower and (G is None or g is None)):
+            raise ValueError(
+                f"repeats_lower={repeats_lower} says how many last entries of G repeat g: "
+                "0, or at most their number when both G and g are given"
+            )
+        if optimum is not None and not isinstance(optimum, Optimum):
+            raise ValueError(f"optimum must be a bilevo.Optimum or None, got {optimum!r}")
+        values = dict(
+            F=F,
+            f=f,
+            x_bounds=Bounds.of(x_bounds, "x_bounds"),
+            y_bounds=Bounds.of(y_bounds, "y_bounds"),
+            G=G,
+            g=g,
+            vectorized=bool(vectorized),
+            name=name or getattr(F, "__name__", "problem"),
+            optimum=optimum,
+            repeats_lower=int(repeats_lower),
+            response=response,
+            budget=budget or Budget(),
+        )
+        for field, value in values.items():
+            object.__setattr__(self, field, value)
+
+    @property
+    def m(self) -> int:
+        return self.x_bounds.size
+
+    @property
+    def n(self) -> int:
+        return self.y_bounds.size
+
+    def __repr__(self) -> str:
+        known = f", F*={self.optimum.F:g}" if self.optimum else ""
+        return f"<Problem {self.name}: m={self.m}, n={self.n}{known}>"
+
+    def evaluate(
+        self, x: Any, y: Any
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """F (k,), G (k, K), f (k,), g (k, J) at pairs of points; counts nothing."""
+        x_rows, y_rows = np.atleast_2d(frozen(x)), np.atleast_2d(frozen(y))
+        if x_rows.shape[1] != self.m or y_rows.shape[1] != self.n or len(x_rows) != len(y_rows):
+            raise ValueError(
+                f"{self.name} takes x of shape (k, {self.m}) and y of shape (k, {self.n}); "
+                f"got {x_rows.shape} and {y_rows.shape}"
+            )
+        results = []
+        for level, objective, constraints in (("upper", self.F, self.G), ("lower", self.f, self.g)):
+            returned = Returned(level, self.vectorized)
+            results.append(returned.objective(objective, x_rows, y_rows))
+            results.append(returned.constraints(constraints, x_rows, y_rows))
+        return results[0], results[1], results[2], results[3]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """When F is good enough: within `ftol` of a known optimum, or at or below a wanted value."""
+
+    F: float
+    ftol: float
+    optimum: bool
+
+    def reached(self, F: float, violation: float) -> bool:
+        if violation > 0:
+            return False
+        return abs(F - self.F) < self.ftol if self.optimum else self.F + self.ftol >= F
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spec:
+    """All that an algorithm sees of a problem. Both levels are searched in the unit box.
+
+    The driver maps [0, 1]^m x [0, 1]^n to the user's bounds, so an algorithm needs no bounds, and
+    variables of very different widths are alike to it. `spread` (m + n,) are the standard
+    deviations a search over the whole box starts with.
+    """
+
+    m: int
+    n: int
+    seed: int
+    budget: Budget
+    spread: FloatArray
+    target: Target | None = None
+    ftol: float = 1e-6
+    x0: FloatArray | None = None

@@ -1,0 +1,134 @@
+"""The language between algorithms and the driver.
+
+Rules:
+- An algorithm is a generator. It yields requests and is sent values; it does no I/O of its own.
+- `Evaluate` asks for one level's values at k pairs, in unit coordinates; `Values` answer it.
+- `Incumbent` tells the best pair so far; it is answered by nothing.
+- `yield from` composes procedures; `together` advances several of them as one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeVar
+
+import numpy as np
+
+from bilevo.core.arrays import FloatArray
+
+T = TypeVar("T")
+
+
+class Level(StrEnum):
+    UPPER = "upper"
+    LOWER = "lower"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluate:
+    """Wanted: one level's objective and constraints at pairs x (k, m), y (k, n)."""
+
+    level: Level
+    x: FloatArray
+    y: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Incumbent:
+    """The best pair so far: x (m,), y (n,), its values and its violation at both levels."""
+
+    x: FloatArray
+    y: FloatArray
+    F: float
+    f: float
+    violation: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Values:
+    """The answer to `Evaluate`: objective (k,), violation (k,) and constraints (k, c).
+
+    `spent` is the driver's count of this level's evaluations so far, these included. A row with a non-finite number anywhere has objective and violation inf: it ranks last, is
+    never feasible, and no arithmetic on it gives NaN by accident.
+    """
+
+    objective: FloatArray
+    violation: FloatArray
+    constraints: FloatArray
+    spent: int
+
+    @classmethod
+    def of(
+        cls, objective: FloatArray, constraints: FloatArray, counted: int, spent: int
+    ) -> Values:
+        """From raw values; `counted` is how many constraints count towards the violation."""
+        if counted:
+            violation = np.maximum(constraints[:, :counted], 0.0).sum(axis=1)
+        else:
+            violation = np.zeros(len(objective))
+        # A dot product is finite only if its terms are: the cheapest test of a whole batch.
+        checked = float(objective.dot(objective)) + float(np.einsum("ij->", constraints))
+        if not abs(checked) < np.inf:
+            bad = ~(np.isfinite(objective) & np.isfinite(constraints).all(axis=1))
+            objective = np.where(bad, np.inf, objective)
+            violation = np.where(bad, np.inf, violation)
+        return cls(objective, violation, constraints, spent)
+
+    def rows(self, start: int, stop: int) -> Values:
+        part = slice(start, stop)
+        return Values(
+            self.objective[part], self.violation[part], self.constraints[part], self.spent
+        )
+
+
+Request = Evaluate | Incumbent
+Steps = Generator[Request, Any, T]
+
+
+def evaluate(level: Level, x: FloatArray, y: FloatArray) -> Steps[Values]:
+    """Request one level's values and return them."""
+    values: Values = yield Evaluate(level, x, y)
+    return values
+
+
+def together(procedures: Iterable[Steps[T]]) -> Steps[list[T]]:
+    """Advance several procedures side by side; their requests of one level form one batch.
+
+    Lower-level requests are served first, so that upper-level ones gather in one batch too.
+    Returns the procedures' results in their order.
+    """
+    running = list(procedures)
+    results: dict[int, T] = {}
+    waiting: dict[int, Evaluate] = {}
+
+    def resume(i: int, values: Values | None) -> Steps[None]:
+        """Run procedure i to its next evaluation or its end, passing incumbents on."""
+        waiting.pop(i, None)
+        try:
+            request = running[i].send(values)
+            while not isinstance(request, Evaluate):
+                yield request
+                request = running[i].send(None)
+            waiting[i] = request
+        except StopIteration as end:
+            results[i] = end.value
+
+    for i in range(len(running)):
+        yield from resume(i, None)
+    while waiting:
+        lower = [i for i, request in waiting.items() if request.level is Level.LOWER]
+        batch = sorted(lower or waiting)
+        requests = [waiting[i] for i in batch]
+        values = yield from evaluate(
+            requests[0].level,
+            np.concatenate([request.x for request in requests]),
+            np.concatenate([request.y for request in requests]),
+        )
+        start = 0
+        for i, request in zip(batch, requests, strict=True):
+            stop = start + len(request.x)
+            yield from resume(i, values.rows(start, stop))
+            start = stop
+    return [results[i] for i in range(len(running))]

@@ -1,0 +1,187 @@
+"""What a run gives back: the answer, what it cost, why it ended, and a compact history."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bilevo.core.arrays import FloatArray
+from bilevo.core.budget import StopReason
+
+FORMAT = "bilevo-result-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One upper generation: evaluations so far, the elite, and how the tasks fared."""
+
+    nfev_upper: int
+    nfev_lower: int
+    F: float
+    f: float
+    violation: float
+    executions: tuple[int, ...]
+    survived: tuple[bool, ...]
+
+
+@dataclass(slots=True)
+class History:
+    """One `Generation` per upper generation; a sequence of them and a table."""
+
+    generations: list[Generation] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.generations)
+
+    def __iter__(self) -> Iterator[Generation]:
+        return iter(self.generations)
+
+    def __getitem__(self, index: int) -> Generation:
+        return self.generations[index]
+
+    def to_dataframe(self) -> Any:
+        """A polars DataFrame, one row per generation."""
+        try:
+            import polars
+        except ImportError:
+            raise ImportError("tables need polars: pip install 'bilevo[bench]'") from None
+        return polars.DataFrame([asdict(row) for row in self.generations])
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What an independent re-solve of the follower at a result's x found (`bilevo.verify`).
+
+    `y`, `F` and `f` are the best follower answer found and its values, `follower_gap` how far the
+    result's own f is above it (inf when the result's y is infeasible below), `feasible` whether the
+    verified pair satisfies both levels' constraints.
+    """
+
+    y: FloatArray
+    F: float
+    f: float
+    follower_gap: float
+    feasible: bool
+    nfev_lower: int
+    nfev_upper: int
+    message: str
+
+
+@dataclass(slots=True)
+class Result:
+    """The answer of a run. `x` and `y` are NaN when it ended before any pair was evaluated."""
+
+    x: FloatArray
+    y: FloatArray
+    F: float
+    f: float
+    violation: float
+    nfev_upper: int
+    nfev_lower: int
+    nit: int
+    success: bool
+    status: StopReason
+    message: str
+    time: float
+    method: str
+    seed: int
+    version: str
+    failures: int = 0
+    history: History = field(default_factory=History)
+    certificate: Certificate | None = None
+
+    @property
+    def nfev(self) -> int:
+        return self.nfev_upper + self.nfev_lower
+
+    @property
+    def feasible(self) -> bool:
+        return self.violation == 0 and math.isfinite(self.F) and math.isfinite(self.f)
+
+    def summary(self) -> dict[str, Any]:
+        """The answer without its history: plain numbers and lists, in the order people read."""
+        names = ("x", "y", "F", "f", "violation", "nfev_upper", "nfev_lower", "nfev", "nit")
+        names += ("success", "status", "message", "method", "seed", "version", "time")
+        return {name: _plain(getattr(self, name)) for name in names}
+
+    def __repr__(self) -> str:
+        shown = {k: v for k, v in self.summary().items() if k not in ("version", "time")}
+        width = max(map(len, shown))
+        lines = (f"{name:>{width}}: {_pretty(value)}" for name, value in shown.items())
+        return "\n".join(lines)
+
+    def save(self, path: str | Path) -> None:
+        """Write the result as JSON; `Result.load` reads it back with the same bits."""
+        content = {item.name: _plain(getattr(self, item.name)) for item in fields(self)}
+        content["history"] = [_plain(asdict(row)) for row in self.history]
+        if self.certificate is not None:
+            content["certificate"] = _plain(asdict(self.certificate))
+        text = json.dumps({"format": FORMAT, **content}, allow_nan=False)
+        Path(path).write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Result:
+        """Read a result that `save` wrote; anything else is a ValueError."""
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            if content.pop("format") != FORMAT:
+                raise ValueError("another format")
+            return cls(**_revive(content))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"{path} is not a result of this version: {error}") from None
+
+
+def _plain(value: Any) -> Any:
+    """JSON's types; non-finite numbers become the strings float() reads."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def _revive(content: dict[str, Any]) -> dict[str, Any]:
+    content["status"] = StopReason(content["status"])
+    rows = [
+        Generation(
+            **{k: float(row[k]) for k in ("F", "f", "violation")},
+            nfev_upper=int(row["nfev_upper"]),
+            nfev_lower=int(row["nfev_lower"]),
+            executions=tuple(row["executions"]),
+            survived=tuple(row["survived"]),
+        )
+        for row in content["history"]
+    ]
+    content["history"] = History(rows)
+    if content["certificate"] is not None:
+        content["certificate"] = Certificate(**_numbers(content["certificate"]))
+    return _numbers(content)
+
+
+def _numbers(content: dict[str, Any]) -> dict[str, Any]:
+    """Vectors and numbers as `save` found them."""
+    for name in ("x", "y"):
+        if name in content:
+            content[name] = np.array([float(v) for v in content[name]])
+    for name in ("F", "f", "violation", "follower_gap", "time"):
+        if name in content:
+            content[name] = float(content[name])
+    return content
+
+
+def _pretty(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.8g}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_pretty(item) for item in value) + "]"
+    return str(value)

@@ -1,0 +1,54 @@
+"""The map between the unit box, where algorithms search, and the user's box.
+
+Variables with equal bounds are fixed: the unit box leaves them out. A level whose variables are all
+fixed keeps one coordinate that has no effect, so that algorithms need no special case for it.
+"""
+
+import numpy as np
+
+from bilevo.core.arrays import BoolArray, FloatArray
+from bilevo.core.problem import Bounds
+
+
+class UnitBox:
+    """Unit coordinates of a box: `size` of them, at least 1."""
+
+    __slots__ = ("_fixed", "_free", "_lower", "_upper", "_width", "bounds", "size")
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds = bounds
+        free: BoolArray = bounds.lower < bounds.upper
+        self.size = max(1, int(free.sum()))
+        self._free = None if free.all() else np.flatnonzero(free)
+        self._fixed = bounds.lower.copy()
+        chosen = slice(None) if self._free is None else self._free
+        self._lower = bounds.lower[chosen]
+        self._upper = bounds.upper[chosen]
+        self._width = bounds.width[chosen]
+
+    @property
+    def width(self) -> FloatArray:
+        """The widths of the unit coordinates in the user's units; 1 for one without effect."""
+        return self._width if self._width.size else np.ones(1)
+
+    def real(self, unit: FloatArray) -> FloatArray:
+        """The user's coordinates of rows of unit coordinates, never outside the bounds."""
+        if self._free is None:
+            return self._stretch(unit)
+        rows = np.tile(self._fixed, (len(unit), 1))
+        rows[:, self._free] = self._stretch(np.ascontiguousarray(unit[:, : self._free.size]))
+        return rows
+
+    def _stretch(self, unit: FloatArray) -> FloatArray:
+        rows = unit * self._width
+        rows += self._lower
+        # Rounding can pass the upper bound by one unit in the last place.
+        return np.minimum(rows, self._upper, out=rows)
+
+    def unit(self, real: FloatArray) -> FloatArray:
+        """The unit coordinates of one point of the user's."""
+        if self._free is None:
+            return np.asarray((real - self._lower) / self._width)
+        unit = np.zeros(self.size)
+        unit[: self._free.size] = (real[self._free] - self._lower) / self._width
+        return unit

@@ -1,0 +1,105 @@
+"""What objectives return: checked once, here, and turned into float64 arrays.
+
+A wrong type or shape is an error of the program and raises `BadValue` at once. A non-finite number
+is a value (`Values` ranks it last). Nothing else is let through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bilevo.core.arrays import FloatArray
+
+
+class BadValue(ValueError):
+    """An objective or a constraint returned something that is not real numbers of the right shape."""
+
+
+class Returned:
+    """Calls the functions of one level and checks what they return."""
+
+    __slots__ = ("count", "level", "vectorized")
+
+    def __init__(self, level: str, vectorized: bool, count: int | None = None) -> None:
+        self.level = level
+        self.vectorized = vectorized
+        self.count = count  # of constraints; fixed by the first value when not declared
+
+    def objective(self, function: Callable[..., Any], x: FloatArray, y: FloatArray) -> FloatArray:
+        """(k,) objective values of k pairs."""
+        if self.vectorized:
+            return self.check_objective(function(x, y), len(x))
+        values = [function(x[i], y[i]) for i in range(len(x))]
+        if all(type(value) is float for value in values):  # the common case, at list speed
+            return np.array(values)
+        return np.array([self._number(value) for value in values])
+
+    def constraints(
+        self, function: Callable[..., Any] | None, x: FloatArray, y: FloatArray
+    ) -> FloatArray:
+        """(k, c) constraint values of k pairs; (k, 0) without a function."""
+        if function is None:
+            return np.empty((len(x), 0))
+        if self.vectorized:
+            return self.check_constraints(function(x, y), len(x))
+        return np.stack([self._vector(function(x[i], y[i])) for i in range(len(x))])
+
+    def check_objective(self, value: Any, rows: int) -> FloatArray:
+        array = self._real(value, "objective", f"shape ({rows},)")
+        if array.shape == (rows, 1):
+            array = array[:, 0]
+        if array.shape != (rows,):
+            raise self._bad("objective", f"shape ({rows},)", f"shape {array.shape}")
+        return array
+
+    def check_constraints(self, value: Any, rows: int) -> FloatArray:
+        wanted = f"shape ({rows}, {'c' if self.count is None else self.count})"
+        array = self._real(value, "constraints", wanted)
+        if array.shape == (rows,) and self.count in (None, 1):
+            array = array.reshape(rows, 1)
+        if array.ndim != 2 or len(array) != rows or self._miscounted(array.shape[1]):
+            raise self._bad("constraints", wanted, f"shape {array.shape}")
+        return array
+
+    def _number(self, value: Any) -> float:
+        array = self._real(value, "objective", "a number")
+        if array.size != 1:
+            raise self._bad("objective", "a number", f"shape {array.shape}")
+        return float(array.reshape(()))
+
+    def _vector(self, value: Any) -> FloatArray:
+        wanted = f"a vector of length {'c' if self.count is None else self.count}"
+        array = self._real(value, "constraints", wanted)
+        if array.ndim == 0:
+            array = array.reshape(1)
+        if array.ndim != 1 or self._miscounted(array.size):
+            raise self._bad("constraints", wanted, f"shape {array.shape}")
+        return array
+
+    def _miscounted(self, count: int) -> bool:
+        """Whether a number of constraints differs from the first one seen."""
+        if self.count is None:
+            self.count = count
+        return count != self.count
+
+    def _real(self, value: Any, what: str, wanted: str) -> FloatArray:
+        if type(value) is np.ndarray and value.dtype == np.float64:
+            return value
+        try:
+            array = np.asarray(value)
+        except ValueError:  # ragged lists
+            raise self._bad(what, wanted, repr(value)) from None
+        if array.dtype.kind not in "fiub":  # real numbers; not complex, object, str or None
+            raise self._bad(what, wanted, f"{_short(value)} (dtype {array.dtype})")
+        return array.astype(np.float64)
+
+    def _bad(self, what: str, wanted: str, got: str) -> BadValue:
+        return BadValue(f"the {self.level}-level {what} must be {wanted} of real numbers, got {got}")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,182 @@
+"""CMA-ES, the covariance matrix adaptation evolution strategy, in the unit box.
+
+N. Hansen and A. Ostermeier, "Completely derandomized self-adaptation in evolution strategies",
+Evolutionary Computation 9(2), 2001; with the injection clip of N. Hansen, "Injecting external
+solutions into CMA-ES", 2011, as the public BL-CMA-ES program (X. He et al., 2019) uses it.
+
+What differs from the textbook, and why:
+- steps are clipped in length (Hansen 2011) because the points told are often not the points asked for:
+  repaired at a bound, joined by another task's solution, or with their follower part replaced;
+- no stall indicator for the path p_c, as in the BL-CMA-ES program;
+- samples go through the symmetric root of C (see linalg); C is factorised when sampling, not
+  after the update, because cooperation between tasks changes C in between;
+- a coordinate beyond a bound is put half-way between the mean and the bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+
+from bilevo.core.arrays import FloatArray
+from bilevo.core.order import ranking
+from bilevo.optimizers.linalg import CONDITION, symmetric_roots
+from bilevo.optimizers.protocol import Start
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Params:
+    """Strategy parameters of dimension d and population size lambda, in order of derivation."""
+
+    d: int
+    lam: int
+    mu: int
+    weights: FloatArray
+    mu_eff: float
+    c_c: float
+    c_s: float
+    c_1: float
+    c_mu: float
+    damping: float
+    chi: float  # expected length of a standard normal vector
+    longest: float  # longest whitened step that is let through
+
+    @classmethod
+    def of(cls, d: int, lam: int) -> Params:
+        mu = lam // 2
+        raw = math.log(mu + 0.5) - np.log(np.arange(1, mu + 1))
+        weights = raw / raw.sum()
+        mu_eff = float(1 / (weights @ weights))
+        c_c = (4 + mu_eff / d) / (d + 4 + 2 * mu_eff / d)
+        c_s = (mu_eff + 2) / (d + mu_eff + 5)
+        c_1 = 2 / ((d + 1.3) ** 2 + mu_eff)
+        c_mu = min(1 - c_1, 2 * (mu_eff - 2 + 1 / mu_eff) / ((d + 2) ** 2 + mu_eff))
+        damping = 1 + 2 * max(0.0, math.sqrt((mu_eff - 1) / (d + 1)) - 1) + c_s
+        chi = math.sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d))
+        longest = math.sqrt(d) + 2 * d / (d + 2)
+        return cls(d, lam, mu, weights, mu_eff, c_c, c_s, c_1, c_mu, damping, chi, longest)
+
+
+_params = cache(Params.of)
+
+
+@dataclass(slots=True, eq=False)
+class State:
+    """A search distribution N(mean, sigma^2 C) and its evolution paths."""
+
+    mean: FloatArray
+    sigma: float
+    C: FloatArray
+    p_c: FloatArray
+    p_s: FloatArray
+    inverse_root: FloatArray = field(init=False)  # of C as last sampled; set by `ask`
+
+
+@dataclass(frozen=True, slots=True)
+class CMAES:
+    """CMA-ES; `population` is 4 + floor(3 ln d) unless given."""
+
+    population: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.population is not None and self.population < 4:
+            raise ValueError(f"CMA-ES needs a population of at least 4, got {self.population}")
+
+    def population_size(self, d: int) -> int:
+        return self.population or 4 + int(3 * math.log(d))
+
+    def start(self, start: Start, rng: np.random.Generator | None = None) -> State:
+        d = len(start.mean)
+        return State(start.mean.copy(), 1.0, start.covariance.copy(), start.path.copy(), np.zeros(d))
+
+    def ask(self, state: State, rng: np.random.Generator) -> FloatArray:
+        state.C, root, state.inverse_root = symmetric_roots(state.C)
+        d = len(state.mean)
+        z = rng.standard_normal((self.population_size(d), d))
+        return inside(state.mean + state.sigma * (z @ root), state.mean)
+
+    def tell(
+        self, state: State, points: FloatArray, objective: FloatArray, violation: FloatArray
+    ) -> None:
+        d = len(state.mean)
+        params = _params(d, self.population_size(d))
+        best = ranking(objective, violation)[: params.mu]
+        update(state, params, points[best])
+
+    def mean(self, state: State) -> FloatArray:
+        return state.mean
+
+    def marginal(self, state: State, first: int) -> Start:
+        """The last variables' Gaussian; the step size goes into the covariance and the path."""
+        return Start(
+            state.mean[first:],
+            state.C[first:, first:] * state.sigma**2,
+            state.p_c[first:] * state.sigma,
+        )
+
+    def mix(
+        self, state: State, own_weight: float, others: Sequence[State], weights: Sequence[float]
+    ) -> None:
+        """Mix means and covariances; step size and paths stay (Eq. (10) of the DRC paper)."""
+        mean, C = own_weight * state.mean, own_weight * state.C
+        for other, weight in zip(others, weights, strict=True):
+            mean += weight * other.mean
+            C += weight * other.C
+        state.mean, state.C = mean, C
+
+    def exhausted(self, state: State) -> bool:
+        """Whether the step size has changed a hundredfold since the start."""
+        return not 1e-2 <= state.sigma <= 1e2
+
+
+def inside(points: FloatArray, mean: FloatArray) -> FloatArray:
+    """Repair coordinates outside the unit box, in place: half-way from the mean to the bound."""
+    if points.min() < 0 or points.max() > 1:
+        np.copyto(points, (mean + 1) / 2, where=points > 1)
+        np.copyto(points, mean / 2, where=points < 0)
+        # Mixing between tasks can put the mean itself outside the box.
+        np.clip(points, 0.0, 1.0, out=points)
+    return points
+
+
+def update(state: State, params: Params, best: FloatArray) -> None:
+    """One CMA-ES update from the mu best points, best first (Hansen 2001; clip: Hansen 2011)."""
+    steps = (best - state.mean) / state.sigma
+    white = steps @ state.inverse_root
+    lengths = np.sqrt(np.einsum("ij,ij->i", white, white))
+    if lengths.max() > params.longest:
+        shorten = np.minimum(1.0, params.longest / lengths)[:, None]
+        steps *= shorten
+        white *= shorten
+    step = params.weights @ steps
+    state.mean = state.mean + state.sigma * step
+    # Evolution paths.
+    c_s, c_c = params.c_s, params.c_c
+    state.p_s = (1 - c_s) * state.p_s + math.sqrt(c_s * (2 - c_s) * params.mu_eff) * (
+        params.weights @ white
+    )
+    state.p_c = (1 - c_c) * state.p_c + math.sqrt(c_c * (2 - c_c) * params.mu_eff) * step
+    # Covariance: rank one and rank mu.
+    c_1, c_mu = params.c_1, params.c_mu
+    C = (1 - c_1 - c_mu) * state.C
+    C += c_1 * np.outer(state.p_c, state.p_c)
+    C += (c_mu * params.weights * steps.T) @ steps
+    state.C = (C + C.T) / 2
+    # Step size.
+    length = math.sqrt(state.p_s @ state.p_s)
+    state.sigma *= math.exp(min(1.0, c_s / params.damping * (length / params.chi - 1)))
+    rescale(state)
+
+
+def rescale(state: State) -> None:
+    """Keep sigma comparable with the largest root eigenvalue of C, which the trace bounds."""
+    largest = max(math.sqrt(float(np.trace(state.C))), 1e-150)
+    if state.sigma > CONDITION * largest:
+        k = state.sigma / largest
+        state.sigma /= k
+        state.p_c = state.p_c * k
+        state.C = state.C * k**2

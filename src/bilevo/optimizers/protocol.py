@@ -1,0 +1,72 @@
+"""What DRC needs of an optimiser at either level, in the unit box [0, 1]^d.
+
+An optimiser object holds settings only; what changes while it searches is its state, a dataclass of
+arrays and numbers. Eight small methods make an optimiser usable above and below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from bilevo.core.arrays import FloatArray
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Start:
+    """A search distribution to start from: mean (d,), covariance (d, d), evolution path (d,)."""
+
+    mean: FloatArray
+    covariance: FloatArray
+    path: FloatArray
+
+    @classmethod
+    def uniform(cls, spread: FloatArray, rng: np.random.Generator) -> Start:
+        """A mean anywhere in the unit box, and independent standard deviations `spread` (d,)."""
+        d = len(spread)
+        return cls(rng.random(d), np.diag(spread**2), np.zeros(d))
+
+
+class PopulationOptimizer(Protocol[S]):
+    """A population-based optimiser of d variables in the unit box."""
+
+    def population_size(self, d: int) -> int:
+        """How many points `ask` gives."""
+        ...
+
+    def start(self, start: Start, rng: np.random.Generator) -> S:
+        """A fresh search from a distribution."""
+        ...
+
+    def ask(self, state: S, rng: np.random.Generator) -> FloatArray:
+        """Points (k, d) inside the unit box to evaluate."""
+        ...
+
+    def tell(
+        self, state: S, points: FloatArray, objective: FloatArray, violation: FloatArray
+    ) -> None:
+        """Learn from evaluated points: those asked for, altered or with others added."""
+        ...
+
+    def mean(self, state: S) -> FloatArray:
+        """Where the search is: its fluctuation tells how far a task has come."""
+        ...
+
+    def marginal(self, state: S, first: int) -> Start:
+        """The distribution of the variables from `first` on, to start another search."""
+        ...
+
+    def mix(
+        self, state: S, own_weight: float, others: Sequence[S], weights: Sequence[float]
+    ) -> None:
+        """Take a weighted mixture of its own and others' sampling features."""
+        ...
+
+    def exhausted(self, state: S) -> bool:
+        """Whether the search cannot usefully go on."""
+        ...

@@ -1,0 +1,34 @@
+"""The test suites: SMD1-14 (scalable), TP1-10, and two real problems."""
+
+from __future__ import annotations
+
+from bilevo.core.problem import Problem
+from bilevo.problems.realworld import decision_making, gold_mining
+from bilevo.problems.smd import SMD, smd
+from bilevo.problems.tp import TP
+
+__all__ = ["get", "names"]
+
+_FIXED = {
+    **{f"tp{number}": make for number, make in TP.items()},
+    "gold-mining": gold_mining,
+    "decision-making": decision_making,
+}
+_SCALABLE = {f"smd{number}": number for number in SMD}
+
+
+def names() -> list[str]:
+    """All problem names."""
+    return [*_SCALABLE, *_FIXED]
+
+
+def get(name: str, m: int | None = None, n: int | None = None) -> Problem:
+    """A problem by name. SMD takes sizes (2 and 3 unless given); the others have their own."""
+    if name in _SCALABLE:
+        return smd(_SCALABLE[name], 2 if m is None else m, 3 if n is None else n)
+    if name not in _FIXED:
+        raise ValueError(f"unknown problem {name!r}; known are {', '.join(names())}")
+    problem = _FIXED[name]()
+    if (m is not None and m != problem.m) or (n is not None and n != problem.n):
+        raise ValueError(f"{name} has m={problem.m}, n={problem.n} only; got m={m}, n={n}")
+    return problem

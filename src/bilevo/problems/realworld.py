@@ -1,0 +1,117 @@
+"""Two real problems of the literature: gold mining in Kuusamo, and a company's decision making.
+
+M. M. Islam, H. K. Singh and T. Ray, "An enhanced memetic algorithm for single-objective bilevel
+optimization problems", 2017; both levels have two goals, scalarised as in the BL-CMA-ES programs
+(He et al., 2019). The optima are not known exactly.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bilevo.core.arrays import FloatArray
+from bilevo.core.budget import Budget
+from bilevo.core.problem import Problem
+
+
+def _scalarise(weight: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
+    """Penalised boundary intersection of two goals' distances a, b from their utopia point.
+
+    As in the reference program, the second distance uses the weights as they are, not normalised.
+    """
+    along = np.abs(weight * a + (1 - weight) * b) / np.sqrt(weight**2 + (1 - weight) ** 2)
+    across = np.sqrt((a - along * weight) ** 2 + (b - along * (1 - weight)) ** 2)
+    return np.asarray(along + 5 * across)
+
+
+def gold_mining() -> Problem:
+    """The government sets a tax (and the mine's weight of profit), the mine its production.
+
+    A grid search puts the optimum near F = -314.23 at tax 51.48, weight 0.9504, production 12.45.
+    """
+
+    def F(x: FloatArray, y: FloatArray) -> FloatArray:
+        return -0.5 * x[:, 0] * y[:, 0] + 0.5 * y[:, 0]
+
+    def loss(x: FloatArray, y: FloatArray) -> FloatArray:
+        q = y[:, 0]
+        return 2 * q**2 - 99 * q + x[:, 0] * q
+
+    def f(x: FloatArray, y: FloatArray) -> FloatArray:
+        return _scalarise(x[:, 1], loss(x, y) + 1300, y[:, 0] + 1)
+
+    def g(x: FloatArray, y: FloatArray) -> FloatArray:
+        return loss(x, y)[:, None]
+
+    return Problem(
+        F,
+        f,
+        [(0, 100), (0, 1)],
+        [(0, 100)],
+        g=g,
+        vectorized=True,
+        name="gold-mining",
+        budget=Budget(upper_max=1500, upper_window=70, lower_max=150, lower_window=15),
+    )
+
+
+# Rows are coefficients of (x1, x2, y1, y2, y3).
+_PROFIT = np.array([3.38, 7.78, 8.54, -2.35, 4.97])
+_QUALITY = np.array([6.64, 4.26, 4.67, 4.59, 3.73])
+_UPPER = np.array(
+    [
+        [4.55, 7.35, 9.65, -6.23, 4.24],
+        [-5.33, -1.35, 2.67, -4.22, 1.75],
+        [-2.11, 2.67, 4.34, 9.26, 8.33],
+        [2.42, 7.43, 4.51, -3.56, 1.46],
+    ]
+)
+_UPPER_LIMIT = np.array([987.0, 135.0, 830.0, 565.0])
+_BRANCH_PROFIT = np.array([4.47, 5.46, -6.23, -4.78, 7.34])
+# The reference program takes y2 for x2 in the goal, and x2 in the constraint.
+_SATISFACTION_GOAL = np.array([5.34, 0.0, 9.45, 6.37 + 3.74, 5.45])
+_SATISFACTION = np.array([5.34, 3.74, 9.45, 6.37, 5.45])
+_LOWER = np.array(
+    [
+        [3.67, -7.84, -6.78, -5.87, 1.26],
+        [4.34, 9.26, 8.33, -2.11, -2.67],
+        [4.51, -3.56, 1.46, 2.42, 7.43],
+        -_BRANCH_PROFIT,
+        -_SATISFACTION,
+    ]
+)
+_LOWER_LIMIT = np.array([105.0, 830.0, 565.0, 0.0, 0.0])
+
+
+def decision_making() -> Problem:
+    """A chief executive plans for profit and quality, the division heads for theirs."""
+
+    def plan(x: FloatArray, y: FloatArray) -> FloatArray:
+        return np.concatenate([x[:, :2], y], axis=1)
+
+    def F(x: FloatArray, y: FloatArray) -> FloatArray:
+        return np.vecdot(plan(x, y), -0.5 * (_PROFIT + _QUALITY))
+
+    def f(x: FloatArray, y: FloatArray) -> FloatArray:
+        made = plan(x, y)
+        profit = -np.vecdot(made, _BRANCH_PROFIT)
+        satisfaction = -np.vecdot(made, _SATISFACTION_GOAL)
+        return _scalarise(x[:, 2], profit + 3000, satisfaction + 3000)
+
+    def G(x: FloatArray, y: FloatArray) -> FloatArray:
+        return np.vecdot(plan(x, y)[:, None, :], _UPPER) - _UPPER_LIMIT
+
+    def g(x: FloatArray, y: FloatArray) -> FloatArray:
+        return np.vecdot(plan(x, y)[:, None, :], _LOWER) - _LOWER_LIMIT
+
+    return Problem(
+        F,
+        f,
+        [(0, 250), (0, 250), (0, 1)],
+        [(0, 70)] * 3,
+        G=G,
+        g=g,
+        vectorized=True,
+        name="decision-making",
+        budget=Budget(upper_max=2500, upper_window=350, lower_max=250, lower_window=25),
+    )

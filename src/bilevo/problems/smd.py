@@ -1,0 +1,373 @@
+"""SMD1-14: scalable bilevel test problems with m upper and n lower variables.
+
+A. Sinha, P. Malo and K. Deb, "Test problem construction for single-objective bilevel
+optimization", Evolutionary Computation 22(3), 2014 (SMD1-12); SMD13 and SMD14 are later additions.
+
+x = (u, v) and y = (w, z) with v and z of size r = floor(m/2). SMD6 and SMD14 split w = (a, b).
+What differs from the reference programs, and why:
+- the split of w is an integer rule; theirs loses a variable at some sizes by rounding;
+- SMD12's stated optimum is beaten by other points when r >= 2: there it is given as unknown;
+- SMD13's and SMD14's stated f* hold for some sizes only: the value at the optimum is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from bilevo.core.arrays import FloatArray
+from bilevo.core.problem import Bounds, Function, Optimum, Problem
+
+Box = tuple[float, float]
+Parts = Callable[[FloatArray, FloatArray, FloatArray, FloatArray], FloatArray]
+MARGIN = 1e-5
+WIDE: Box = (-5.0, 10.0)
+
+
+class Sizes(NamedTuple):
+    """How x and y are divided."""
+
+    p: int  # of u
+    r: int  # of v and z
+    q: int  # of w
+    a: int  # of the first part of w in SMD6 and SMD14
+
+    @classmethod
+    def of(cls, m: int, n: int) -> Sizes:
+        r = m // 2
+        q = n - r
+        return cls(m - r, r, q, (q - 1) // 2)
+
+
+def _square(rows: FloatArray) -> FloatArray:
+    """Sum of squares of each row."""
+    return np.asarray(np.vecdot(rows, rows))
+
+
+def _total(rows: FloatArray) -> FloatArray:
+    return np.asarray(rows.sum(axis=1))
+
+
+def _valley(w: FloatArray) -> FloatArray:
+    """R(w), Rosenbrock's valley."""
+    head = w[:, :-1]
+    return _square(w[:, 1:] - head * head) + _square(head - 1)
+
+
+def _ripples(w: FloatArray) -> FloatArray:
+    """q + sum (w^2 - cos 2 pi w), with its minimum 0 at 0."""
+    return _square(w) + w.shape[1] - _total(np.cos(2 * math.pi * w))
+
+
+def _pairs(b: FloatArray) -> FloatArray:
+    """Squared differences of consecutive disjoint pairs; an odd last entry belongs to none."""
+    even = b.shape[1] // 2 * 2
+    return _square(b[:, 1:even:2] - b[:, 0:even:2])
+
+
+def _halves(w: FloatArray) -> tuple[FloatArray, FloatArray]:
+    a = (w.shape[1] - 1) // 2
+    return w[:, :a], w[:, a:]
+
+
+def _descending(rows: FloatArray) -> FloatArray:
+    """sum_i sum_{j<=i} row_j^2."""
+    return np.asarray(np.vecdot(rows * rows, np.arange(rows.shape[1], 0.0, -1.0)))
+
+
+def _staircase(u: FloatArray) -> FloatArray:
+    """The leader's own valley in SMD13 and SMD14."""
+    head = u[:, :-1]
+    return (u[:, 0] - 1) ** 2 + _square(head - 1) + _square(u[:, 1:] - head * head)
+
+
+def _powers(a: FloatArray) -> FloatArray:
+    """sum_i |a_i|^(i+1)."""
+    return _total(np.abs(a) ** np.arange(2.0, a.shape[1] + 2.0))
+
+
+def _cubes(rows: FloatArray) -> FloatArray:
+    """The entries sum_j t_j^3 - t_i^3 - t_i of SMD10 and SMD12."""
+    cubes = rows**3
+    return np.asarray(_total(cubes)[:, None] - cubes - rows)
+
+
+def _column(values: FloatArray) -> FloatArray:
+    return values[:, None]
+
+
+def _frac(total: FloatArray) -> FloatArray:
+    """floor(t + 1/2) - t: feasible where t is in the first half of a unit interval."""
+    return _column(np.floor(total + 0.5) - total)
+
+
+def _ackley(u: FloatArray) -> FloatArray:
+    mean_square, mean_cosine = _square(u) / u.shape[1], np.cos(2 * math.pi * u).mean(axis=1)
+    hill = 20 * np.exp(-0.2 * np.sqrt(mean_square)) + np.exp(mean_cosine)
+    return np.asarray(20 + math.e - hill)
+
+
+def _griewank(u: FloatArray) -> FloatArray:
+    waves = np.cos(u / np.sqrt(np.arange(1.0, u.shape[1] + 1.0))).prod(axis=1)
+    return np.asarray(1 + _square(u) / 400 - waves)
+
+
+def _F5(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
+    return _square(u) - _valley(w) + _square(v) - _square(np.abs(v) - z * z)
+
+
+def _f5(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
+    return _square(u) + _valley(w) + _square(np.abs(v) - z * z)
+
+
+def _F6(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
+    a, b = _halves(w)
+    return _square(u) - _square(a) + _square(b) + _square(v) - _square(v - z)
+
+
+def _f6(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
+    a, b = _halves(w)
+    return _square(u) + _square(a) + _pairs(b) + _square(v - z)
+
+
+def _F13(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
+    return _staircase(u) - _descending(w) + _descending(v) - _square(v - np.log(z))
+
+
+def _f13(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
+    steep = _total(np.abs(u) + 2 * np.abs(np.sin(u)))
+    return steep + _descending(w) + _square(v - np.log(z))
+
+
+def _F14(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
+    a, b = _halves(w)
+    rising = np.vecdot(v * v, np.arange(1.0, v.shape[1] + 1.0))
+    return _staircase(u) - _powers(a) + _square(b) + rising + _total(np.abs(z))
+
+
+def _f14(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
+    a, b = _halves(w)
+    return _total(np.floor(u)) + _powers(a) + _pairs(b) + _total(np.abs(v * v - z * z))
+
+
+def _F10(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
+    return _square(u - 2) + _square(w) + _square(v - 2) - _square(v - np.tan(z))
+
+
+def _f10(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
+    return _square(u) + _square(w - 2) + _square(v - np.tan(z))
+
+
+def _G10(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
+    return _cubes(np.concatenate([u, v], axis=1))
+
+
+def _G12(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
+    return np.concatenate([_G10(u, v, w, z), np.tan(z) - v], axis=1)
+
+
+def _g12(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
+    return np.concatenate([_cubes(w), _column(1 - _square(v - np.tan(z)))], axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One problem of the suite. `z_of` is the follower's z given v where the follower's answer is known
+    (with w = `w_star`); `point` the optimal entries of u, v, w, z given the sizes."""
+
+    F: Parts
+    f: Parts
+    v: Box
+    z: Box
+    point: Callable[[Sizes], tuple[float, float, float, float]]
+    z_of: Callable[[FloatArray], FloatArray] | None = None
+    w_star: float = 0.0
+    G: Parts | None = None
+    g: Parts | None = None
+    least_q: int = 1
+
+
+def _at(u: float, v: float, w: float, z: float) -> Callable[[Sizes], tuple[float, ...]]:
+    return lambda sizes: (u, v, w, z)
+
+
+def _point10(s: Sizes) -> tuple[float, float, float, float]:
+    t = 1 / math.sqrt(s.p + s.r - 1)
+    return t, t, 1 / math.sqrt(s.q - 1), math.atan(t)
+
+
+def _point12(s: Sizes) -> tuple[float, float, float, float]:
+    t, _, h, _ = _point10(s)
+    return t, t, h, math.atan(t - 1 / math.sqrt(s.r))
+
+
+_TANGENT: Box = (-math.pi / 2 + MARGIN, math.pi / 2 - MARGIN)
+_POSITIVE: Box = (MARGIN, math.e)
+
+SMD: dict[int, Definition] = {
+    1: Definition(
+        F=lambda u, v, w, z: _square(u) + _square(w) + _square(v) + _square(v - np.tan(z)),
+        f=lambda u, v, w, z: _square(u) + _square(w) + _square(v - np.tan(z)),
+        v=WIDE,
+        z=_TANGENT,
+        point=_at(0, 0, 0, 0),
+        z_of=np.arctan,
+    ),
+    2: Definition(
+        F=lambda u, v, w, z: _square(u) - _square(w) + _square(v) - _square(v - np.log(z)),
+        f=lambda u, v, w, z: _square(u) + _square(w) + _square(v - np.log(z)),
+        v=(-5.0, 1.0),
+        z=_POSITIVE,
+        point=_at(0, 0, 0, 1),
+        z_of=np.exp,
+    ),
+    3: Definition(
+        F=lambda u, v, w, z: _square(u) + _square(w) + _square(v) + _square(v * v - np.tan(z)),
+        f=lambda u, v, w, z: _square(u) + _ripples(w) + _square(v * v - np.tan(z)),
+        v=WIDE,
+        z=_TANGENT,
+        point=_at(0, 0, 0, 0),
+        z_of=lambda v: np.arctan(v * v),
+    ),
+    4: Definition(
+        F=lambda u, v, w, z: (
+            _square(u) - _square(w) + _square(v) - _square(np.abs(v) - np.log1p(z))
+        ),
+        f=lambda u, v, w, z: _square(u) + _ripples(w) + _square(np.abs(v) - np.log1p(z)),
+        v=(-1.0, 1.0),
+        z=(0.0, math.e),
+        point=_at(0, 0, 0, 0),
+        z_of=lambda v: np.expm1(np.abs(v)),
+    ),
+    5: Definition(
+        F=_F5,
+        f=_f5,
+        v=WIDE,
+        z=WIDE,
+        point=_at(0, 0, 1, 0),
+        z_of=lambda v: np.sqrt(np.abs(v)),
+        w_star=1.0,
+        least_q=2,
+    ),
+    6: Definition(F=_F6, f=_f6, v=WIDE, z=WIDE, point=_at(0, 0, 0, 0), z_of=np.positive),
+    7: Definition(
+        F=lambda u, v, w, z: _griewank(u) - _square(w) + _square(v) - _square(v - np.log(z)),
+        f=lambda u, v, w, z: _total(u**3) + _square(w) + _square(v - np.log(z)),
+        v=(-5.0, 1.0),
+        z=_POSITIVE,
+        point=_at(0, 0, 0, 1),
+        z_of=np.exp,
+    ),
+    8: Definition(
+        F=lambda u, v, w, z: _ackley(u) - _valley(w) + _square(v) - _square(v - z**3),
+        f=lambda u, v, w, z: _total(np.abs(u)) + _valley(w) + _square(v - z**3),
+        v=WIDE,
+        z=WIDE,
+        point=_at(0, 0, 1, 0),
+        z_of=np.cbrt,
+        w_star=1.0,
+        least_q=2,
+    ),
+    9: Definition(
+        F=lambda u, v, w, z: _square(u) - _square(w) + _square(v) - _square(v - np.log1p(z)),
+        f=lambda u, v, w, z: _square(u) + _square(w) + _square(v - np.log1p(z)),
+        v=(-5.0, 1.0),
+        z=(-1 + MARGIN, -1 + math.e),
+        point=_at(0, 0, 0, 0),
+        z_of=np.expm1,
+        G=lambda u, v, w, z: _frac(_square(u) + _square(v)),
+        g=lambda u, v, w, z: _frac(_square(w) + _square(z)),
+    ),
+    10: Definition(
+        F=_F10,
+        f=_f10,
+        v=WIDE,
+        z=_TANGENT,
+        point=_point10,
+        G=_G10,
+        g=lambda u, v, w, z: _cubes(w),
+        least_q=2,
+    ),
+    11: Definition(
+        F=lambda u, v, w, z: _square(u) - _square(w) + _square(v) - _square(v - np.log(z)),
+        f=lambda u, v, w, z: _square(u) + _square(w) + _square(v - np.log(z)),
+        v=(-1.0, 1.0),
+        z=(1 / math.e, math.e),
+        point=lambda s: (0, 0, 0, math.exp(-1 / math.sqrt(s.r))),
+        G=lambda u, v, w, z: 1 / math.sqrt(v.shape[1]) + np.log(z) - v,
+        g=lambda u, v, w, z: _column(1 - _square(v - np.log(z))),
+    ),
+    12: Definition(
+        F=lambda u, v, w, z: _F10(u, v, w, z) + _total(np.tan(np.abs(z))),
+        f=_f10,
+        v=(-1.0, 1.0),
+        z=(-math.pi / 4 + MARGIN, math.pi / 4 - MARGIN),
+        point=_point12,
+        G=_G12,
+        g=_g12,
+        least_q=2,
+    ),
+    13: Definition(F=_F13, f=_f13, v=(-10.0, 2.3026), z=(MARGIN, 10.0), point=_at(1, 0, 0, 1)),
+    14: Definition(F=_F14, f=_f14, v=WIDE, z=WIDE, point=_at(1, 0, 0, 0)),
+}
+
+
+def smd(number: int, m: int, n: int) -> Problem:
+    """Problem SMD`number` with m upper and n lower variables."""
+    definition, sizes = SMD[number], Sizes.of(m, n)
+    if m < 2 or sizes.q < definition.least_q:
+        raise ValueError(
+            f"smd{number} needs m >= 2 and n >= floor(m/2) + {definition.least_q}, "
+            f"such as (2, 3), (5, 5) or (10, 10); got m={m}, n={n}"
+        )
+    p, r, q, _ = sizes
+    bounds = [WIDE] * p + [definition.v] * r, [WIDE] * q + [definition.z] * r
+    F, f = _joined(definition.F, p, q), _joined(definition.f, p, q)
+    return Problem(
+        F,
+        f,
+        Bounds(*np.transpose(bounds[0])),
+        Bounds(*np.transpose(bounds[1])),
+        G=None if definition.G is None else _joined(definition.G, p, q),
+        g=None if definition.g is None else _joined(definition.g, p, q),
+        vectorized=True,
+        name=f"smd{number}",
+        optimum=None if number == 12 and r >= 2 else _optimum(definition, sizes, F, f),
+        response=None if definition.z_of is None else _response(definition, sizes),
+    )
+
+
+def _joined(function: Parts, p: int, q: int) -> Function:
+    """A function of (x, y) from one of (u, v, w, z)."""
+
+    def call(x: FloatArray, y: FloatArray) -> FloatArray:
+        return function(x[:, :p], x[:, p:], y[:, :q], y[:, q:])
+
+    return call
+
+
+def _optimum(definition: Definition, sizes: Sizes, F: Function, f: Function) -> Optimum:
+    u, v, w, z = definition.point(sizes)
+    x = np.repeat([float(u), float(v)], [sizes.p, sizes.r])
+    y = np.repeat([float(w), float(z)], [sizes.q, sizes.r])
+    return Optimum(float(F(x[None], y[None])[0]), float(f(x[None], y[None])[0]), x, y)
+
+
+def _response(definition: Definition, sizes: Sizes) -> Callable[[FloatArray], FloatArray]:
+    """y*(x); NaN where SMD9's lower constraint cuts off the unconstrained answer."""
+
+    def respond(x: FloatArray) -> FloatArray:
+        assert definition.z_of is not None
+        u, v = x[:, : sizes.p], x[:, sizes.p :]
+        z = definition.z_of(v)
+        w = np.full((len(x), sizes.q), definition.w_star)
+        y = np.concatenate([w, z], axis=1)
+        if definition.g is not None:
+            y[(definition.g(u, v, w, z) > 0).any(axis=1)] = np.nan
+        return y
+
+    return respond

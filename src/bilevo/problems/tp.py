@@ -1,0 +1,245 @@
+"""TP1-10: small bilevel test problems of fixed size.
+
+Collected in A. Sinha, P. Malo and K. Deb, "A review on bilevel optimization", IEEE Transactions on
+Evolutionary Computation 22(2), 2018, and their BLEAQ programs. Several values listed there are
+wrong; the optima below are exact, or confirmed by a grid over x with exact lower solutions.
+In TP2-8 the lower constraints are repeated as the last upper ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from bilevo.core.arrays import FloatArray
+from bilevo.core.budget import Budget
+from bilevo.core.problem import Function, Optimum, Problem
+
+Box = tuple[float, float]
+BUDGET = Budget(upper_max=5000, upper_window=350, lower_max=250, lower_window=35)
+
+
+def _columns(*columns: FloatArray) -> FloatArray:
+    return np.stack(columns, axis=1)
+
+
+def _problem(
+    number: int,
+    F: Function,
+    f: Function,
+    x_bounds: Sequence[Box],
+    y_bounds: Sequence[Box],
+    optimum: Optimum,
+    g: Function | None = None,
+    G: Function | None = None,
+    repeats: int = 0,
+) -> Problem:
+    """With `repeats`, the lower constraints are appended to the upper ones."""
+    if repeats:
+        own, lower = G, g
+        assert lower is not None
+
+        def G(x: FloatArray, y: FloatArray) -> FloatArray:
+            return lower(x, y) if own is None else np.concatenate([own(x, y), lower(x, y)], axis=1)
+
+    return Problem(
+        F,
+        f,
+        x_bounds,
+        y_bounds,
+        G,
+        g,
+        vectorized=True,
+        name=f"tp{number}",
+        optimum=optimum,
+        repeats_lower=repeats,
+        budget=BUDGET,
+    )
+
+
+def _optimum(F: float, f: float, x: Sequence[float], y: Sequence[float]) -> Optimum:
+    return Optimum(F, f, np.array(x, float), np.array(y, float))
+
+
+def tp1() -> Problem:
+    def F(x: FloatArray, y: FloatArray) -> FloatArray:
+        return (x[:, 0] - 30) ** 2 + (x[:, 1] - 20) ** 2 - 20 * y[:, 0] + 20 * y[:, 1]
+
+    def f(x: FloatArray, y: FloatArray) -> FloatArray:
+        return (x[:, 0] - y[:, 0]) ** 2 + (x[:, 1] - y[:, 1]) ** 2
+
+    def G(x: FloatArray, y: FloatArray) -> FloatArray:
+        return _columns(30 - x[:, 0] - 2 * x[:, 1], x[:, 0] + x[:, 1] - 25)
+
+    best = _optimum(225, 100, (20, 5), (10, 5))
+    return _problem(1, F, f, [(-30, 30), (-30, 15)], [(0, 10)] * 2, best, G=G)
+
+
+def _balance(x: FloatArray, y: FloatArray) -> FloatArray:
+    return np.asarray(2 * x[:, 0] + 2 * x[:, 1] - 3 * y[:, 0] - 3 * y[:, 1] - 60)
+
+
+def _tp2_like(number: int, F: Function) -> Problem:
+    """TP2 and TP8 differ in F only."""
+
+    def f(x: FloatArray, y: FloatArray) -> FloatArray:
+        return (y[:, 0] - x[:, 0] + 20) ** 2 + (y[:, 1] - x[:, 1] + 20) ** 2
+
+    def g(x: FloatArray, y: FloatArray) -> FloatArray:
+        return 10 - x + 2 * y
+
+    def G(x: FloatArray, y: FloatArray) -> FloatArray:
+        return _columns(x[:, 0] + x[:, 1] + y[:, 0] - 2 * y[:, 1] - 40)
+
+    best = _optimum(0, 100, (0, 30), (-10, 10))
+    return _problem(number, F, f, [(0, 50)] * 2, [(-10, 20)] * 2, best, g, G, repeats=2)
+
+
+def tp2() -> Problem:
+    return _tp2_like(2, _balance)
+
+
+def tp3() -> Problem:
+    def F(x: FloatArray, y: FloatArray) -> FloatArray:
+        return -(x[:, 0] ** 2) - 3 * x[:, 1] ** 2 - 4 * y[:, 0] + y[:, 1] ** 2
+
+    def f(x: FloatArray, y: FloatArray) -> FloatArray:
+        return 2 * x[:, 0] ** 2 + y[:, 0] ** 2 - 5 * y[:, 1]
+
+    def g(x: FloatArray, y: FloatArray) -> FloatArray:
+        curve = -3 - x[:, 0] ** 2 + 2 * x[:, 0] - x[:, 1] ** 2 + 2 * y[:, 0] - y[:, 1]
+        return _columns(curve, 4 - x[:, 1] - 3 * y[:, 0] + 4 * y[:, 1])
+
+    def G(x: FloatArray, y: FloatArray) -> FloatArray:
+        return _columns(x[:, 0] ** 2 + 2 * x[:, 1] - 4)
+
+    # With x = (0, 2) the active constraint gives y1 = 15/8, y2 = 29/32.
+    best = _optimum(-12 - 7.5 + (29 / 32) ** 2, (15 / 8) ** 2 - 5 * 29 / 32, (0, 2), (1.875, 0.90625))
+    return _problem(3, F, f, [(0, 10)] * 2, [(0, 10)] * 2, best, g, G, repeats=2)
+
+
+def tp4() -> Problem:
+    def F(x: FloatArray, y: FloatArray) -> FloatArray:
+        return -8 * x[:, 0] - 4 * x[:, 1] + 4 * y[:, 0] - 40 * y[:, 1] - 4 * y[:, 2]
+
+    def f(x: FloatArray, y: FloatArray) -> FloatArray:
+        return x[:, 0] + 2 * x[:, 1] + y[:, 0] + y[:, 1] + 2 * y[:, 2]
+
+    def g(x: FloatArray, y: FloatArray) -> FloatArray:
+        y1, y2, y3 = y.T
+        return _columns(
+            y2 + y3 - y1 - 1,
+            2 * x[:, 0] - y1 + 2 * y2 - 0.5 * y3 - 1,
+            2 * x[:, 1] + 2 * y1 - y2 - 0.5 * y3 - 1,
+        )
+
+    best = _optimum(-29.2, 3.2, (0, 0.9), (0, 0.6, 0.4))
+    return _problem(4, F, f, [(0, 1)] * 2, [(0, 1)] * 3, best, g, repeats=3)
+
+
+def tp5() -> Problem:
+    def F(x: FloatArray, y: FloatArray) -> FloatArray:
+        squares = 0.1 * np.vecdot(x, x) + 0.5 * np.vecdot(y, y)
+        return squares - 3 * y[:, 0] - 4 * y[:, 1]
+
+    def f(x: FloatArray, y: FloatArray) -> FloatArray:
+        y1, y2 = y.T
+        quadratic = 0.5 * (y1**2 + 6 * y1 * y2 + 10 * y2**2)
+        return quadratic + (-x[:, 0] + 2 * x[:, 1]) * y1 + (3 * x[:, 0] - 3 * x[:, 1]) * y2
+
+    def g(x: FloatArray, y: FloatArray) -> FloatArray:
+        return _columns(-0.333 * y[:, 0] + y[:, 1] - 2, y[:, 0] - 0.333 * y[:, 1] - 2)
+
+    best = _optimum(-3.6, -2, (2, 0), (2, 0))
+    return _problem(5, F, f, [(0, 10)] * 2, [(0, 10)] * 2, best, g, repeats=2)
+
+
+def tp6() -> Problem:
+    """x2 has no effect; it is kept because the reference programs have it."""
+
+    def F(x: FloatArray, y: FloatArray) -> FloatArray:
+        return (x[:, 0] - 1) ** 2 + 2 * y[:, 0] - 2 * x[:, 0]
+
+    def f(x: FloatArray, y: FloatArray) -> FloatArray:
+        return (2 * y[:, 0] - 4) ** 2 + (2 * y[:, 1] - 1) ** 2 + x[:, 0] * y[:, 0]
+
+    def g(x: FloatArray, y: FloatArray) -> FloatArray:
+        x1, y1, y2 = x[:, 0], y[:, 0], y[:, 1]
+        return _columns(
+            4 * x1 + 5 * y1 + 4 * y2 - 12,
+            4 * y2 - 4 * x1 - 5 * y1 + 4,
+            4 * x1 - 4 * y1 + 5 * y2 - 4,
+            4 * y1 - 4 * x1 + 5 * y2 - 4,
+        )
+
+    best = _optimum(-98 / 81, 617 / 81, (17 / 9, 0), (8 / 9, 0))
+    return _problem(6, F, f, [(0, 2)] * 2, [(0, 2)] * 2, best, g, repeats=4)
+
+
+def tp7() -> Problem:
+    def f(x: FloatArray, y: FloatArray) -> FloatArray:
+        (x1, x2), (y1, y2) = x.T, y.T
+        return np.asarray((x1 + y1) * (x2 + y2) / (1 + x1 * y1 + x2 * y2))
+
+    def F(x: FloatArray, y: FloatArray) -> FloatArray:
+        return -f(x, y)
+
+    def g(x: FloatArray, y: FloatArray) -> FloatArray:
+        return y - x
+
+    def G(x: FloatArray, y: FloatArray) -> FloatArray:
+        return _columns(np.vecdot(x, x) - 100, x[:, 0] - x[:, 1])
+
+    root = math.sqrt(50)
+    best = _optimum(-100 / 51, 100 / 51, (root, root), (0, root))
+    return _problem(7, F, f, [(0, 10)] * 2, [(0, 1), (0, 10)], best, g, G, repeats=2)
+
+
+def tp8() -> Problem:
+    return _tp2_like(8, lambda x, y: np.abs(_balance(x, y)))
+
+
+def _wave(y: FloatArray) -> FloatArray:
+    """1 - prod cos(y_i / sqrt i)."""
+    return np.asarray(1 - np.cos(y / np.sqrt(np.arange(1.0, y.shape[1] + 1.0))).prod(axis=1))
+
+
+def _tp9_like(number: int, size: int, f: Function) -> Problem:
+    """TP9 and TP10 differ in f and size."""
+
+    def F(x: FloatArray, y: FloatArray) -> FloatArray:
+        return np.abs(x - 1).sum(axis=1) + np.abs(y).sum(axis=1)
+
+    best = _optimum(0, 1, [1] * size, [0] * size)
+    return _problem(number, F, f, [(-1, 1)] * size, [(-math.pi, math.pi)] * size, best)
+
+
+def tp9() -> Problem:
+    def f(x: FloatArray, y: FloatArray) -> FloatArray:
+        return np.exp((np.vecdot(y, y) / 4000 + _wave(y)) * np.vecdot(x, x))
+
+    return _tp9_like(9, 5, f)
+
+
+def tp10() -> Problem:
+    def f(x: FloatArray, y: FloatArray) -> FloatArray:
+        xy = x * y
+        return np.exp(np.vecdot(xy, xy) / 4000 + _wave(xy))
+
+    return _tp9_like(10, 10, f)
+
+
+TP: dict[int, Callable[[], Problem]] = {
+    1: tp1,
+    2: tp2,
+    3: tp3,
+    4: tp4,
+    5: tp5,
+    6: tp6,
+    7: tp7,
+    8: tp8,
+    9: tp9,
+    10: tp10,
+}

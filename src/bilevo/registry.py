@@ -1,0 +1,57 @@
+"""Method names and how to make them. Third parties join through the entry points `bilevo.methods`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.metadata import entry_points
+from typing import Any
+
+from bilevo.algorithms import BLCMAES, DRC, NestedCMAES
+from bilevo.core.algorithm import Algorithm
+
+DEFAULT_METHOD = "drc-cma-es"
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A registered method: its factory and where it comes from."""
+
+    make: Callable[[], Algorithm[Any]]
+    year: int
+    reference: str
+
+
+_METHODS = {
+    "bl-cma-es": Method(BLCMAES, 2019, "He, Zhou, Chen: BL-CMA-ES"),
+    "drc-cma-es": Method(DRC, 2025, "DRC-BLEA: dynamic resource competition, with CMA-ES"),
+    "nested-cma-es": Method(NestedCMAES, 2001, "a CMA-ES for every follower of a CMA-ES; baseline"),
+}
+
+
+def methods() -> dict[str, Method]:
+    """All registered methods by name; entry points give a `Method`."""
+    found = {point.name: point for point in entry_points(group="bilevo.methods")}
+    third_party = {name: point.load() for name, point in found.items() if name not in _METHODS}
+    return dict(sorted({**_METHODS, **third_party}.items()))
+
+
+def get_method(method: str | Algorithm[Any] | None) -> Algorithm[Any]:
+    """An algorithm from its name, or itself; None is the default."""
+    if method is None:
+        method = DEFAULT_METHOD
+    if not isinstance(method, str):
+        if not (hasattr(method, "init") and hasattr(method, "generation")):
+            raise ValueError(f"method must be a name or an algorithm object, got {method!r}")
+        return method
+    known = methods()
+    if method not in known:
+        raise ValueError(f"unknown method {method!r}{suggestion(method, list(known))}")
+    return known[method].make()
+
+
+def suggestion(name: str, known: list[str]) -> str:
+    """What may have been meant, or all that is known."""
+    close = get_close_matches(name.lower(), known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(known)}"

@@ -1,0 +1,1 @@
+"""The driver's side: evaluation, counting, limits, time, progress. All I/O is here."""

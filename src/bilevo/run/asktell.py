@@ -1,0 +1,53 @@
+"""Ask and tell: the user evaluates. A thin wrapper over the session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bilevo.core.request import Level
+from bilevo.core.result import Result
+from bilevo.core.values import BadValue, Returned
+from bilevo.run.session import Batch, Session
+
+
+class AskTell:
+    """Hands out batches by `ask` and takes their values by `tell` until `done`."""
+
+    def __init__(self, session: Session, n_G: int | None, n_g: int | None) -> None:
+        self._session = session
+        self._returned = {
+            Level.UPPER: Returned("upper", True, n_G),
+            Level.LOWER: Returned("lower", True, n_g),
+        }
+
+    @property
+    def done(self) -> bool:
+        return self._session.batch is None
+
+    @property
+    def result(self) -> Result:
+        """The answer so far; final once `done`."""
+        return self._session.result()
+
+    def ask(self) -> Batch:
+        """The batch to evaluate next; the same one until it is told."""
+        if self._session.batch is None:
+            raise ValueError(f"the run has ended ({self._session.stop}); see .result")
+        return self._session.batch
+
+    def tell(self, batch: Batch, objective: Any, constraints: Any = None) -> None:
+        """Give a batch's objective (k,) and constraints (k, c), None where the level has none."""
+        if batch is not self._session.batch:
+            raise ValueError("tell takes the batch that ask gave last, once")
+        returned, points = self._returned[batch.level], len(batch.x)
+        if constraints is None:
+            if returned.count:
+                raise BadValue(f"the {batch.level} level has {returned.count} constraints, got None")
+            returned.count = 0
+            constraints = np.empty((points, 0))
+        self._session.send(
+            returned.check_objective(objective, points),
+            returned.check_constraints(constraints, points),
+        )

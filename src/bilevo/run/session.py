@@ -1,0 +1,192 @@
+"""One run, paused at its next request: the generator, the counters, the limits, the history.
+
+The driver and ask/tell both stand on it: they only differ in who evaluates a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from bilevo.core.algorithm import Algorithm, AlgorithmState
+from bilevo.core.arrays import FloatArray
+from bilevo.core.budget import Limits, StopReason
+from bilevo.core.problem import Problem, Spec
+from bilevo.core.request import Evaluate, Incumbent, Level, Request, Steps, Values
+from bilevo.core.result import Generation, History, Result
+from bilevo.core.space import UnitBox
+from bilevo.version import __version__
+
+_REASONS = {
+    StopReason.TARGET: "F reached the target",
+    StopReason.STAGNATION: "the best F has settled: no change over the upper window",
+    StopReason.BUDGET: "the algorithm's upper budget is used up",
+    StopReason.MAX_EVALS: "the limit on evaluations is reached",
+    StopReason.MAX_TIME: "the time limit is reached",
+    StopReason.CALLBACK: "the callback stopped the run",
+    StopReason.INTERRUPTED: "interrupted by the user",
+    StopReason.RUNNING: "still running",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Points of the user's coordinates to evaluate at one level: x (k, m) and y (k, n)."""
+
+    level: Level
+    x: FloatArray
+    y: FloatArray
+
+
+class Session:
+    """A run that hands out batches and takes their values until it is done.
+
+    `batch` is what wants evaluating; None when the run has ended, for the reason in `stop`.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        algorithm: Algorithm[Any],
+        spec: Spec,
+        limits: Limits,
+        callback: Callable[[Result], Any] | None = None,
+    ) -> None:
+        self.x_box, self.y_box = UnitBox(problem.x_bounds), UnitBox(problem.y_bounds)
+        self.seed, self.method = spec.seed, algorithm.name
+        self.counts = {Level.UPPER: 0, Level.LOWER: 0}
+        self.failures = 0
+        self.stop: StopReason | None = None
+        self.batch: Batch | None = None
+        self.history = History()
+        self.incumbent: Incumbent | None = None
+        # G's repeated entries and the follower's own constraints are counted below only.
+        self._repeats = {Level.UPPER: problem.repeats_lower, Level.LOWER: 0}
+        self._limits, self._callback = limits, callback
+        self._steps = self._run(algorithm, spec)
+        self._started = perf_counter()
+        self._advance(None)
+
+    def _run(self, algorithm: Algorithm[Any], spec: Spec) -> Steps[StopReason]:
+        state: AlgorithmState = yield from algorithm.init(spec)
+        while state.stop is None:
+            state = yield from algorithm.generation(spec, state)
+            self._note(state)
+            if self._callback is not None and self._stopped_by_callback(self._callback):
+                return StopReason.CALLBACK
+        return state.stop
+
+    def _note(self, state: AlgorithmState) -> None:
+        best = self.incumbent
+        assert best is not None
+        self.history.generations.append(
+            Generation(
+                self.counts[Level.UPPER],
+                self.counts[Level.LOWER],
+                best.F,
+                best.f,
+                best.violation,
+                tuple(state.executions.tolist()),
+                tuple(state.survived.tolist()),
+            )
+        )
+
+    def _stopped_by_callback(self, callback: Callable[[Result], Any]) -> bool:
+        try:
+            callback(self.result())
+        except StopIteration:
+            return True
+        return False
+
+    def send(self, objective: FloatArray, constraints: FloatArray, failures: int = 0) -> None:
+        """Take the batch's values, count its points, and move on to the next batch."""
+        assert self.batch is not None
+        level = self.batch.level
+        self.counts[level] += len(objective)
+        self.failures += failures
+        counted = max(0, constraints.shape[1] - self._repeats[level])
+        self._advance(Values.of(objective, constraints, counted, self.counts[level]))
+
+    def _advance(self, values: Values | None) -> None:
+        """Run the algorithm to its next evaluation, or to its end."""
+        self.batch = None
+        try:
+            request: Request = self._steps.send(values)
+            while not isinstance(request, Evaluate):
+                self.incumbent = request
+                request = self._steps.send(None)
+        except StopIteration as end:
+            self.stop = end.value
+            return
+        counts = self.counts[Level.UPPER], self.counts[Level.LOWER]
+        more = len(request.x)
+        upper = request.level is Level.UPPER
+        if self._limits.exceeded(counts[0] + more * upper, counts[1] + more * (not upper)):
+            self.end(StopReason.MAX_EVALS)
+        elif self._limits.max_time is not None and self.time >= self._limits.max_time:
+            self.end(StopReason.MAX_TIME)
+        else:
+            self.batch = Batch(request.level, self._x(request.x), self._y(request.y))
+
+    def _x(self, unit: FloatArray) -> FloatArray:
+        return _read_only(self.x_box.real(unit))
+
+    def _y(self, unit: FloatArray) -> FloatArray:
+        return _read_only(self.y_box.real(unit))
+
+    def end(self, reason: StopReason) -> None:
+        """Stop here, in the middle of a generation; the incumbent is the answer."""
+        self.stop = reason
+        self.batch = None
+        self._steps.close()
+
+    @property
+    def time(self) -> float:
+        return perf_counter() - self._started
+
+    def result(self) -> Result:
+        """The answer so far."""
+        best, reason = self.incumbent, self.stop or StopReason.RUNNING
+        nothing = np.full(self.x_box.bounds.size, np.nan), np.full(self.y_box.bounds.size, np.nan)
+        result = Result(
+            x=nothing[0] if best is None else self.x_box.real(best.x[None])[0],
+            y=nothing[1] if best is None else self.y_box.real(best.y[None])[0],
+            F=np.nan if best is None else best.F,
+            f=np.nan if best is None else best.f,
+            violation=np.inf if best is None else best.violation,
+            nfev_upper=self.counts[Level.UPPER],
+            nfev_lower=self.counts[Level.LOWER],
+            nit=len(self.history),
+            success=False,
+            status=reason,
+            message="",
+            time=self.time,
+            method=self.method,
+            seed=self.seed,
+            version=__version__,
+            failures=self.failures,
+            history=History(list(self.history.generations)),
+        )
+        ended = reason not in (StopReason.INTERRUPTED, StopReason.RUNNING)
+        result.success = ended and result.feasible
+        result.message = f"{_REASONS[reason]}; {_answer(result)}"
+        return result
+
+
+def _answer(result: Result) -> str:
+    if result.feasible:
+        return "the answer is feasible"
+    if np.isfinite(result.F):
+        return f"no feasible pair was found (violation {result.violation:.3g})"
+    if np.isnan(result.F):
+        return "no pair was evaluated before that"
+    return "no pair with finite values was found"
+
+
+def _read_only(rows: FloatArray) -> FloatArray:
+    rows.flags.writeable = False
+    return rows
