@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from bilevo.certify import resolve_follower
 from bilevo.core.algorithm import Algorithm
 from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.budget import Budget, Limits
@@ -22,7 +23,6 @@ from bilevo.run.driver import drive
 from bilevo.run.evaluate import Evaluator, OnFailure
 from bilevo.run.progress import ProgressLine
 from bilevo.run.session import Session
-resolve_follower = None
 
 TargetLike = float | Literal[False] | None
 
@@ -91,9 +91,7 @@ def minimize(
         return drive(Session(problem, algorithm, spec, limits, told), evaluate)
 
 
-def verify(
-    problem: Problem, res: Result, *, rng: Any = 1, starts: int = 5
-) -> Certificate:
+def verify(problem: Problem, res: Result, *, rng: Any = 1, starts: int = 5) -> Certificate:
     """Check an answer: re-solve the follower at `res.x` from independent starts.
 
     The starts are spread over the follower's whole box and know nothing of the run; searches from

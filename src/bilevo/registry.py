@@ -1,4 +1,4 @@
-"""Method names and how to make them. Third parties join through the entry points `bilevo.methods`."""
+"""Method names and how to make them. Third parties join by entry points, group `bilevo.methods`."""
 
 from __future__ import annotations
 

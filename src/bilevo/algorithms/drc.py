@@ -1,4 +1,4 @@
-"""DRC: dynamic resource competition among the followers' searches. DRC-CMA-ES is its CMA-ES instance.
+"""DRC: dynamic resource competition among followers' searches. DRC-CMA-ES is its CMA-ES instance.
 
 "An Efficient Dynamic Resource Allocation Framework for Evolutionary Bilevel Optimization"
 (DRC-BLEA), cited below by its algorithm and equation numbers. Read it with this file:

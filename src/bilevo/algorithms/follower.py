@@ -48,7 +48,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class FollowerRule:
-    """When a follower's search ends: its value hardly changed over a window, or its budget is used."""
+    """When a follower's search ends: its value has settled over a window, or its budget is used."""
 
     window: int
     longest: int

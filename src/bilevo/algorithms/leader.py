@@ -64,7 +64,6 @@ def sample_leaders(spec: Spec, state: State, optimizer: PopulationOptimizer[Any]
 def evaluate_leader(state: State, pair: Pair) -> Steps[None]:
     """Fill in F and the total violation of a pair: one upper evaluation."""
     values = yield from evaluate(Level.UPPER, pair.x[None], pair.y[None])
-    state.F_scale.see(values.objective)
     state.spent = values.spent
     pair.F = float(values.objective[0])
     pair.violation = float(values.violation[0]) + pair.lower_violation
@@ -100,12 +99,13 @@ def close_generation(
     Survivors are the better half of the pairs. `points` are what the upper optimiser learns from.
     """
     assert state.elite is not None
+    F = np.array([pair.F for pair in pairs])
+    state.F_scale.see(F)
     state.elite_F.append(state.elite.F)
     state.executions = np.array([follower.executions for follower in followers])
     state.survived = np.zeros(len(pairs), np.bool_)
     state.survived[leader_ranking(pairs)[: len(pairs) // 2]] = True
     state.stop = stop_reason(spec, state, len(pairs))
-    F = np.array([pair.F for pair in pairs])
     optimizer.tell(state.leader, points, F, np.array([pair.violation for pair in pairs]))
     state.generation += 1
 
@@ -116,9 +116,7 @@ def stop_reason(spec: Spec, state: State, p: int) -> StopReason | None:
     if spec.target is not None and spec.target.reached(state.elite.F, state.elite.violation):
         return StopReason.TARGET
     assert spec.budget.upper_max is not None and spec.budget.upper_window is not None
-    change, relative_change = change_over(
-        state.elite_F, math.ceil(spec.budget.upper_window / p)
-    )
+    change, relative_change = change_over(state.elite_F, math.ceil(spec.budget.upper_window / p))
     if change < state.F_scale.tolerance(spec.ftol) and relative_change < 1e-6:
         return StopReason.STAGNATION
     generations = math.ceil(spec.budget.upper_max / p)
@@ -131,8 +129,8 @@ def stop_reason(spec: Spec, state: State, p: int) -> StopReason | None:
 class JointSearch:
     """An upper search over (x, y) whose marginal in y starts the followers."""
 
-    upper: PopulationOptimizer[Any] = CMAES()
-    lower: PopulationOptimizer[Any] = CMAES()
+    upper: PopulationOptimizer[Any] = field(default_factory=CMAES)
+    lower: PopulationOptimizer[Any] = field(default_factory=CMAES)
 
     def init(self, spec: Spec) -> Steps[State]:
         yield from ()
@@ -153,7 +151,7 @@ class JointSearch:
         return Follower(x, self.lower, search, rng, rule, state.f_scale)
 
     def refine(self, spec: Spec, state: State, pair: Pair) -> Steps[Pair]:
-        """Solve a pair's follower afresh; take the new answer if it is no worse for the follower."""
+        """Solve a pair's follower afresh; take the new answer if no worse for the follower."""
         new = yield from self.follower(spec, state, pair.x, "refine").solve()
         if not new.follower_no_worse(pair):
             return pair

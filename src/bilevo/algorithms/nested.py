@@ -1,12 +1,12 @@
 """Plain nested CMA-ES: the honest baseline. Nothing is shared between the levels or the tasks.
 
-A CMA-ES over x; every x gets a CMA-ES over y of its own, from a uniform mean and a third of the box,
-run until its value has settled (or ten times the usual lower budget is used).
+A CMA-ES over x; every x gets a CMA-ES over y of its own, from a uniform mean and a third of the
+box, run until its value has settled (or ten times the usual lower budget is used).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from bilevo.algorithms.follower import Follower, FollowerRule
 from bilevo.algorithms.leader import (
@@ -38,8 +38,8 @@ class PatientCMAES(CMAES):
 class NestedCMAES:
     """CMA-ES above, an independent CMA-ES below for every x."""
 
-    upper: CMAES = CMAES()
-    lower: CMAES = PatientCMAES()
+    upper: CMAES = field(default_factory=CMAES)
+    lower: CMAES = field(default_factory=PatientCMAES)
 
     name = "nested-cma-es"
     revision = 1

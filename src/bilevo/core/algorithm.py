@@ -1,6 +1,6 @@
 """What an algorithm is: two generators over a plain state, one step being an upper generation.
 
-The state holds arrays and numbers only, so that a run can be stored at the boundary of a generation.
+The state holds arrays and numbers only, so that a run can be stored between two generations.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ S = TypeVar("S", bound=AlgorithmState)
 class Algorithm(Protocol[S]):
     """`init` makes the first state, `generation` the next one. `revision` changes with results."""
 
-    name: str
-    revision: int
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def revision(self) -> int: ...
 
     def init(self, spec: Spec) -> Steps[S]: ...
 

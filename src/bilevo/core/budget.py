@@ -10,7 +10,6 @@ import numpy as np
 
 from bilevo.core.arrays import FloatArray
 
-
 TINY = 1e-300  # keeps a denominator from zero
 
 
@@ -56,9 +55,7 @@ class Budget:
     def over(self, default: Budget) -> Budget:
         """This budget, with its open fields taken from another."""
         mine = {field.name: getattr(self, field.name) for field in fields(self)}
-        return Budget(
-            **{k: getattr(default, k) if v is None else v for k, v in mine.items()}
-        )
+        return Budget(**{k: getattr(default, k) if v is None else v for k, v in mine.items()})
 
     @classmethod
     def for_size(cls, m: int, n: int) -> Budget:
@@ -113,9 +110,9 @@ def require_count(name: str, value: int | None) -> None:
 class Scale:
     """The size of an objective's differences, seen once, for tolerances that are absolute.
 
-    Tolerances of the published algorithms suit objectives that differ by 1 to 1e4 over the box. Outside
-    that range they are scaled by what the first finite values show, so that an objective in other units
-    converges alike.
+    Tolerances of the published algorithms suit objectives that differ by 1 to 1e4 over the box.
+    Outside that range they are scaled by what the first finite values show, so that an objective in
+    other units converges alike.
     """
 
     factor: float | None = None

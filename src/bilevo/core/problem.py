@@ -21,12 +21,10 @@ Function = Callable[[FloatArray, FloatArray], Any]
 Response = Callable[[FloatArray], FloatArray]
 
 
-@dataclass(frozen=True, slots=True, eq=False, init=False)
 class Bounds:
     """A finite box: `lower <= variable <= upper`, entry by entry. Equal bounds fix a variable."""
 
-    lower: FloatArray
-    upper: FloatArray
+    __slots__ = ("lower", "upper")
 
     def __init__(self, lower: Any, upper: Any, name: str = "bounds") -> None:
         try:
@@ -46,8 +44,10 @@ class Bounds:
             if bad.any():
                 i = int(np.argmax(bad))
                 raise ValueError(f"{name}[{i}] = ({low[i]}, {high[i]}) is {what}")
-        object.__setattr__(self, "lower", low)
-        object.__setattr__(self, "upper", high)
+        self.lower, self.upper = low, high
+
+    def __repr__(self) -> str:
+        return f"Bounds({self.lower.tolist()}, {self.upper.tolist()})"
 
     @classmethod
     def of(cls, bounds: Any, name: str = "bounds") -> Bounds:
@@ -91,7 +91,6 @@ class Optimum:
     y: FloatArray | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, init=False)
 class Problem:
     """A bilevel problem: two objectives, two boxes, constraints (feasible when <= 0) if any.
 
@@ -101,19 +100,6 @@ class Problem:
     are not counted twice. `response` is the follower's known answer y*(x), (k, m) -> (k, n), with
     NaN in rows where it is not known. `budget` holds the per-level settings usual for the problem.
     """
-
-    F: Function
-    f: Function
-    x_bounds: Bounds
-    y_bounds: Bounds
-    G: Function | None
-    g: Function | None
-    vectorized: bool
-    name: str
-    optimum: Optimum | None
-    repeats_lower: int
-    response: Response | None
-    budget: Budget
 
     def __init__(
         self,
@@ -140,22 +126,15 @@ class Problem:
             )
         if optimum is not None and not isinstance(optimum, Optimum):
             raise ValueError(f"optimum must be a bilevo.Optimum or None, got {optimum!r}")
-        values = dict(
-            F=F,
-            f=f,
-            x_bounds=Bounds.of(x_bounds, "x_bounds"),
-            y_bounds=Bounds.of(y_bounds, "y_bounds"),
-            G=G,
-            g=g,
-            vectorized=bool(vectorized),
-            name=name or getattr(F, "__name__", "problem"),
-            optimum=optimum,
-            repeats_lower=int(repeats_lower),
-            response=response,
-            budget=budget or Budget(),
-        )
-        for field, value in values.items():
-            object.__setattr__(self, field, value)
+        self.F, self.f, self.G, self.g = F, f, G, g
+        self.x_bounds = Bounds.of(x_bounds, "x_bounds")
+        self.y_bounds = Bounds.of(y_bounds, "y_bounds")
+        self.vectorized = bool(vectorized)
+        self.name = name if name else str(getattr(F, "__name__", "problem"))
+        self.optimum = optimum
+        self.repeats_lower = int(repeats_lower)
+        self.response = response
+        self.budget = budget or Budget()
 
     @property
     def m(self) -> int:
@@ -169,9 +148,7 @@ class Problem:
         known = f", F*={self.optimum.F:g}" if self.optimum else ""
         return f"<Problem {self.name}: m={self.m}, n={self.n}{known}>"
 
-    def evaluate(
-        self, x: Any, y: Any
-    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    def evaluate(self, x: Any, y: Any) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """F (k,), G (k, K), f (k,), g (k, J) at pairs of points; counts nothing."""
         x_rows, y_rows = np.atleast_2d(frozen(x)), np.atleast_2d(frozen(y))
         if x_rows.shape[1] != self.m or y_rows.shape[1] != self.n or len(x_rows) != len(y_rows):

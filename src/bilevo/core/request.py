@@ -50,8 +50,8 @@ class Incumbent:
 class Values:
     """The answer to `Evaluate`: objective (k,), violation (k,) and constraints (k, c).
 
-    `spent` is the driver's count of this level's evaluations so far, these included. A row with a non-finite number anywhere has objective and violation inf: it ranks last, is
-    never feasible, and no arithmetic on it gives NaN by accident.
+    `spent` is the driver's count of this level's evaluations so far, these included. A row with a
+    non-finite number anywhere has objective and violation inf: it ranks last and is never feasible.
     """
 
     objective: FloatArray
@@ -60,9 +60,7 @@ class Values:
     spent: int
 
     @classmethod
-    def of(
-        cls, objective: FloatArray, constraints: FloatArray, counted: int, spent: int
-    ) -> Values:
+    def of(cls, objective: FloatArray, constraints: FloatArray, counted: int, spent: int) -> Values:
         """From raw values; `counted` is how many constraints count towards the violation."""
         if counted:
             violation = np.maximum(constraints[:, :counted], 0.0).sum(axis=1)

@@ -106,9 +106,9 @@ class Result:
 
     def summary(self) -> dict[str, Any]:
         """The answer without its history: plain numbers and lists, in the order people read."""
-        names = ("x", "y", "F", "f", "violation", "nfev_upper", "nfev_lower", "nfev", "nit")
-        names += ("success", "status", "message", "method", "seed", "version", "time")
-        return {name: _plain(getattr(self, name)) for name in names}
+        names = "x y F f violation nfev_upper nfev_lower nfev nit success status message method"
+        names += " seed version time"
+        return {name: _plain(getattr(self, name)) for name in names.split()}
 
     def __repr__(self) -> str:
         shown = {k: v for k, v in self.summary().items() if k not in ("version", "time")}

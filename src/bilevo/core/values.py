@@ -14,8 +14,8 @@ import numpy as np
 from bilevo.core.arrays import FloatArray
 
 
-class BadValue(ValueError):
-    """An objective or a constraint returned something that is not real numbers of the right shape."""
+class BadValue(ValueError):  # noqa: N818 (a public name)
+    """An objective or a constraint returned what is not real numbers of the right shape."""
 
 
 class Returned:
@@ -97,7 +97,7 @@ class Returned:
         return array.astype(np.float64)
 
     def _bad(self, what: str, wanted: str, got: str) -> BadValue:
-        return BadValue(f"the {self.level}-level {what} must be {wanted} of real numbers, got {got}")
+        return BadValue(f"the {self.level}-level {what} must be real, {wanted}; got {got}")
 
 
 def _short(value: Any) -> str:

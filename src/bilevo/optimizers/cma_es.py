@@ -5,7 +5,7 @@ Evolutionary Computation 9(2), 2001; with the injection clip of N. Hansen, "Inje
 solutions into CMA-ES", 2011, as the public BL-CMA-ES program (X. He et al., 2019) uses it.
 
 What differs from the textbook, and why:
-- steps are clipped in length (Hansen 2011) because the points told are often not the points asked for:
+- steps are clipped in length (Hansen 2011) because the points told are often not those asked for:
   repaired at a bound, joined by another task's solution, or with their follower part replaced;
 - no stall indicator for the path p_c, as in the BL-CMA-ES program;
 - samples go through the symmetric root of C (see linalg); C is factorised when sampling, not
@@ -90,8 +90,8 @@ class CMAES:
         return self.population or 4 + int(3 * math.log(d))
 
     def start(self, start: Start, rng: np.random.Generator | None = None) -> State:
-        d = len(start.mean)
-        return State(start.mean.copy(), 1.0, start.covariance.copy(), start.path.copy(), np.zeros(d))
+        p_s = np.zeros(len(start.mean))
+        return State(start.mean.copy(), 1.0, start.covariance.copy(), start.path.copy(), p_s)
 
     def ask(self, state: State, rng: np.random.Generator) -> FloatArray:
         state.C, root, state.inverse_root = symmetric_roots(state.C)
@@ -149,7 +149,7 @@ def update(state: State, params: Params, best: FloatArray) -> None:
     white = steps @ state.inverse_root
     lengths = np.sqrt(np.einsum("ij,ij->i", white, white))
     if lengths.max() > params.longest:
-        shorten = np.minimum(1.0, params.longest / lengths)[:, None]
+        shorten = (params.longest / np.maximum(lengths, params.longest))[:, None]
         steps *= shorten
         white *= shorten
     step = params.weights @ steps

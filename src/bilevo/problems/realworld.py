@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bilevo.core.arrays import FloatArray
+from bilevo.core.arrays import FloatArray, row_dots
 from bilevo.core.budget import Budget
 from bilevo.core.problem import Problem
 
@@ -90,19 +90,19 @@ def decision_making() -> Problem:
         return np.concatenate([x[:, :2], y], axis=1)
 
     def F(x: FloatArray, y: FloatArray) -> FloatArray:
-        return np.vecdot(plan(x, y), -0.5 * (_PROFIT + _QUALITY))
+        return row_dots(plan(x, y), -0.5 * (_PROFIT + _QUALITY))
 
     def f(x: FloatArray, y: FloatArray) -> FloatArray:
         made = plan(x, y)
-        profit = -np.vecdot(made, _BRANCH_PROFIT)
-        satisfaction = -np.vecdot(made, _SATISFACTION_GOAL)
+        profit = -row_dots(made, _BRANCH_PROFIT)
+        satisfaction = -row_dots(made, _SATISFACTION_GOAL)
         return _scalarise(x[:, 2], profit + 3000, satisfaction + 3000)
 
     def G(x: FloatArray, y: FloatArray) -> FloatArray:
-        return np.vecdot(plan(x, y)[:, None, :], _UPPER) - _UPPER_LIMIT
+        return np.asarray(row_dots(plan(x, y)[:, None, :], _UPPER) - _UPPER_LIMIT)
 
     def g(x: FloatArray, y: FloatArray) -> FloatArray:
-        return np.vecdot(plan(x, y)[:, None, :], _LOWER) - _LOWER_LIMIT
+        return np.asarray(row_dots(plan(x, y)[:, None, :], _LOWER) - _LOWER_LIMIT)
 
     return Problem(
         F,

@@ -19,10 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bilevo.core.arrays import FloatArray
+from bilevo.core.arrays import FloatArray, row_dots
 from bilevo.core.problem import Bounds, Function, Optimum, Problem
 
 Box = tuple[float, float]
+Point = tuple[float, float, float, float]  # entries of u, v, w, z
 Parts = Callable[[FloatArray, FloatArray, FloatArray, FloatArray], FloatArray]
 MARGIN = 1e-5
 WIDE: Box = (-5.0, 10.0)
@@ -45,7 +46,7 @@ class Sizes(NamedTuple):
 
 def _square(rows: FloatArray) -> FloatArray:
     """Sum of squares of each row."""
-    return np.asarray(np.vecdot(rows, rows))
+    return row_dots(rows, rows)
 
 
 def _total(rows: FloatArray) -> FloatArray:
@@ -60,7 +61,7 @@ def _valley(w: FloatArray) -> FloatArray:
 
 def _ripples(w: FloatArray) -> FloatArray:
     """q + sum (w^2 - cos 2 pi w), with its minimum 0 at 0."""
-    return _square(w) + w.shape[1] - _total(np.cos(2 * math.pi * w))
+    return np.asarray(_square(w) + w.shape[1] - _total(np.cos(2 * math.pi * w)))
 
 
 def _pairs(b: FloatArray) -> FloatArray:
@@ -76,7 +77,7 @@ def _halves(w: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def _descending(rows: FloatArray) -> FloatArray:
     """sum_i sum_{j<=i} row_j^2."""
-    return np.asarray(np.vecdot(rows * rows, np.arange(rows.shape[1], 0.0, -1.0)))
+    return row_dots(rows * rows, np.arange(rows.shape[1], 0.0, -1.0))
 
 
 def _staircase(u: FloatArray) -> FloatArray:
@@ -145,7 +146,7 @@ def _f13(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArr
 
 def _F14(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
     a, b = _halves(w)
-    rising = np.vecdot(v * v, np.arange(1.0, v.shape[1] + 1.0))
+    rising = row_dots(v * v, np.arange(1.0, v.shape[1] + 1.0))
     return _staircase(u) - _powers(a) + _square(b) + rising + _total(np.abs(z))
 
 
@@ -176,14 +177,17 @@ def _g12(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArr
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One problem of the suite. `z_of` is the follower's z given v where the follower's answer is known
-    (with w = `w_star`); `point` the optimal entries of u, v, w, z given the sizes."""
+    """One problem of the suite.
+
+    `point` gives the optimal entries of u, v, w and z for given sizes. Where the follower's answer
+    is known, it is w = `w_star` and z = `z_of(v)`.
+    """
 
     F: Parts
     f: Parts
     v: Box
     z: Box
-    point: Callable[[Sizes], tuple[float, float, float, float]]
+    point: Callable[[Sizes], Point]
     z_of: Callable[[FloatArray], FloatArray] | None = None
     w_star: float = 0.0
     G: Parts | None = None
@@ -191,16 +195,16 @@ class Definition:
     least_q: int = 1
 
 
-def _at(u: float, v: float, w: float, z: float) -> Callable[[Sizes], tuple[float, ...]]:
+def _at(u: float, v: float, w: float, z: float) -> Callable[[Sizes], Point]:
     return lambda sizes: (u, v, w, z)
 
 
-def _point10(s: Sizes) -> tuple[float, float, float, float]:
+def _point10(s: Sizes) -> Point:
     t = 1 / math.sqrt(s.p + s.r - 1)
     return t, t, 1 / math.sqrt(s.q - 1), math.atan(t)
 
 
-def _point12(s: Sizes) -> tuple[float, float, float, float]:
+def _point12(s: Sizes) -> Point:
     t, _, h, _ = _point10(s)
     return t, t, h, math.atan(t - 1 / math.sqrt(s.r))
 

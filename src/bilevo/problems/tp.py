@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bilevo.core.arrays import FloatArray
+from bilevo.core.arrays import FloatArray, row_dots
 from bilevo.core.budget import Budget
 from bilevo.core.problem import Function, Optimum, Problem
 
@@ -115,8 +115,9 @@ def tp3() -> Problem:
     def G(x: FloatArray, y: FloatArray) -> FloatArray:
         return _columns(x[:, 0] ** 2 + 2 * x[:, 1] - 4)
 
-    # With x = (0, 2) the active constraint gives y1 = 15/8, y2 = 29/32.
-    best = _optimum(-12 - 7.5 + (29 / 32) ** 2, (15 / 8) ** 2 - 5 * 29 / 32, (0, 2), (1.875, 0.90625))
+    # At x = (0, 2) the second constraint of g is active.
+    y1, y2 = 15 / 8, 29 / 32
+    best = _optimum(-12 - 4 * y1 + y2**2, y1**2 - 5 * y2, (0, 2), (y1, y2))
     return _problem(3, F, f, [(0, 10)] * 2, [(0, 10)] * 2, best, g, G, repeats=2)
 
 
@@ -141,13 +142,13 @@ def tp4() -> Problem:
 
 def tp5() -> Problem:
     def F(x: FloatArray, y: FloatArray) -> FloatArray:
-        squares = 0.1 * np.vecdot(x, x) + 0.5 * np.vecdot(y, y)
+        squares = 0.1 * row_dots(x, x) + 0.5 * row_dots(y, y)
         return squares - 3 * y[:, 0] - 4 * y[:, 1]
 
     def f(x: FloatArray, y: FloatArray) -> FloatArray:
-        y1, y2 = y.T
+        x1, x2, y1, y2 = x[:, 0], x[:, 1], y[:, 0], y[:, 1]
         quadratic = 0.5 * (y1**2 + 6 * y1 * y2 + 10 * y2**2)
-        return quadratic + (-x[:, 0] + 2 * x[:, 1]) * y1 + (3 * x[:, 0] - 3 * x[:, 1]) * y2
+        return quadratic + (-x1 + 2 * x2) * y1 + (3 * x1 - 3 * x2) * y2
 
     def g(x: FloatArray, y: FloatArray) -> FloatArray:
         return _columns(-0.333 * y[:, 0] + y[:, 1] - 2, y[:, 0] - 0.333 * y[:, 1] - 2)
@@ -190,7 +191,7 @@ def tp7() -> Problem:
         return y - x
 
     def G(x: FloatArray, y: FloatArray) -> FloatArray:
-        return _columns(np.vecdot(x, x) - 100, x[:, 0] - x[:, 1])
+        return _columns(row_dots(x, x) - 100, x[:, 0] - x[:, 1])
 
     root = math.sqrt(50)
     best = _optimum(-100 / 51, 100 / 51, (root, root), (0, root))
@@ -210,7 +211,7 @@ def _tp9_like(number: int, size: int, f: Function) -> Problem:
     """TP9 and TP10 differ in f and size."""
 
     def F(x: FloatArray, y: FloatArray) -> FloatArray:
-        return np.abs(x - 1).sum(axis=1) + np.abs(y).sum(axis=1)
+        return np.asarray(np.abs(x - 1).sum(axis=1) + np.abs(y).sum(axis=1))
 
     best = _optimum(0, 1, [1] * size, [0] * size)
     return _problem(number, F, f, [(-1, 1)] * size, [(-math.pi, math.pi)] * size, best)
@@ -218,7 +219,7 @@ def _tp9_like(number: int, size: int, f: Function) -> Problem:
 
 def tp9() -> Problem:
     def f(x: FloatArray, y: FloatArray) -> FloatArray:
-        return np.exp((np.vecdot(y, y) / 4000 + _wave(y)) * np.vecdot(x, x))
+        return np.exp((row_dots(y, y) / 4000 + _wave(y)) * row_dots(x, x))
 
     return _tp9_like(9, 5, f)
 
@@ -226,7 +227,7 @@ def tp9() -> Problem:
 def tp10() -> Problem:
     def f(x: FloatArray, y: FloatArray) -> FloatArray:
         xy = x * y
-        return np.exp(np.vecdot(xy, xy) / 4000 + _wave(xy))
+        return np.exp(row_dots(xy, xy) / 4000 + _wave(xy))
 
     return _tp9_like(10, 10, f)
 

@@ -44,7 +44,7 @@ class AskTell:
         returned, points = self._returned[batch.level], len(batch.x)
         if constraints is None:
             if returned.count:
-                raise BadValue(f"the {batch.level} level has {returned.count} constraints, got None")
+                raise BadValue(f"the {batch.level} level has {returned.count} constraints, not 0")
             returned.count = 0
             constraints = np.empty((points, 0))
         self._session.send(

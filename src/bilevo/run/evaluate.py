@@ -45,7 +45,8 @@ class Evaluator:
     def _evaluate(self, level: Level, x: FloatArray, y: FloatArray) -> Outcome:
         objective, constraints = self._functions[level]
         returned = self._returned[level]
-        return Outcome(returned.objective(objective, x, y), returned.constraints(constraints, x, y), 0)
+        values = returned.objective(objective, x, y)
+        return Outcome(values, returned.constraints(constraints, x, y), 0)
 
     def _evaluate_forgiving(self, batch: Batch) -> Outcome:
         """As `_evaluate`, but what raises counts as NaN: the point, or the vectorised batch."""

@@ -1,0 +1,185 @@
+"""The command line: `bilevo solve` and `bilevo list`."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import sys
+import traceback
+from typing import Annotated, Any, Literal
+
+from cyclopts import App, CycloptsError, Parameter
+
+from bilevo import problems, registry
+from bilevo.api import minimize, verify
+from bilevo.core.problem import Problem
+from bilevo.core.result import Result
+from bilevo.version import __version__
+
+app = App(
+    name="bilevo",
+    help="Black-box bilevel optimisation: a leader chooses x, a follower answers with y.",
+    version=__version__,
+)
+
+
+class UsageError(ValueError):
+    """Something the user of the command line can put right."""
+
+
+@app.command
+def solve(
+    problem: str,
+    /,
+    *,
+    dim: str | None = None,
+    method: str = registry.DEFAULT_METHOD,
+    seed: int = 1,
+    max_evals: int | None = None,
+    max_evals_upper: int | None = None,
+    max_evals_lower: int | None = None,
+    max_time: float | None = None,
+    target: float | None = None,
+    ftol: float = 1e-6,
+    on_failure: Literal["raise", "worst"] = "raise",
+    verified: Annotated[bool, Parameter(name="--verify", negative="")] = False,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    progress: bool | None = None,
+) -> int:
+    """Solve a problem of the suites, or one of your own.
+
+    Parameters
+    ----------
+    problem
+        A name from `bilevo list`, or `module:object`: a bilevo.Problem or a function making one.
+    dim
+        Sizes M,N of a scalable problem, such as 2,3.
+    method
+        The algorithm; `bilevo list` shows them.
+    seed
+        The same seed gives the same result.
+    max_evals
+        Limit on evaluations of both levels together.
+    max_evals_upper
+        Limit on upper-level evaluations.
+    max_evals_lower
+        Limit on lower-level evaluations.
+    max_time
+        Limit on seconds.
+    target
+        Stop when F is at or below this value; without it, at the known optimum if there is one.
+    ftol
+        How close to the target is close enough.
+    on_failure
+        What an exception of an objective does: end the run, or rank its point last.
+    verified
+        Re-solve the follower at the answer from independent starts, and say what that found.
+    as_json
+        Print one JSON object and nothing else on standard output.
+    progress
+        Show a line of progress on standard error; by default when it is a terminal.
+    """
+    chosen = load_problem(problem, dim)
+    result = minimize(
+        chosen,
+        method=method,
+        rng=seed,
+        max_evals=max_evals,
+        max_evals_upper=max_evals_upper,
+        max_evals_lower=max_evals_lower,
+        max_time=max_time,
+        target=target,
+        ftol=ftol,
+        on_failure=on_failure,
+        progress=sys.stderr.isatty() if progress is None else progress,
+    )
+    print(to_json(result) if as_json else repr(result))
+    if verified and math.isfinite(result.F):
+        certificate = verify(chosen, result)
+        print(f"verified: {certificate.message}", file=sys.stderr if as_json else sys.stdout)
+    return 0 if result.success else 1
+
+
+@app.command(name="list")
+def list_all() -> int:
+    """Show the methods and the problems."""
+    from rich.console import Console
+    from rich.table import Table
+
+    methods = Table("method", "year", "reference", title="methods", title_justify="left")
+    for name, method in registry.methods().items():
+        methods.add_row(name, str(method.year), method.reference)
+    suites = Table("problem", "m", "n", "F*", title="problems", title_justify="left")
+    for name in problems.names():
+        problem = problems.get(name)
+        size = ("any", "any") if name.startswith("smd") else (str(problem.m), str(problem.n))
+        known = "unknown" if problem.optimum is None else f"{problem.optimum.F:.6g}"
+        suites.add_row(name, *size, known)
+    console = Console()
+    console.print(methods)
+    console.print(suites)
+    return 0
+
+
+def load_problem(name: str, dim: str | None) -> Problem:
+    """A problem of the suites, or an object of the user's from `module:object`."""
+    if ":" not in name:
+        return problems.get(name, *parse_dim(dim))
+    if dim is not None:
+        raise UsageError("--dim is for problems of the suites; your own problem has its sizes")
+    module_name, _, attribute = name.partition(":")
+    sys.path.insert(0, "")  # the user's module lies where the command is run
+    try:
+        found: Any = importlib.import_module(module_name)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"cannot load {name!r}: {error}") from None
+    if not isinstance(found, Problem) and callable(found):
+        found = found()
+    if not isinstance(found, Problem):
+        raise UsageError(f"{name!r} is a {type(found).__name__}, not a bilevo.Problem or its maker")
+    return found
+
+
+def parse_dim(dim: str | None) -> tuple[int | None, int | None]:
+    if dim is None:
+        return None, None
+    try:
+        m, n = (int(part) for part in dim.split(","))
+    except ValueError:
+        raise UsageError(f"--dim takes two sizes such as 2,3; got {dim!r}") from None
+    return m, n
+
+
+def to_json(result: Result) -> str:
+    """One JSON object; numbers that are not finite become null."""
+
+    def finite(value: Any) -> Any:
+        if isinstance(value, list):
+            return [finite(item) for item in value]
+        return None if value in ("nan", "inf", "-inf") else value
+
+    return json.dumps({name: finite(value) for name, value in result.summary().items()})
+
+
+def main(tokens: list[str] | None = None) -> int:
+    """Run a command; exit status 0 on success, 2 on bad use, 1 otherwise. Never a traceback."""
+    try:
+        status = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
+        return status if isinstance(status, int) else 0
+    except (CycloptsError, ValueError) as error:
+        message = " ".join(str(error).split())
+        print(f"bilevo: {message}", file=sys.stderr)
+        return 2
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        line = f"bilevo: {type(error).__name__}: {error} ({where.filename}:{where.lineno})"
+        print(" ".join(line.split()), file=sys.stderr)
+        return 1
+
+
+def entry() -> None:
+    """The installed command."""
+    sys.exit(main())
