@@ -81,7 +81,7 @@ def minimize(
     problem = _problem(F, f, x_bounds, y_bounds, G, g, vectorized)
     algorithm = get_method(method)
     spec = _spec(problem, rng, budget, target, x0, ftol)
-    limits = Limits(max_evals, max_evals_upper, max_evals_lower, max_time)
+    limits = Limits.of(max_evals, max_evals_upper, max_evals_lower, max_time)
     evaluate = Evaluator(problem, on_failure)
     if callback is not None and not callable(callback):
         raise ValueError(f"callback must be a function of the result so far, got {callback!r}")
@@ -157,7 +157,7 @@ class Optimizer(AskTell):
             problem = Problem(_never, _never, x_bounds, y_bounds, name="ask-tell")
         algorithm = get_method(method)
         spec = _spec(problem, rng, budget, target, x0, ftol)
-        limits = Limits(max_evals, max_evals_upper, max_evals_lower, max_time)
+        limits = Limits.of(max_evals, max_evals_upper, max_evals_lower, max_time)
         super().__init__(
             Session(problem, algorithm, spec, limits),
             n_G if declared or problem.G is None else None,

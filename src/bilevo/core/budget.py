@@ -78,24 +78,31 @@ class Budget:
 class Limits:
     """Hard limits of a whole run, checked before every request and never exceeded."""
 
-    max_evals: int | None = None
-    max_evals_upper: int | None = None
-    max_evals_lower: int | None = None
-    max_time: float | None = None
+    evals: float = math.inf
+    upper: float = math.inf
+    lower: float = math.inf
+    time: float = math.inf
 
-    def __post_init__(self) -> None:
-        for name in ("max_evals", "max_evals_upper", "max_evals_lower"):
-            require_count(name, getattr(self, name))
-        if self.max_time is not None and not 0 < self.max_time < math.inf:
-            raise ValueError(f"max_time must be a positive number of seconds, got {self.max_time}")
+    @classmethod
+    def of(
+        cls,
+        max_evals: int | None = None,
+        max_evals_upper: int | None = None,
+        max_evals_lower: int | None = None,
+        max_time: float | None = None,
+    ) -> Limits:
+        """From what users give; None is no limit."""
+        require_count("max_evals", max_evals)
+        require_count("max_evals_upper", max_evals_upper)
+        require_count("max_evals_lower", max_evals_lower)
+        if max_time is not None and not max_time > 0:
+            raise ValueError(f"max_time must be a positive number of seconds, got {max_time!r}")
+        given = (max_evals, max_evals_upper, max_evals_lower, max_time)
+        return cls(*(math.inf if limit is None else limit for limit in given))
 
     def exceeded(self, upper: int, lower: int) -> bool:
-        """Whether counts of evaluations at the two levels would pass a limit."""
-        return (
-            (self.max_evals is not None and upper + lower > self.max_evals)
-            or (self.max_evals_upper is not None and upper > self.max_evals_upper)
-            or (self.max_evals_lower is not None and lower > self.max_evals_lower)
-        )
+        """Whether these counts of evaluations at the two levels pass a limit."""
+        return upper > self.upper or lower > self.lower or upper + lower > self.evals
 
 
 def require_count(name: str, value: int | None) -> None:

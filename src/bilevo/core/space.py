@@ -13,7 +13,7 @@ from bilevo.core.problem import Bounds
 class UnitBox:
     """Unit coordinates of a box: `size` of them, at least 1."""
 
-    __slots__ = ("_fixed", "_free", "_lower", "_upper", "_width", "bounds", "size")
+    __slots__ = ("_fixed", "_free", "_lower", "_width", "bounds", "size")
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
@@ -23,8 +23,10 @@ class UnitBox:
         self._fixed = bounds.lower.copy()
         chosen = slice(None) if self._free is None else self._free
         self._lower = bounds.lower[chosen]
-        self._upper = bounds.upper[chosen]
-        self._width = bounds.width[chosen]
+        width = bounds.width[chosen]
+        # Rounding is monotone: where the far corner stays inside, so does every point.
+        outside = self._lower + width > bounds.upper[chosen]
+        self._width = np.where(outside, np.nextafter(width, 0), width)
 
     @property
     def width(self) -> FloatArray:
@@ -42,8 +44,7 @@ class UnitBox:
     def _stretch(self, unit: FloatArray) -> FloatArray:
         rows = unit * self._width
         rows += self._lower
-        # Rounding can pass the upper bound by one unit in the last place.
-        return np.minimum(rows, self._upper, out=rows)
+        return rows
 
     def unit(self, real: FloatArray) -> FloatArray:
         """The unit coordinates of one point of the user's."""

@@ -48,35 +48,35 @@ class Returned:
         return np.stack([self._vector(function(x[i], y[i])) for i in range(len(x))])
 
     def check_objective(self, value: Any, rows: int) -> FloatArray:
-        array = self._real(value, "objective", f"shape ({rows},)")
+        array = self._real(value, "objective")
         if array.shape == (rows, 1):
             array = array[:, 0]
         if array.shape != (rows,):
-            raise self._bad("objective", f"shape ({rows},)", f"shape {array.shape}")
+            raise self._bad("objective", f"of shape {array.shape}, not ({rows},)")
         return array
 
     def check_constraints(self, value: Any, rows: int) -> FloatArray:
-        wanted = f"shape ({rows}, {'c' if self.count is None else self.count})"
-        array = self._real(value, "constraints", wanted)
+        array = self._real(value, "constraints")
         if array.shape == (rows,) and self.count in (None, 1):
             array = array.reshape(rows, 1)
         if array.ndim != 2 or len(array) != rows or self._miscounted(array.shape[1]):
-            raise self._bad("constraints", wanted, f"shape {array.shape}")
+            wanted = f"({rows}, {'c' if self.count is None else self.count})"
+            raise self._bad("constraints", f"of shape {array.shape}, not {wanted}")
         return array
 
     def _number(self, value: Any) -> float:
-        array = self._real(value, "objective", "a number")
+        array = self._real(value, "objective")
         if array.size != 1:
-            raise self._bad("objective", "a number", f"shape {array.shape}")
+            raise self._bad("objective", f"of shape {array.shape}, not one number")
         return float(array.reshape(()))
 
     def _vector(self, value: Any) -> FloatArray:
-        wanted = f"a vector of length {'c' if self.count is None else self.count}"
-        array = self._real(value, "constraints", wanted)
+        array = self._real(value, "constraints")
         if array.ndim == 0:
             array = array.reshape(1)
         if array.ndim != 1 or self._miscounted(array.size):
-            raise self._bad("constraints", wanted, f"shape {array.shape}")
+            wanted = f"({'c' if self.count is None else self.count},)"
+            raise self._bad("constraints", f"of shape {array.shape}, not {wanted}")
         return array
 
     def _miscounted(self, count: int) -> bool:
@@ -85,19 +85,21 @@ class Returned:
             self.count = count
         return count != self.count
 
-    def _real(self, value: Any, what: str, wanted: str) -> FloatArray:
+    def _real(self, value: Any, what: str) -> FloatArray:
         if type(value) is np.ndarray and value.dtype == np.float64:
             return value
         try:
             array = np.asarray(value)
         except ValueError:  # ragged lists
-            raise self._bad(what, wanted, repr(value)) from None
+            raise self._bad(what, f"{_short(value)}, which has no shape") from None
         if array.dtype.kind not in "fiub":  # real numbers; not complex, object, str or None
-            raise self._bad(what, wanted, f"{_short(value)} (dtype {array.dtype})")
+            kind = f"{type(value).__name__} of shape {array.shape}, dtype {array.dtype}"
+            raise self._bad(what, f"{_short(value)} ({kind}), not real numbers")
         return array.astype(np.float64)
 
-    def _bad(self, what: str, wanted: str, got: str) -> BadValue:
-        return BadValue(f"the {self.level}-level {what} must be real, {wanted}; got {got}")
+    def _bad(self, what: str, problem: str) -> BadValue:
+        verb = "is" if what == "objective" else "are"
+        return BadValue(f"the {self.level}-level {what} returned {verb} {problem}")
 
 
 def _short(value: Any) -> str:

@@ -6,9 +6,8 @@ The driver and ask/tell both stand on it: they only differ in who evaluates a re
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,8 +32,7 @@ _REASONS = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Batch:
+class Batch(NamedTuple):
     """Points of the user's coordinates to evaluate at one level: x (k, m) and y (k, n)."""
 
     level: Level
@@ -122,21 +120,20 @@ class Session:
         except StopIteration as end:
             self.stop = end.value
             return
-        counts = self.counts[Level.UPPER], self.counts[Level.LOWER]
-        more = len(request.x)
-        upper = request.level is Level.UPPER
-        if self._limits.exceeded(counts[0] + more * upper, counts[1] + more * (not upper)):
+        if self._beyond(request.level, len(request.x)):
             self.end(StopReason.MAX_EVALS)
-        elif self._limits.max_time is not None and self.time >= self._limits.max_time:
+        elif self.time >= self._limits.time:
             self.end(StopReason.MAX_TIME)
         else:
-            self.batch = Batch(request.level, self._x(request.x), self._y(request.y))
+            x, y = self.x_box.real(request.x), self.y_box.real(request.y)
+            x.flags.writeable = y.flags.writeable = False
+            self.batch = Batch(request.level, x, y)
 
-    def _x(self, unit: FloatArray) -> FloatArray:
-        return _read_only(self.x_box.real(unit))
-
-    def _y(self, unit: FloatArray) -> FloatArray:
-        return _read_only(self.y_box.real(unit))
+    def _beyond(self, level: Level, points: int) -> bool:
+        """Whether that many more points at a level would pass a limit."""
+        upper = self.counts[Level.UPPER] + (points if level is Level.UPPER else 0)
+        lower = self.counts[Level.LOWER] + (points if level is Level.LOWER else 0)
+        return self._limits.exceeded(upper, lower)
 
     def end(self, reason: StopReason) -> None:
         """Stop here, in the middle of a generation; the incumbent is the answer."""
@@ -185,8 +182,3 @@ def _answer(result: Result) -> str:
     if np.isnan(result.F):
         return "no pair was evaluated before that"
     return "no pair with finite values was found"
-
-
-def _read_only(rows: FloatArray) -> FloatArray:
-    rows.flags.writeable = False
-    return rows
