@@ -1,4 +1,4 @@
-"""What the driver costs per request: a run of no-op evaluations, outside the algorithm's own work."""
+"""What the driver costs per request, measured with evaluations and an algorithm that do nothing."""
 
 from __future__ import annotations
 

@@ -208,10 +208,11 @@ def _spec(
 def _spread(width: FloatArray) -> FloatArray:
     """Starting deviations in the unit box: 0.3 of the median width, as the papers have it.
 
-    Widths further than a factor of 10 from the median count as if at that distance, so that
-    variables in very different units are searched alike.
+    A variable whose width is more than ten times larger or smaller than the median is taken to
+    have a unit of its own, and starts with 0.3 of its own width.
     """
-    return np.asarray(0.3 * np.clip(np.median(width) / width, 0.1, 10.0))
+    ratio = np.median(width) / width
+    return np.where((ratio >= 0.1) & (ratio <= 10), 0.3 * ratio, 0.3)
 
 
 def _target(problem: Problem, target: TargetLike, ftol: float) -> Target | None:

@@ -68,6 +68,11 @@ class Task:
         """One lower generation; a new answer costs one upper evaluation. Archive the pair."""
         if (yield from self.follower.execute(guide)):
             yield from evaluate_leader(state, self.pair)
+        self.archive()
+        self._note_stage()
+
+    def archive(self) -> None:
+        """Store the pair's fitness in the discounted sums."""
         feasible = self.pair.violation == 0
         value = max(-self.pair.F if feasible else -self.pair.violation, LOWEST)
         self.weight = self.gamma * self.weight + 1
@@ -75,7 +80,6 @@ class Task:
         self.infeasible = self.gamma * self.infeasible + (not feasible)
         if feasible:
             self.worst_feasible = min(self.worst_feasible, value)
-        self._note_stage()
 
     def _note_stage(self) -> None:
         """Fluctuation: norm of the means' standard deviation over the last three executions."""

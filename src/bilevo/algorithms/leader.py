@@ -157,7 +157,7 @@ class JointSearch:
             return pair
         new.converged = new.converged or pair.converged
         yield from evaluate_leader(state, new)
-        return new
+        return pair if math.isinf(new.violation) else new  # a failed evaluation replaces nothing
 
     def conclude(self, spec: Spec, state: State, followers: list[Follower]) -> Steps[State]:
         """End a generation whose followers have answered: elite, stop rules, upper update."""

@@ -6,7 +6,8 @@ box, run until its value has settled (or ten times the usual lower budget is use
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import math
+from dataclasses import dataclass, field
 
 from bilevo.algorithms.follower import Follower, FollowerRule
 from bilevo.algorithms.leader import (
@@ -63,6 +64,12 @@ class NestedCMAES:
     def follower(self, spec: Spec, state: State, x: FloatArray, task: int) -> Follower:
         rng = stream(spec.seed, "follower", state.generation, task)
         search = self.lower.start(Start.uniform(spec.spread[spec.m :], rng), rng)
-        usual = FollowerRule.of(spec.budget, self.lower.population_size(spec.n))
-        rule = replace(usual, longest=10 * usual.longest, absolute=1e-10, relative=1e-12)
+        population = self.lower.population_size(spec.n)
+        usual = FollowerRule.of(spec.budget, population)
+        rule = FollowerRule(
+            window=10 + math.ceil(30 * spec.n / population),  # as CMA-ES programs have it
+            longest=10 * usual.longest,
+            absolute=1e-10,
+            relative=1e-12,
+        )
         return Follower(x, self.lower, search, rng, rule, state.f_scale)

@@ -59,17 +59,15 @@ class Values(NamedTuple):
     @classmethod
     def of(cls, objective: FloatArray, constraints: FloatArray, counted: int, spent: int) -> Values:
         """From raw values; `counted` is how many constraints count towards the violation."""
-        # A dot product is finite only if its terms are: the cheapest test of a whole batch.
-        checked = objective.dot(objective)
+        finite = np.isfinite(objective)
         if constraints.shape[1]:
             violation = np.maximum(constraints[:, :counted], 0.0).sum(axis=1)
-            checked += constraints.ravel().dot(constraints.ravel())
+            finite &= np.isfinite(constraints).all(axis=1)
         else:
             violation = np.zeros(len(objective))
-        if not checked < np.inf:
-            bad = ~(np.isfinite(objective) & np.isfinite(constraints).all(axis=1))
-            objective = np.where(bad, np.inf, objective)
-            violation = np.where(bad, np.inf, violation)
+        if not finite.all():
+            objective = np.where(finite, objective, np.inf)
+            violation = np.where(finite, violation, np.inf)
         return cls(objective, violation, constraints, spent)
 
     def rows(self, start: int, stop: int) -> Values:

@@ -43,9 +43,9 @@ class AskTell:
             raise ValueError("tell takes the batch that ask gave last, once")
         returned, points = self._returned[batch.level], len(batch.x)
         if constraints is None:
-            if returned.count:
-                raise BadValue(f"the {batch.level} level has {returned.count} constraints, not 0")
-            returned.count = 0
+            if returned.count != 0:
+                number = "its" if returned.count is None else f"its {returned.count}"
+                raise BadValue(f"the {batch.level} level needs {number} constraints, got None")
             constraints = np.empty((points, 0))
         self._session.send(
             returned.check_objective(objective, points),

@@ -177,8 +177,8 @@ class Session:
 def _answer(result: Result) -> str:
     if result.feasible:
         return "the answer is feasible"
-    if np.isfinite(result.F):
+    if np.isfinite(result.F) and np.isfinite(result.f):
         return f"no feasible pair was found (violation {result.violation:.3g})"
-    if np.isnan(result.F):
+    if np.isnan(result.x).any():
         return "no pair was evaluated before that"
     return "no pair with finite values was found"

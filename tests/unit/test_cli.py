@@ -1,0 +1,94 @@
+"""The command line, in real processes where that matters."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from bilevo.cli import main
+
+FIELDS = "x y F f violation nfev_upper nfev_lower nfev nit success status message".split()
+FIELDS += ["method", "seed", "version", "time"]
+
+
+def run(*arguments: str, cwd=None) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "bilevo", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+
+
+def test_json_is_one_object_with_exactly_the_promised_fields() -> None:
+    first, second = (run("solve", "smd1", "--dim", "2,3", "--seed", "4", "--json") for _ in "ab")
+    assert first.returncode == 0 and first.stderr == ""
+    one, two = json.loads(first.stdout), json.loads(second.stdout)
+    assert list(one) == FIELDS
+    assert {k: v for k, v in one.items() if k != "time"} == {
+        k: v for k, v in two.items() if k != "time"
+    }
+    assert one["status"] == "target" and one["success"] is True
+
+
+def test_a_problem_of_the_users_own_is_found_in_the_working_folder(tmp_path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import bilevo\n"
+        "def make():\n"
+        "    return bilevo.Problem(lambda x, y: float(x @ x + y @ y),\n"
+        "                          lambda x, y: float((y - x) @ (y - x)), [(-1, 2)], [(-1, 2)])\n"
+        "problem = make()\n"
+        "number = 3\n"
+        "def broken():\n"
+        "    return bilevo.Problem(lambda x, y: 1 / 0, lambda x, y: 0.0, [(0, 1)], [(0, 1)])\n"
+    )
+    for name in ("mine:problem", "mine:make"):
+        done = run("solve", name, "--json", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["F"] < 1e-4
+    wrong = run("solve", "mine:number", cwd=tmp_path)
+    assert wrong.returncode == 2 and "is a int, not a bilevo.Problem" in wrong.stderr
+    failed = run("solve", "mine:broken", cwd=tmp_path)
+    assert failed.returncode == 1 and "ZeroDivisionError" in failed.stderr
+    assert "mine.py:8" in failed.stderr and "Traceback" not in failed.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["solve"], "requires an argument"),
+        (["solve", "smd99"], "unknown problem 'smd99'"),
+        (["solve", "smd1", "--dim", "1,1"], "needs m >= 2"),
+        (["solve", "smd1", "--dim", "2"], "--dim takes two sizes such as 2,3"),
+        (["solve", "smd1", "--method", "none"], "unknown method 'none'"),
+        (["solve", "smd1", "--seed", "x"], "--seed"),
+        (["solve", "smd1", "--max-evals", "-5"], "max_evals must be a positive whole number"),
+        (["solve", "smd1", "--frobnicate"], "--frobnicate"),
+        (["solve", "nowhere:problem"], "cannot load 'nowhere:problem'"),
+        (["solve", "os:nothing"], "cannot load 'os:nothing'"),
+        (["solve", "os:path", "--dim", "2,3"], "--dim is for problems of the suites"),
+        (["frobnicate"], "Unknown command"),
+    ],
+    ids=str,
+)
+def test_bad_use_is_one_line_and_status_2(capsys, arguments, says) -> None:
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert says in captured.err and captured.err.startswith("bilevo: ")
+    assert len(captured.err.splitlines()) == 1
+
+
+def test_an_unsuccessful_run_has_status_1_and_valid_json(capsys) -> None:
+    assert main(["solve", "smd1", "--max-evals", "1", "--json"]) == 1
+    shown = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert shown["F"] is None and shown["x"] == [None, None] and shown["success"] is False
+
+
+def test_verification_is_shown(capsys) -> None:
+    assert main(["solve", "smd1", "--max-evals", "2000", "--verify"]) == 0
+    assert "verified: the follower has" in capsys.readouterr().out
+
+
+def test_list_names_every_method_and_problem(capsys) -> None:
+    assert main(["list"]) == 0
+    shown = capsys.readouterr().out
+    for name in ("drc-cma-es", "bl-cma-es", "nested-cma-es", "smd14", "tp10", "gold-mining"):
+        assert name in shown

@@ -1,0 +1,246 @@
+"""The parts of DRC: selection probability, potential, cooperation; and optimisers exchanged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from conftest import minimize_counted
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bilevo
+from bilevo.algorithms.drc import (
+    DRC,
+    STAGE,
+    Task,
+    leader_distances,
+    potential,
+    roulette,
+    selection_probability,
+    set_fitness,
+)
+from bilevo.algorithms.follower import Follower, FollowerRule, Pair
+from bilevo.core.budget import Scale
+from bilevo.core.order import ranking
+from bilevo.optimizers import CMAES, Start
+
+values = st.one_of(st.floats(-1e3, 1e3), st.sampled_from([0.0, 1e-300, 1e8, -1e8, 1e300]))
+violations = st.sampled_from([0.0, 0.0, 0.0, 1e-9, 3.0, 1e12, np.inf])
+archives = st.lists(st.lists(st.tuples(values, violations), min_size=1, max_size=6), min_size=2)
+
+
+def pair(F: float, violation: float = 0.0) -> Pair:
+    F = np.inf if np.isinf(violation) else F
+    return Pair(np.zeros(1), np.zeros(1), 0.0, 0.0, F, violation)
+
+
+def task_with(archive, index: int = 0, gamma: float = 0.5) -> Task:
+    """A task whose archive holds these (F, violation), put there by `Task` itself."""
+    cma, rng = CMAES(), np.random.default_rng(1)
+    search = cma.start(Start.uniform(np.full(1, 0.3), rng))
+    follower = Follower(np.zeros(1), cma, search, rng, FollowerRule(3, 9), Scale())
+    task = Task(index, follower, gamma)
+    for F, violation in archive:
+        follower.best = pair(F, violation)
+        task.archive()
+    return task
+
+
+@settings(max_examples=300, deadline=None)
+@given(archives, st.data())
+def test_probabilities_are_finite_sum_to_one_and_keep_the_base(archive, data) -> None:
+    tasks = [task_with(entries, i) for i, entries in enumerate(archive)]
+    for task in tasks:
+        for _ in range(data.draw(st.integers(0, 2))):
+            task.add_potential(data.draw(st.floats(-1e6, 1e6)))
+    drc = DRC()
+    P = selection_probability(tasks, tasks, drc)
+    assert np.isfinite(P).all()
+    assert sum(P) == pytest.approx(1)
+    assert min(P) >= drc.w_base / len(tasks) * (1 - 1e-12)
+
+
+def test_competing_fitness_is_the_discounted_mean_of_the_archive() -> None:
+    """Eq. (3) computed directly, with set fitness over all entries (one is infeasible)."""
+    archives_of = [[(3.0, 0.0), (5.0, 0.0), (1.0, 2.0)], [(4.0, 0.0), (2.0, 0.0)]]
+    tasks = [task_with(entries, i) for i, entries in enumerate(archives_of)]
+    fitness = iter(set_fitness([pair(*entry) for entries in archives_of for entry in entries]))
+    CF = []
+    for entries in archives_of:
+        weights = [0.5 ** (len(entries) - t) for t in range(1, len(entries) + 1)]
+        CF.append(np.average([next(fitness) for _ in entries], weights=weights))
+    expected = 0.1 / 2 + 0.7 * np.array([0.0, 1.0]) + 0.2 / 2
+    assert CF[0] < CF[1]
+    np.testing.assert_allclose(selection_probability(tasks, tasks, DRC()), expected)
+    floor = min(task.worst_feasible for task in tasks)
+    direct = [(task.fitness + task.infeasible * floor) / task.weight for task in tasks]
+    np.testing.assert_allclose(direct, CF)
+
+
+def test_better_tasks_are_drawn_more_often() -> None:
+    tasks = [task_with([(F, 0.0)], i) for i, F in enumerate([1.0, 2.0, 5.0])]
+    P = selection_probability(tasks, tasks, DRC())
+    assert P[0] > P[1] > P[2]
+
+
+def test_equal_tasks_are_equally_likely() -> None:
+    tasks = [task_with([(2.0, 0.0)], i) for i in range(4)]
+    np.testing.assert_allclose(selection_probability(tasks, tasks, DRC()), 0.25)
+
+
+def test_potential_rewards_a_new_best_and_punishes_a_new_worst() -> None:
+    """Eq. (5) by hand, fitness being -F: from -4 to -1 against best -2 and worst -8."""
+    before = [pair(4.0), pair(2.0), pair(8.0)]
+    assert potential(pair(1.0), 0, before) == pytest.approx(3 / 4 + 1 / 2)
+    assert potential(pair(10.0), 0, before) == pytest.approx(-6 / 4 - 2 / 8)
+    assert potential(pair(4.0), 0, before) == 0
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(values, violations), min_size=2, max_size=9), values, violations)
+def test_potential_is_always_a_bounded_number(entries, F, violation) -> None:
+    before = [pair(*entry) for entry in entries]
+    assert abs(potential(pair(F, violation), 0, before)) <= 1e6
+
+
+def cooperating(mixing: str, p: int = 5) -> tuple[DRC, list[Task], list[list[float]]]:
+    """p tasks ready to cooperate; task 0 is the least settled."""
+    rng = np.random.default_rng(4)
+    tasks = [task_with([(1.0, 0.0)], i) for i in range(p)]
+    for task in tasks:
+        task.means = [np.zeros(1)] * STAGE
+        task.fluctuation = float(p - task.index)
+        task.follower.search.mean = rng.random(1)
+        task.follower.answer.y = np.array([float(task.index)])
+    x = np.arange(float(p))[:, None]
+    return DRC(mixing=mixing), tasks, leader_distances(x).tolist()
+
+
+@pytest.mark.parametrize(("mixing", "total"), [("paper", 2.0), ("convex", 1.0)])
+def test_mixing_weights_add_up_to_the_sources_or_to_one(mixing: str, total: float) -> None:
+    drc, tasks, distances = cooperating(mixing)
+    for task in tasks:
+        task.follower.search.mean = np.ones(1)
+    guide = drc.cooperate(tasks[0], tasks, distances)
+    assert guide is not None
+    assert tasks[0].follower.search.mean[0] == pytest.approx(total)  # p // 2 = 2 sources
+
+
+def test_cooperation_takes_from_near_and_more_settled_tasks_only() -> None:
+    drc, tasks, distances = cooperating("paper")
+    assert drc.cooperate(tasks[4], tasks, distances) is None  # the most settled has no source
+    guide = drc.cooperate(tasks[0], tasks, distances)
+    assert guide.tolist() in ([1.0], [2.0])  # its two nearest neighbours
+
+
+def test_young_tasks_do_not_cooperate_and_the_switch_works() -> None:
+    drc, tasks, distances = cooperating("paper")
+    assert DRC(cooperation=False).cooperate(tasks[0], tasks, distances) is None
+    tasks[0].means = tasks[0].means[:2]
+    assert drc.cooperate(tasks[0], tasks, distances) is None
+
+
+def test_distances_are_those_of_the_paper_up_to_scale() -> None:
+    x = np.array([[0.0, 0.0], [0.1, 0.4], [0.9, 0.2]])
+    raw = (np.abs(x[:, None] - x[None]) ** 0.5).sum(axis=2) ** 2
+    np.testing.assert_allclose(leader_distances(x), raw / raw.max())
+    many = leader_distances(np.random.default_rng(1).random((6, 500)))
+    assert np.isfinite(many).all()
+    assert not leader_distances(np.zeros((3, 2))).any()
+
+
+def test_roulette_draws_by_probability() -> None:
+    rng = np.random.default_rng(1)
+    draws = [roulette([0.2, 0.5, 1.0], rng) for _ in range(20_000)]
+    np.testing.assert_allclose(np.bincount(draws) / len(draws), [0.2, 0.3, 0.5], atol=0.02)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"mixing": "raw"},
+        {"selection": "best"},
+        {"stop": "quarter"},
+        {"gamma": 2.0},
+        {"w_base": 0.5},
+        {"epsilon": 1.0},
+        {"alpha": -0.1},
+    ],
+)
+def test_settings_out_of_range_are_refused(bad) -> None:
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        DRC(**bad)
+
+
+@pytest.mark.parametrize(
+    "switch",
+    [{"cooperation": False}, {"selection": "uniform"}, {"stop": "all"}, {"mixing": "convex"}],
+)
+def test_every_ablation_runs_and_changes_the_course(switch) -> None:
+    problem = bilevo.problems.get("smd1")
+    plain = minimize_counted(problem, method=DRC(), max_evals=4000)
+    ablated = minimize_counted(problem, method=DRC(**switch), max_evals=4000)
+    assert np.isfinite(ablated.F)
+    assert ablated.history[0] != plain.history[0]
+
+
+def test_the_competition_ends_when_half_of_the_tasks_have_finished() -> None:
+    half = minimize_counted(bilevo.problems.get("smd1"), max_evals=4000)
+    everyone = minimize_counted(bilevo.problems.get("smd1"), method=DRC(stop="all"), max_evals=4000)
+    assert sum(half.history[0].executions) < sum(everyone.history[0].executions)
+
+
+@dataclass
+class Cloud:
+    """A toy optimiser's state: a Gaussian with independent coordinates."""
+
+    mean: np.ndarray
+    deviation: np.ndarray
+
+
+@dataclass(frozen=True)
+class Toy:
+    """A toy evolution strategy: move to the mean of the better half, take its spread."""
+
+    def population_size(self, d):
+        return 24
+
+    def start(self, start, rng):
+        return Cloud(start.mean.copy(), np.sqrt(np.diag(start.covariance)))
+
+    def ask(self, state, rng):
+        points = state.mean + state.deviation * rng.normal(size=(24, len(state.mean)))
+        return np.clip(points, 0, 1)
+
+    def tell(self, state, points, objective, violation):
+        better = points[ranking(objective, violation)[:12]]
+        state.mean, state.deviation = better.mean(axis=0), 1.3 * better.std(axis=0) + 1e-9
+
+    def mean(self, state):
+        return state.mean
+
+    def marginal(self, state, first):
+        deviation = state.deviation[first:]
+        return Start(state.mean[first:], np.diag(deviation**2), np.zeros(len(deviation)))
+
+    def mix(self, state, own_weight, others, weights):
+        total = own_weight + sum(weights)
+        mixed = own_weight * state.mean
+        for other, weight in zip(others, weights, strict=True):
+            mixed = mixed + weight * other.mean
+        state.mean = mixed / total
+
+    def exhausted(self, state):
+        return bool(state.deviation.max() < 1e-8)
+
+
+@pytest.mark.parametrize(("upper", "lower"), [(Toy(), CMAES()), (CMAES(), Toy()), (Toy(), Toy())])
+def test_any_optimiser_can_serve_at_either_level(upper, lower) -> None:
+    problem = bilevo.problems.get("smd1")
+    method = DRC(upper=upper, lower=lower)
+    assert method.name == "drc"
+    runs = [minimize_counted(problem, method=method, rng=s, max_evals=20_000) for s in range(5)]
+    gains = [run.history[0].F / run.F for run in runs]
+    assert np.median(gains) > 5

@@ -1,0 +1,79 @@
+"""`together` and `Values`."""
+
+import numpy as np
+import pytest
+
+from bilevo.core.request import Evaluate, Incumbent, Level, Steps, Values, evaluate, together
+
+
+def answers(request: Evaluate, spent: int = 0) -> Values:
+    """Values that show where they belong: x + 10 y below, their negative above."""
+    sign = 1 if request.level is Level.LOWER else -1
+    objective = sign * (request.x[:, 0] + 10 * request.y[:, 0])
+    return Values.of(objective, np.empty((len(objective), 0)), 0, spent)
+
+
+def run(steps: Steps) -> tuple[list, object]:
+    """Drive a procedure; its requests and its result."""
+    requests, values = [], None
+    while True:
+        try:
+            request = steps.send(values)
+        except StopIteration as end:
+            return requests, end.value
+        requests.append(request)
+        values = answers(request) if isinstance(request, Evaluate) else None
+
+
+def procedure(name: float, rounds: int) -> Steps[list[float]]:
+    seen = []
+    for i in range(rounds):
+        point = np.array([[name]]), np.array([[float(i)]])
+        seen += (yield from evaluate(Level.LOWER, *point)).objective.tolist()
+    yield Incumbent(np.zeros(1), np.zeros(1), name, 0.0, 0.0)
+    seen += (yield from evaluate(Level.UPPER, *point)).objective.tolist()
+    return seen
+
+
+def test_together_gives_each_procedure_its_own_values() -> None:
+    alone = [run(procedure(name, rounds))[1] for name, rounds in ((1.0, 2), (2.0, 1), (3.0, 3))]
+    _, joined = run(together([procedure(1.0, 2), procedure(2.0, 1), procedure(3.0, 3)]))
+    assert joined == alone
+
+
+def test_together_batches_requests_of_one_level_and_passes_incumbents_on() -> None:
+    requests, _ = run(together([procedure(1.0, 2), procedure(2.0, 1), procedure(3.0, 3)]))
+    batches = [(r.level, len(r.x)) for r in requests if isinstance(r, Evaluate)]
+    assert batches == [
+        (Level.LOWER, 3),
+        (Level.LOWER, 2),
+        (Level.LOWER, 1),
+        (Level.UPPER, 3),
+    ]
+    assert [r.F for r in requests if isinstance(r, Incumbent)] == [2.0, 1.0, 3.0]
+
+
+def test_together_of_nothing_is_nothing() -> None:
+    assert run(together([])) == ([], [])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("where", ["objective", "constraints"])
+def test_a_non_finite_number_anywhere_makes_its_row_worst(bad: float, where: str) -> None:
+    objective, constraints = np.array([1.0, 2.0]), np.array([[-1.0, 2.0], [0.5, -3.0]])
+    {"objective": objective, "constraints": constraints[:, 0]}[where][1] = bad
+    values = Values.of(objective, constraints, 2, 5)
+    assert values.objective.tolist() == [1.0, np.inf]
+    assert values.violation.tolist() == [2.0, np.inf]
+    assert values.spent == 5
+
+
+def test_huge_finite_values_stay_as_they_are() -> None:
+    values = Values.of(np.array([1e200, -1e300]), np.full((2, 1), -1e250), 1, 0)
+    assert values.objective.tolist() == [1e200, -1e300]
+    assert values.violation.tolist() == [0.0, 0.0]
+
+
+def test_repeated_constraints_are_not_counted() -> None:
+    values = Values.of(np.zeros(1), np.array([[1.0, 2.0, 4.0]]), 1, 0)
+    assert values.violation.tolist() == [1.0]

@@ -1,0 +1,50 @@
+"""Results on disk and on screen."""
+
+import json
+
+import numpy as np
+import pytest
+from conftest import fingerprint
+
+import bilevo
+from bilevo import Result, minimize, verify
+from bilevo.problems import get
+
+
+@pytest.mark.parametrize("options", [{"max_evals": 3000}, {"max_evals": 1}])
+def test_a_saved_result_comes_back_with_the_same_bits(tmp_path, options) -> None:
+    result = minimize(get("smd1"), **options)
+    if options["max_evals"] > 1:
+        verify(get("smd1"), result)
+    result.save(tmp_path / "result.json")
+    loaded = Result.load(tmp_path / "result.json")
+    assert repr(fingerprint(loaded)) == repr(fingerprint(result))
+    assert loaded.message == result.message and loaded.time == result.time
+    if result.certificate is not None:
+        assert loaded.certificate.F == result.certificate.F
+        assert np.array_equal(loaded.certificate.y, result.certificate.y)
+    json.loads((tmp_path / "result.json").read_text(), parse_constant=pytest.fail)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"format": "other"}', '{"format": 3, "x": 1}', "null"]
+)
+def test_anything_else_is_refused_with_its_path(tmp_path, text: str) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"other\.json is not a result"):
+        Result.load(path)
+
+
+def test_the_printed_result_shows_what_matters() -> None:
+    shown = repr(minimize(get("smd1"), max_evals=500))
+    for word in ("nfev_lower", "max_evals", "drc-cma-es", "success"):
+        assert word in shown
+
+
+def test_history_becomes_a_table() -> None:
+    result = minimize(get("smd1"), max_evals=3000)
+    table = result.history.to_dataframe()
+    assert table.height == result.nit
+    assert table["nfev_lower"].is_sorted()
+    assert list(bilevo.History()) == []
