@@ -8,8 +8,8 @@ import pytest
 
 from bilevo.cli import main
 
-FIELDS = "x y F f violation nfev_upper nfev_lower nfev nit success status message".split()
-FIELDS += ["method", "seed", "version", "time"]
+FIELDS = ["x", "y", "F", "f", "violation", "nfev_upper", "nfev_lower", "nfev", "nit"]
+FIELDS += ["success", "status", "message", "method", "seed", "version", "time"]
 
 
 def run(*arguments: str, cwd=None) -> subprocess.CompletedProcess:

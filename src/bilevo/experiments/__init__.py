@@ -1,0 +1,1 @@
+"""Experiments: running many problems, and comparing with published figures."""

@@ -1,0 +1,70 @@
+"""Pictures of results: how a run converges, and who got its evaluations.
+
+Needs matplotlib (`pip install 'bilevo[plot]'`). Functions return a matplotlib figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bilevo.core.result import Result
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SURVIVED, DROPPED = "#2a7f62", "#c9c9c9"
+
+
+def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, Any]:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError("pictures need matplotlib: pip install 'bilevo[plot]'") from None
+    figure = Figure(figsize=size, layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, sharey=rows > 1 or columns > 1)
+
+
+def convergence(results: Mapping[str, Result], F_star: float | None = None) -> Figure:
+    """The elite's F, or its distance to `F_star`, over the evaluations of both levels."""
+    figure, axes = _figure(1, 1, (5.5, 3.6))
+    ax = axes[0][0]
+    for name, result in results.items():
+        evaluations = [row.nfev_upper + row.nfev_lower for row in result.history]
+        F = np.array([row.F for row in result.history])
+        ax.step(evaluations, F if F_star is None else np.abs(F - F_star), where="post", label=name)
+    if F_star is not None:
+        ax.set_yscale("log")
+    ax.set_xlabel("evaluations of both levels")
+    ax.set_ylabel("F of the elite" if F_star is None else "|F - F*| of the elite")
+    ax.legend(frameon=False)
+    ax.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def allocation(results: Mapping[str, Result]) -> Figure:
+    """Executions of each task in an early, a middle and a late generation; survivors coloured.
+
+    A task is the follower's search of one leader. It survives when its pair is among the better
+    half, which updates the upper level.
+    """
+    figure, axes = _figure(len(results), 3, (8.0, 1.2 + 1.7 * len(results)))
+    for row, (name, result) in zip(axes, results.items(), strict=True):
+        if not result.history:
+            raise ValueError(f"{name} has no generation to show: it ended in its first one")
+        last = len(result.history) - 1
+        stages = {"early": last // 10, "middle": last // 2, "late": last}
+        for ax, (stage, index) in zip(row, stages.items(), strict=True):
+            generation = result.history[index]
+            tasks = np.arange(1, len(generation.executions) + 1)
+            colours = [SURVIVED if survived else DROPPED for survived in generation.survived]
+            ax.bar(tasks, generation.executions, color=colours)
+            ax.set_title(f"{name}, {stage} (generation {index + 1})", fontsize=9)
+            ax.set_xticks(tasks)
+            ax.spines[["top", "right"]].set_visible(False)
+        row[0].set_ylabel("executions")
+    for ax in axes[-1]:
+        ax.set_xlabel("task")
+    return figure
