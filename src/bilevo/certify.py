@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bilevo.core.arrays import FloatArray
-from bilevo.core.order import no_worse, ranking
+from bilevo.core.order import best_index, no_worse
 from bilevo.core.problem import Problem
 from bilevo.core.request import Level, Values
 from bilevo.core.result import Certificate
@@ -109,8 +109,8 @@ def latin_hypercube(points: int, d: int, rng: np.random.Generator) -> FloatArray
 
 
 def best_of(answers: list[Answer]) -> Answer:
-    order = ranking(np.array([a.f for a in answers]), np.array([a.violation for a in answers]))
-    return answers[int(order[0])]
+    f, violation = (np.array([getattr(a, name) for a in answers]) for name in ("f", "violation"))
+    return answers[best_index(f, violation)]
 
 
 def global_search(
@@ -125,7 +125,7 @@ def global_search(
         points = cma.ask(state, rng)
         values = follower(Level.LOWER, points)
         cma.tell(state, points, values.objective, values.violation)
-        i = int(ranking(values.objective, values.violation)[0])
+        i = best_index(values.objective, values.violation)
         new = Answer(points[i], float(values.objective[i]), float(values.violation[i]))
         if best is None or new.no_worse(best):
             best = new
@@ -191,7 +191,7 @@ def _certify(
 ) -> Certificate:
     """Among follower answers tied in f, take the best for the leader, and say what it means."""
     upper = follower(Level.UPPER, np.array([answer.y for answer in tied]))
-    i = int(ranking(upper.objective, upper.violation)[0])
+    i = best_index(upper.objective, upper.violation)
     chosen = tied[i]
     gap = math.inf if claimed.violation > 0 else claimed.f - best.f
     feasible = float(upper.violation[i]) == 0 and chosen.violation == 0

@@ -113,7 +113,7 @@ def test_roots_of_any_covariance_are_finite(d: int, seed: int, spread: float) ->
     eigenvalues = 10.0 ** rng.uniform(-spread, spread / 2, d)
     eigenvalues[rng.random(d) < 0.3] = 0.0
     C = (basis * eigenvalues) @ basis.T
-    C, root, inverse = symmetric_roots((C + C.T) / 2)
+    C, root, inverse, _ = symmetric_roots((C + C.T) / 2)
     assert np.isfinite(root).all() and np.isfinite(inverse).all()
     assert np.allclose(root @ root, C, rtol=1e-6, atol=1e-9 * np.abs(C).max())
     eigenvalues = np.linalg.eigvalsh(C)

@@ -13,8 +13,8 @@ import numpy as np
 
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Budget, Scale, change_over
-from bilevo.core.order import no_worse, ranking
-from bilevo.core.request import Incumbent, Level, Steps, evaluate
+from bilevo.core.order import best_index, no_worse
+from bilevo.core.request import Incumbent, Level, Steps, Values, evaluate
 from bilevo.optimizers.protocol import PopulationOptimizer
 
 
@@ -77,6 +77,7 @@ class Follower:
     rule: FollowerRule
     scale: Scale
     best: Pair | None = None
+    x_rows: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # x, once per point
     record: list[float] = field(default_factory=list)  # best f after each execution
     converged: bool = False
     finished: bool = False
@@ -98,11 +99,12 @@ class Follower:
         """
         asked = self.optimizer.ask(self.search, self.rng)
         points = asked if guide is None else np.concatenate([asked, guide[None]])
-        x = np.repeat(self.x[None], len(points), axis=0)
-        values = yield from evaluate(Level.LOWER, x, points)
+        if len(self.x_rows) < len(points):
+            self.x_rows = np.repeat(self.x[None], len(points), axis=0)
+        values = yield from evaluate(Level.LOWER, self.x_rows[: len(points)], points)
         self.scale.see(values.objective)
         self.optimizer.tell(self.search, points, values.objective, values.violation)
-        improved = self._adopt(asked, values.objective[: len(asked)], values.violation)
+        improved = self._adopt(asked, values)
         self.record.append(self.answer.f)
         self.converged = self.rule.converged(self.record, self.scale) or self.optimizer.exhausted(
             self.search
@@ -117,10 +119,10 @@ class Follower:
             yield from self.execute()
         return self.answer
 
-    def _adopt(self, points: FloatArray, objective: FloatArray, violation: FloatArray) -> bool:
-        """Make the best of the points the answer if it is no worse than the present one."""
-        i = int(ranking(objective, violation[: len(points)])[0])
-        new = Pair(self.x, points[i], float(objective[i]), float(violation[i]))
+    def _adopt(self, points: FloatArray, values: Values) -> bool:
+        """Make the best of the first values' points the answer if it is no worse than the last."""
+        i = best_index(values.objective[: len(points)], values.violation[: len(points)])
+        new = Pair(self.x, points[i], float(values.objective[i]), float(values.violation[i]))
         if self.best is not None and not new.follower_no_worse(self.best):
             return False
         self.best = new

@@ -13,6 +13,13 @@ def ranking(objective: FloatArray, violation: FloatArray) -> IntArray:
     return np.lexsort((feasible_objective, violation))
 
 
+def best_index(objective: FloatArray, violation: FloatArray) -> int:
+    """The index that `ranking` puts first, without sorting where nothing is infeasible."""
+    if not violation.any():
+        return int(objective.argmin())
+    return int(ranking(objective, violation)[0])
+
+
 def no_worse(
     objective: float, violation: float, than_objective: float, than_violation: float
 ) -> bool:

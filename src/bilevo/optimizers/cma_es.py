@@ -22,7 +22,7 @@ from functools import cache
 
 import numpy as np
 
-from bilevo.core.arrays import FloatArray
+from bilevo.core.arrays import FloatArray, row_dots
 from bilevo.core.order import ranking
 from bilevo.optimizers.linalg import CONDITION, symmetric_roots
 from bilevo.optimizers.protocol import Start
@@ -94,7 +94,11 @@ class CMAES:
         return State(start.mean.copy(), 1.0, start.covariance.copy(), start.path.copy(), p_s)
 
     def ask(self, state: State, rng: np.random.Generator) -> FloatArray:
-        state.C, root, state.inverse_root = symmetric_roots(state.C)
+        state.C, root, state.inverse_root, largest = symmetric_roots(state.C)
+        if state.sigma > CONDITION * largest:  # keep the step size and C comparable
+            k = state.sigma / largest
+            state.sigma, state.p_c, state.C = largest, state.p_c * k, state.C * k**2
+            root, state.inverse_root = root * k, state.inverse_root / k
         d = len(state.mean)
         z = rng.standard_normal((self.population_size(d), d))
         return inside(state.mean + state.sigma * (z @ root), state.mean)
@@ -147,7 +151,7 @@ def update(state: State, params: Params, best: FloatArray) -> None:
     """One CMA-ES update from the mu best points, best first (Hansen 2001; clip: Hansen 2011)."""
     steps = (best - state.mean) / state.sigma
     white = steps @ state.inverse_root
-    lengths = np.sqrt(np.einsum("ij,ij->i", white, white))
+    lengths = np.sqrt(row_dots(white, white))
     if lengths.max() > params.longest:
         shorten = (params.longest / np.maximum(lengths, params.longest))[:, None]
         steps *= shorten
@@ -163,20 +167,9 @@ def update(state: State, params: Params, best: FloatArray) -> None:
     # Covariance: rank one and rank mu.
     c_1, c_mu = params.c_1, params.c_mu
     C = (1 - c_1 - c_mu) * state.C
-    C += c_1 * np.outer(state.p_c, state.p_c)
+    C += c_1 * state.p_c[:, None] * state.p_c
     C += (c_mu * params.weights * steps.T) @ steps
     state.C = (C + C.T) / 2
     # Step size.
     length = math.sqrt(state.p_s @ state.p_s)
     state.sigma *= math.exp(min(1.0, c_s / params.damping * (length / params.chi - 1)))
-    rescale(state)
-
-
-def rescale(state: State) -> None:
-    """Keep sigma comparable with the largest root eigenvalue of C, which the trace bounds."""
-    largest = max(math.sqrt(float(np.trace(state.C))), 1e-150)
-    if state.sigma > CONDITION * largest:
-        k = state.sigma / largest
-        state.sigma /= k
-        state.p_c = state.p_c * k
-        state.C = state.C * k**2

@@ -1,5 +1,7 @@
 """Factorisation and repair of covariance matrices."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from bilevo.core.arrays import FloatArray
@@ -7,8 +9,17 @@ from bilevo.core.arrays import FloatArray
 CONDITION = 1e7  # largest ratio of root eigenvalues that is let stand
 
 
-def symmetric_roots(C: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Repaired C, its symmetric root and that root's inverse.
+class Roots(NamedTuple):
+    """A covariance matrix, its symmetric root, the inverse of that, and the largest deviation."""
+
+    C: FloatArray
+    root: FloatArray
+    inverse: FloatArray
+    largest: float
+
+
+def symmetric_roots(C: FloatArray) -> Roots:
+    """C, repaired where that is needed, and its roots.
 
     The symmetric root does not depend on the arbitrary eigenbasis, so that sampling through it
     agrees between machines. Eigenvalues that are too small against the largest are lifted.
@@ -20,4 +31,4 @@ def symmetric_roots(C: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         eigenvalues = eigenvalues + lift
         C = C + lift * np.eye(len(C))
     D = np.sqrt(eigenvalues)
-    return C, (B * D) @ B.T, (B / D) @ B.T
+    return Roots(C, (B * D) @ B.T, (B / D) @ B.T, float(D[-1]))
