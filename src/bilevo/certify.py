@@ -213,9 +213,9 @@ def _sentence(gap: float, best: Answer, confirmed: bool, F: float, feasible: boo
     if best.violation > 0:
         return "no feasible follower answer was found at this x"
     if math.isinf(gap):
-        text = "the answer's y is infeasible for the follower; at the follower's best"
+        text = "y is infeasible for the follower; at its best answer"
     elif confirmed:
-        text = "the follower has no better answer; counting its ties for the leader"
+        text = "confirmed: the follower has no better answer;"
     else:
         text = f"the follower has an answer better by {gap:.3g}; there"
     return f"{text} F = {F:.8g}" + ("" if feasible else ", and a constraint is violated")

@@ -65,6 +65,9 @@ def allocation(results: Mapping[str, Result]) -> Figure:
             ax.set_xticks(tasks)
             ax.spines[["top", "right"]].set_visible(False)
         row[0].set_ylabel("executions")
+    handles = [axes[0][0].bar(1, 0, color=colour) for colour in (SURVIVED, DROPPED)]
+    labels = ("in the better half: updates the leader", "dropped")
+    figure.legend(handles, labels, loc="outside upper center", ncols=2, frameon=False, fontsize=9)
     for ax in axes[-1]:
         ax.set_xlabel("task")
     return figure

@@ -25,7 +25,7 @@ class Method:
 
 _METHODS = {
     "bl-cma-es": Method(BLCMAES, 2019, "He, Zhou, Chen: BL-CMA-ES"),
-    "drc-cma-es": Method(DRC, 2025, "DRC-BLEA: dynamic resource competition, with CMA-ES"),
+    "drc-cma-es": Method(DRC, 2024, "Xu, Ye, Zheng, Zhou, Yen, Jiang: DRC-BLEA, with CMA-ES"),
     "nested-cma-es": Method(NestedCMAES, 2001, "a CMA-ES for every follower of a CMA-ES; baseline"),
 }
 

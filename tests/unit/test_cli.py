@@ -84,7 +84,7 @@ def test_an_unsuccessful_run_has_status_1_and_valid_json(capsys) -> None:
 
 def test_verification_is_shown(capsys) -> None:
     assert main(["solve", "smd1", "--max-evals", "2000", "--verify"]) == 0
-    assert "verified: the follower has" in capsys.readouterr().out
+    assert "verified: " in capsys.readouterr().out
 
 
 def test_list_names_every_method_and_problem(capsys) -> None:

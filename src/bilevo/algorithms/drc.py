@@ -1,7 +1,8 @@
 """DRC: dynamic resource competition among followers' searches. DRC-CMA-ES is its CMA-ES instance.
 
-"An Efficient Dynamic Resource Allocation Framework for Evolutionary Bilevel Optimization"
-(DRC-BLEA), cited below by its algorithm and equation numbers. Read it with this file:
+D. Xu, K. Ye, Z. Zheng, T. Zhou, G. G. Yen and M. Jiang, "An Efficient Dynamic Resource Allocation
+Framework for Evolutionary Bilevel Optimization" (DRC-BLEA), 2024, cited below by its algorithm and
+equation numbers. Read it with this file:
 
     Algorithm 1  DRC.generation             framework, one turn of its loop
     Algorithm 2  DRC.compete                dynamic resource competition

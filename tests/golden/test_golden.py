@@ -1,0 +1,44 @@
+"""Short runs whose course must not change unnoticed.
+
+A difference means that an algorithm's results changed: raise its `revision`, add a line to
+CHANGELOG.md, and renew the file with `python tests/golden/test_golden.py`.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bilevo
+from bilevo.registry import methods
+
+STORED = Path(__file__).parent / "runs.json"
+CASES = [(method, problem) for method in methods() for problem in ("smd2", "tp3")]
+
+
+def course(method: str, problem: str) -> dict[str, Any]:
+    """A run's counters, tasks and answer. Answers to nine digits: machines may round otherwise."""
+    short = bilevo.Budget(lower_max=40, upper_max=150)
+    result = bilevo.minimize(bilevo.problems.get(problem), method=method, rng=20, budget=short)
+    return {
+        "revision": bilevo.registry.get_method(method).revision,
+        "nfev": [result.nfev_upper, result.nfev_lower],
+        "executions": [list(row.executions) for row in result.history],
+        "F": float(f"{result.F:.9g}"),
+        "f": float(f"{result.f:.9g}"),
+    }
+
+
+@pytest.mark.parametrize(("method", "problem"), CASES)
+def test_the_course_of_a_run_is_the_stored_one(method: str, problem: str) -> None:
+    stored = json.loads(STORED.read_text())[f"{method} {problem}"]
+    now = course(method, problem)
+    for value in ("F", "f"):
+        assert now.pop(value) == pytest.approx(stored.pop(value), rel=1e-7)
+    assert now == stored
+
+
+if __name__ == "__main__":
+    runs = {f"{method} {problem}": course(method, problem) for method, problem in CASES}
+    STORED.write_text(json.dumps(runs, indent=1) + "\n")
