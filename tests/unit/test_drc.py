@@ -244,3 +244,10 @@ def test_any_optimiser_can_serve_at_either_level(upper, lower) -> None:
     runs = [minimize_counted(problem, method=method, rng=s, max_evals=20_000) for s in range(5)]
     gains = [run.history[0].F / run.F for run in runs]
     assert np.median(gains) > 5
+
+
+def test_a_lower_budget_of_one_generation_is_kept() -> None:
+    """Tasks that finish with their first execution are never executed again."""
+    short = bilevo.Budget(lower_max=3)
+    result = minimize_counted(bilevo.problems.get("smd1"), budget=short, max_evals=2000)
+    assert {n for row in result.history for n in row.executions} == {1}

@@ -85,12 +85,11 @@ class Task:
     def _note_stage(self) -> None:
         """Fluctuation: norm of the means' standard deviation over the last three executions."""
         mean = self.follower.optimizer.mean(self.follower.search)
-        self.means = [*self.means[1 - STAGE :], mean]
+        self.means = [*self.means[1 - STAGE :], mean.copy()]
         if len(self.means) == STAGE:
-            a, b, c = self.means
-            centre = (a + b + c) / STAGE
-            square = sum(float((v := mean - centre) @ v) for mean in (a, b, c))
-            self.fluctuation = (square / (STAGE - 1)) ** 0.5
+            centre = sum(self.means) / STAGE
+            squares = (float(step @ step) for step in (mean - centre for mean in self.means))
+            self.fluctuation = (sum(squares) / (STAGE - 1)) ** 0.5
 
     def add_potential(self, potential: float) -> None:
         self.potential_weight = self.gamma * self.potential_weight + 1
@@ -150,9 +149,9 @@ class DRC(JointSearch):
         """Algorithm 2: tasks are drawn and executed until half of them have finished."""
         yield from together(task.execute(state) for task in tasks)
         distances = leader_distances(np.array([task.follower.x for task in tasks])).tolist()
-        live = list(tasks)
+        live = [task for task in tasks if not task.follower.finished]
         wanted = len(tasks) // 2 if self.stop == "half" else len(tasks)
-        while True:
+        while len(tasks) - len(live) < wanted:
             chances = self.chances(tasks, live)
             for _ in tasks:  # one round is p turns
                 task = live[roulette(chances, rng)]

@@ -73,7 +73,7 @@ class State:
     C: FloatArray
     p_c: FloatArray
     p_s: FloatArray
-    inverse_root: FloatArray = field(init=False)  # of C as last sampled; set by `ask`
+    inverse_root: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # by `ask`, for C
 
 
 @dataclass(frozen=True, slots=True)
