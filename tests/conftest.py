@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 
 import bilevo
 
@@ -43,11 +42,6 @@ class Counted:
 
     def agrees(self, result: bilevo.Result) -> bool:
         return (self.upper, self.lower) == (result.nfev_upper, result.nfev_lower)
-
-
-@pytest.fixture
-def counted() -> Callable[[bilevo.Problem], Counted]:
-    return Counted
 
 
 def minimize_counted(problem: bilevo.Problem, **options: Any) -> bilevo.Result:

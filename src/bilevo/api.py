@@ -12,7 +12,7 @@ import numpy as np
 from bilevo.certify import resolve_follower
 from bilevo.core.algorithm import Algorithm
 from bilevo.core.arrays import FloatArray, frozen
-from bilevo.core.budget import Budget, Limits
+from bilevo.core.budget import Budget, FullBudget, Limits, require_positive
 from bilevo.core.problem import Function, Problem, Spec, Target
 from bilevo.core.result import Certificate, Result
 from bilevo.core.space import UnitBox
@@ -95,9 +95,10 @@ def verify(problem: Problem, res: Result, *, rng: Any = 1, starts: int = 5) -> C
     """Check an answer: re-solve the follower at `res.x` from independent starts.
 
     The starts are spread over the follower's whole box and know nothing of the run; searches from
-    res.y and the best point are added. Among follower answers that tie in f the one best for
+    res.y and the best points are added. Among follower answers that tie in f the one best for
     the leader is reported (the optimistic position). The certificate is returned and kept in
-    `res.certificate`.
+    `res.certificate`. It costs thousands of lower evaluations, more with more variables and
+    `starts`; the certificate counts them, and the run's limits do not apply to them.
     """
     if starts < 1:
         raise ValueError(f"verify needs at least 1 start, got {starts}")
@@ -187,12 +188,11 @@ def _spec(
     problem: Problem, rng: Any, budget: Budget | None, target: TargetLike, x0: Any, ftol: float
 ) -> Spec:
     """What the algorithm sees: sizes and settings, in the unit box."""
-    if not 0 < ftol < math.inf:
-        raise ValueError(f"ftol must be a positive number, got {ftol!r}")
+    require_positive("ftol", ftol)
     if not isinstance(budget, Budget | None):
         raise ValueError(f"budget must be a bilevo.Budget, got {budget!r}")
     x_box, y_box = UnitBox(problem.x_bounds), UnitBox(problem.y_bounds)
-    usual = problem.budget.over(Budget.for_size(x_box.size, y_box.size))
+    usual = problem.budget.over(FullBudget.for_size(x_box.size, y_box.size))
     return Spec(
         m=x_box.size,
         n=y_box.size,
@@ -211,7 +211,8 @@ def _spread(width: FloatArray) -> FloatArray:
     A variable whose width is more than ten times larger or smaller than the median is taken to
     have a unit of its own, and starts with 0.3 of its own width.
     """
-    ratio = np.median(width) / width
+    with np.errstate(over="ignore"):
+        ratio = np.median(width) / width
     return np.where((ratio >= 0.1) & (ratio <= 10), 0.3 * ratio, 0.3)
 
 

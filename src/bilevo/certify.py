@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from bilevo.core.arrays import FloatArray
+from bilevo.core.arrays import TINY, FloatArray
+from bilevo.core.budget import interquartile_range
 from bilevo.core.order import best_index, no_worse
 from bilevo.core.problem import Problem
 from bilevo.core.request import Level, Values
@@ -50,21 +51,25 @@ class FixedLeader:
         self.box = UnitBox(problem.y_bounds)
         self.counts = {Level.UPPER: 0, Level.LOWER: 0}
         self._x = x
+        self._problem = problem
         self._evaluate = Evaluator(problem, "worst")
-        self._repeats = {Level.UPPER: problem.repeats_lower, Level.LOWER: 0}
 
     def __call__(self, level: Level, y: FloatArray) -> Values:
-        """Values at rows of unit coordinates."""
-        return self.at(level, self.box.real(y))
+        """Values at rows of unit coordinates; points that fail rank last."""
+        return self._values(level, self.box.real(y), self._evaluate)
 
-    def at(self, level: Level, y: FloatArray) -> Values:
-        """Values at rows of the user's coordinates."""
+    def claimed(self, y: FloatArray) -> Answer:
+        """The answer under test, in the user's coordinates; an exception comes through."""
+        values = self._values(Level.LOWER, y[None].copy(), Evaluator(self._problem, "raise"))
+        return Answer(self.box.unit(y), float(values.objective[0]), float(values.violation[0]))
+
+    def _values(self, level: Level, y: FloatArray, evaluate: Evaluator) -> Values:
         x = np.repeat(self._x[None], len(y), axis=0)
         x.flags.writeable = y.flags.writeable = False
-        outcome = self._evaluate(Batch(level, x, y))
+        objective, constraints, _ = evaluate(Batch(level, x, y))
         self.counts[level] += len(y)
-        counted = max(0, outcome.constraints.shape[1] - self._repeats[level])
-        return Values.of(outcome.objective, outcome.constraints, counted, self.counts[level])
+        repeats = self._problem.repeats(level)
+        return Values.of(objective, constraints, repeats, self.counts[level])
 
     def answer(self, y: FloatArray) -> Answer:
         values = self(Level.LOWER, y[None])
@@ -76,12 +81,7 @@ def resolve_follower(
 ) -> Certificate:
     """The certificate of the pair (x, y)."""
     follower = FixedLeader(problem, x)
-    claimed_values = follower.at(Level.LOWER, y[None].copy())
-    claimed = Answer(
-        follower.box.unit(y),
-        float(claimed_values.objective[0]),
-        float(claimed_values.violation[0]),
-    )
+    claimed = follower.claimed(y)
     points = latin_hypercube(starts, follower.box.size, stream(seed, "verify", 0))
     found = [
         global_search(follower, point, stream(seed, "verify", 1, i), doublings=i // 2)
@@ -92,7 +92,7 @@ def resolve_follower(
     found += [follower.answer(point) for point in points]
     found.append(claimed)
     found += [local_search(follower, answer) for answer in found]
-    best = best_of(found)
+    best = best_answer(found)
     tolerance = TIE * follower_spread(follower, seed) + 1e-12 * abs(best.f)
     limit = Answer(best.y, best.f + tolerance, best.violation)
     tied = list(dict.fromkeys(answer for answer in found if answer.no_worse(limit)))
@@ -108,7 +108,7 @@ def latin_hypercube(points: int, d: int, rng: np.random.Generator) -> FloatArray
     return np.asarray((slices + rng.random((points, d))) / points)
 
 
-def best_of(answers: list[Answer]) -> Answer:
+def best_answer(answers: list[Answer]) -> Answer:
     f, violation = (np.array([getattr(a, name) for a in answers]) for name in ("f", "violation"))
     return answers[best_index(f, violation)]
 
@@ -118,7 +118,7 @@ def global_search(
 ) -> Answer:
     """A CMA-ES over the whole box, until its values agree to twelve digits."""
     d = follower.box.size
-    cma = CMAES(population=(4 + int(3 * math.log(d))) * 2**doublings)
+    cma = CMAES(population=CMAES().population_size(d) * 2**doublings)
     state = cma.start(Start(mean, 0.09 * np.eye(d), np.zeros(d)))
     best: Answer | None = None
     for _ in range(100 + 50 * d):
@@ -129,10 +129,10 @@ def global_search(
         new = Answer(points[i], float(values.objective[i]), float(values.violation[i]))
         if best is None or new.no_worse(best):
             best = new
-        spread = float(values.objective.max() - values.objective.min())
-        flat = spread <= 1e-13 * (abs(best.f) + 1e-300) or state.sigma < 1e-12
-        if flat and not values.violation.any():
-            break
+        if not values.violation.any():
+            spread = float(values.objective.max() - values.objective.min())
+            if spread <= 1e-13 * (abs(best.f) + TINY) or state.sigma < 1e-12:
+                break
     assert best is not None
     return best
 
@@ -177,9 +177,7 @@ def local_search(follower: FixedLeader, start: Answer) -> Answer:
 def follower_spread(follower: FixedLeader, seed: int) -> float:
     """How much f varies over the box: the interquartile range of 32 points."""
     points = stream(seed, "verify", 3).random((32, follower.box.size))
-    values = follower(Level.LOWER, points).objective
-    finite = values[np.isfinite(values)]
-    return float(np.subtract(*np.percentile(finite, [75, 25]))) if finite.size else 0.0
+    return interquartile_range(follower(Level.LOWER, points).objective)
 
 
 def _certify(

@@ -7,6 +7,7 @@ import json
 import math
 import sys
 import traceback
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import App, CycloptsError, Parameter
@@ -159,7 +160,7 @@ def to_json(result: Result) -> str:
     def finite(value: Any) -> Any:
         if isinstance(value, list):
             return [finite(item) for item in value]
-        return None if value in ("nan", "inf", "-inf") else value
+        return None if isinstance(value, float) and not math.isfinite(value) else value
 
     return json.dumps({name: finite(value) for name, value in result.summary().items()})
 
@@ -169,15 +170,16 @@ def main(tokens: list[str] | None = None) -> int:
     try:
         status = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
         return status if isinstance(status, int) else 0
-    except (CycloptsError, ValueError) as error:
-        message = " ".join(str(error).split())
-        print(f"bilevo: {message}", file=sys.stderr)
-        return 2
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
-        line = f"bilevo: {type(error).__name__}: {error} ({where.filename}:{where.lineno})"
-        print(" ".join(line.split()), file=sys.stderr)
-        return 1
+        ours = Path(where.filename).is_relative_to(Path(__file__).parent)
+        if isinstance(error, CycloptsError) or (isinstance(error, ValueError) and ours):
+            message, status = str(error), 2
+        else:  # of the user's functions
+            message, status = f"{type(error).__name__}: {error}", 1
+            message += f" ({where.filename}:{where.lineno})"
+        print(f"bilevo: {' '.join(message.split())}", file=sys.stderr)
+        return status
 
 
 def entry() -> None:

@@ -41,14 +41,24 @@ def get_method(method: str | Algorithm[Any] | None) -> Algorithm[Any]:
     """An algorithm from its name, or itself; None is the default."""
     if method is None:
         method = DEFAULT_METHOD
-    if not isinstance(method, str):
-        if not (hasattr(method, "init") and hasattr(method, "generation")):
-            raise ValueError(f"method must be a name or an algorithm object, got {method!r}")
-        return method
+    if isinstance(method, str):
+        return _find(method).make()
+    if isinstance(method, type):
+        raise ValueError(
+            f"method must be an object, not a class: did you mean {method.__name__}()?"
+        )
+    if not (hasattr(method, "init") and hasattr(method, "generation")):
+        raise ValueError(f"method must be a name or an algorithm object, got {method!r}")
+    return method
+
+
+def _find(name: str) -> Method:
+    if name in _METHODS:  # without loading what others have installed
+        return _METHODS[name]
     known = methods()
-    if method not in known:
-        raise ValueError(f"unknown method {method!r}{suggestion(method, list(known))}")
-    return known[method].make()
+    if name not in known:
+        raise ValueError(f"unknown method {name!r}{suggestion(name, list(known))}")
+    return known[name]
 
 
 def suggestion(name: str, known: list[str]) -> str:

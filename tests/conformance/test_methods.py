@@ -65,10 +65,10 @@ class TestMethod:
         result = minimize_counted(problem, method=method, budget=SHORT)
         assert not result.success
 
-    def test_tells_an_incumbent_that_is_never_worse_at_the_end_than_its_history(
-        self, method: str
-    ) -> None:
+    def test_reports_the_values_at_the_pair_it_reports(self, method: str) -> None:
         result = minimize_counted(get("smd1"), method=method, rng=2, budget=SHORT)
+        F, _, f, _ = get("smd1").evaluate(result.x, result.y)
+        assert (result.F, result.f) == (F[0], f[0])
         assert (result.F, result.f) == (result.history[-1].F, result.history[-1].f)
 
     def test_keeps_a_history_of_its_tasks(self, method: str) -> None:

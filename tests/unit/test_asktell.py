@@ -39,6 +39,7 @@ def test_works_without_functions_and_shows_results_on_the_way() -> None:
             opt.tell(batch, np.vecdot(difference, difference), batch.y[:, :1] - 9)
         assert opt.result.nfev <= 5000
     assert opt.result.success and opt.result.F < 5
+    assert opt.result.time == opt.result.time  # stands still once done
 
 
 def test_misuse_is_refused_and_nothing_is_lost() -> None:

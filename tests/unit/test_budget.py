@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bilevo import Budget
-from bilevo.core.budget import Limits, Scale, change_over
+from bilevo.core.budget import FullBudget, Limits, Scale, change_over
 
 
 @pytest.mark.parametrize(
@@ -20,12 +20,12 @@ from bilevo.core.budget import Limits, Scale, change_over
     ],
 )
 def test_published_sizes_get_the_published_settings(size, settings) -> None:
-    assert Budget.for_size(*size) == Budget(*settings)
+    assert FullBudget.for_size(*size) == FullBudget(*settings)
 
 
 def test_defaults_grow_with_the_size() -> None:
     sizes = [(1, 1), (2, 2), (4, 6), (10, 20), (30, 30), (60, 60), (200, 300)]
-    budgets = [Budget.for_size(*size) for size in sizes]
+    budgets = [FullBudget.for_size(*size) for size in sizes]
     for smaller, larger in pairwise(budgets):
         assert smaller.upper_max <= larger.upper_max
         assert smaller.lower_max <= larger.lower_max
@@ -33,8 +33,8 @@ def test_defaults_grow_with_the_size() -> None:
 
 
 def test_any_field_can_be_overridden() -> None:
-    mine = Budget(lower_max=77).over(Budget.for_size(2, 3))
-    assert mine == Budget(2500, 350, 77, 25)
+    mine = Budget(lower_max=77).over(FullBudget.for_size(2, 3))
+    assert mine == FullBudget(2500, 350, 77, 25)
 
 
 @pytest.mark.parametrize("bad", [0, -5, 2.5, "10", True])
@@ -57,6 +57,13 @@ def test_change_over_looks_back_by_the_window() -> None:
     assert change_over(record, 4) == (math.inf, math.inf)
     assert change_over([math.inf] * 5, 3) == (0.0, 0.0)
     assert not change_over([math.inf, math.inf, 1.0], 2)[0] < math.inf
+
+
+def test_change_is_relative_to_the_first_finite_value() -> None:
+    """A search whose first population failed has not settled because of that."""
+    change, relative = change_over([math.inf, 1e6, 1e5, 1e4, 1e3], 4)
+    assert change == 1e6 - 1e3
+    assert relative > 0.05
 
 
 @pytest.mark.parametrize("unit", [1e-8, 1e-3, 1.0, 1e3, 1e8])

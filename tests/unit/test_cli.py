@@ -38,6 +38,10 @@ def test_a_problem_of_the_users_own_is_found_in_the_working_folder(tmp_path) -> 
         "number = 3\n"
         "def broken():\n"
         "    return bilevo.Problem(lambda x, y: 1 / 0, lambda x, y: 0.0, [(0, 1)], [(0, 1)])\n"
+        "def roots():\n"
+        "    import math\n"
+        "    F = lambda x, y: math.sqrt(-1)\n"
+        "    return bilevo.Problem(F, lambda x, y: 0.0, [(0, 1)], [(0, 1)])\n"
     )
     for name in ("mine:problem", "mine:make"):
         done = run("solve", name, "--json", cwd=tmp_path)
@@ -47,6 +51,8 @@ def test_a_problem_of_the_users_own_is_found_in_the_working_folder(tmp_path) -> 
     assert wrong.returncode == 2 and "is a int, not a bilevo.Problem" in wrong.stderr
     failed = run("solve", "mine:broken", cwd=tmp_path)
     assert failed.returncode == 1 and "ZeroDivisionError" in failed.stderr
+    domain = run("solve", "mine:roots", cwd=tmp_path)
+    assert domain.returncode == 1 and "mine.py:11" in domain.stderr
     assert "mine.py:8" in failed.stderr and "Traceback" not in failed.stderr
 
 

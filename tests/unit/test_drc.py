@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 import bilevo
 from bilevo.algorithms.drc import (
     DRC,
-    STAGE,
+    MATURE,
     Task,
+    competing_fitness,
+    evolving_potential,
     leader_distances,
-    potential,
     roulette,
     selection_probability,
     set_fitness,
@@ -26,7 +27,7 @@ from bilevo.core.budget import Scale
 from bilevo.core.order import ranking
 from bilevo.optimizers import CMAES, Start
 
-values = st.one_of(st.floats(-1e3, 1e3), st.sampled_from([0.0, 1e-300, 1e8, -1e8, 1e300]))
+values = st.one_of(st.floats(-1e3, 1e3), st.sampled_from([0.0, 1e-300, 1e8, 1.7e308, -1.7e308]))
 violations = st.sampled_from([0.0, 0.0, 0.0, 1e-9, 3.0, 1e12, np.inf])
 archives = st.lists(st.lists(st.tuples(values, violations), min_size=1, max_size=6), min_size=2)
 
@@ -63,8 +64,9 @@ def test_probabilities_are_finite_sum_to_one_and_keep_the_base(archive, data) ->
 
 
 def test_competing_fitness_is_the_discounted_mean_of_the_archive() -> None:
-    """Eq. (3) computed directly, with set fitness over all entries (one is infeasible)."""
-    archives_of = [[(3.0, 0.0), (5.0, 0.0), (1.0, 2.0)], [(4.0, 0.0), (2.0, 0.0)]]
+    """Eq. (3) computed directly; one entry is infeasible, one has failed."""
+    failed = (np.inf, np.inf)
+    archives_of = [[(3.0, 0.0), failed, (5.0, 0.0), (1.0, 2.0)], [(4.0, 0.0), (2.0, 0.0)]]
     tasks = [task_with(entries, i) for i, entries in enumerate(archives_of)]
     fitness = iter(set_fitness([pair(*entry) for entries in archives_of for entry in entries]))
     CF = []
@@ -74,15 +76,23 @@ def test_competing_fitness_is_the_discounted_mean_of_the_archive() -> None:
     expected = 0.1 / 2 + 0.7 * np.array([0.0, 1.0]) + 0.2 / 2
     assert CF[0] < CF[1]
     np.testing.assert_allclose(selection_probability(tasks, tasks, DRC()), expected)
-    floor = min(task.worst_feasible for task in tasks)
-    direct = [(task.fitness + task.infeasible * floor) / task.weight for task in tasks]
-    np.testing.assert_allclose(direct, CF)
+    np.testing.assert_allclose(competing_fitness(tasks, tasks), CF)
 
 
 def test_better_tasks_are_drawn_more_often() -> None:
     tasks = [task_with([(F, 0.0)], i) for i, F in enumerate([1.0, 2.0, 5.0])]
     P = selection_probability(tasks, tasks, DRC())
     assert P[0] > P[1] > P[2]
+
+
+def test_one_failure_is_soon_forgotten() -> None:
+    """A task that failed once, long ago, is rated by what it has shown since."""
+    good = [(2.0, 0.0)] * 8
+    tasks = [
+        task_with(a, i) for i, a in enumerate([good, [(np.inf, np.inf), *good], [(50.0, 0.0)]])
+    ]
+    P = selection_probability(tasks, tasks, DRC())
+    assert P[1] == pytest.approx(P[0], rel=0.02) and P[2] < 0.6 * P[0]
 
 
 def test_equal_tasks_are_equally_likely() -> None:
@@ -93,16 +103,16 @@ def test_equal_tasks_are_equally_likely() -> None:
 def test_potential_rewards_a_new_best_and_punishes_a_new_worst() -> None:
     """Eq. (5) by hand, fitness being -F: from -4 to -1 against best -2 and worst -8."""
     before = [pair(4.0), pair(2.0), pair(8.0)]
-    assert potential(pair(1.0), 0, before) == pytest.approx(3 / 4 + 1 / 2)
-    assert potential(pair(10.0), 0, before) == pytest.approx(-6 / 4 - 2 / 8)
-    assert potential(pair(4.0), 0, before) == 0
+    assert evolving_potential(pair(1.0), 0, before) == pytest.approx(3 / 4 + 1 / 2)
+    assert evolving_potential(pair(10.0), 0, before) == pytest.approx(-6 / 4 - 2 / 8)
+    assert evolving_potential(pair(4.0), 0, before) == 0
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(values, violations), min_size=2, max_size=9), values, violations)
 def test_potential_is_always_a_bounded_number(entries, F, violation) -> None:
     before = [pair(*entry) for entry in entries]
-    assert abs(potential(pair(F, violation), 0, before)) <= 1e6
+    assert abs(evolving_potential(pair(F, violation), 0, before)) <= 1e6
 
 
 def cooperating(mixing: str, p: int = 5) -> tuple[DRC, list[Task], list[list[float]]]:
@@ -110,7 +120,7 @@ def cooperating(mixing: str, p: int = 5) -> tuple[DRC, list[Task], list[list[flo
     rng = np.random.default_rng(4)
     tasks = [task_with([(1.0, 0.0)], i) for i in range(p)]
     for task in tasks:
-        task.means = [np.zeros(1)] * STAGE
+        task.means = [np.zeros(1)] * MATURE
         task.fluctuation = float(p - task.index)
         task.follower.search.mean = rng.random(1)
         task.follower.answer.y = np.array([float(task.index)])
@@ -182,7 +192,7 @@ def test_every_ablation_runs_and_changes_the_course(switch) -> None:
     problem = bilevo.problems.get("smd1")
     plain = minimize_counted(problem, method=DRC(), max_evals=4000)
     ablated = minimize_counted(problem, method=DRC(**switch), max_evals=4000)
-    assert np.isfinite(ablated.F)
+    assert np.isfinite(ablated.F) and (plain.method, ablated.method) == ("drc-cma-es", "drc")
     assert ablated.history[0] != plain.history[0]
 
 
@@ -234,6 +244,28 @@ class Toy:
 
     def exhausted(self, state):
         return bool(state.deviation.max() < 1e-8)
+
+
+class Living(Toy):
+    """An optimiser that hands out its own population and writes into it when told."""
+
+    population = np.empty((24, 5))
+
+    def ask(self, state, rng):
+        points = self.population[:, : len(state.mean)]
+        points[:] = super().ask(state, rng)
+        return points
+
+    def tell(self, state, points, objective, violation):
+        super().tell(state, points.copy(), objective, violation)
+        self.population[:] = 0.5
+
+
+def test_answers_are_not_changed_by_an_optimiser_that_reuses_its_arrays() -> None:
+    problem = bilevo.problems.get("smd1")
+    result = minimize_counted(problem, method=DRC(lower=Living()), max_evals=3000)
+    F, _, f, _ = problem.evaluate(result.x, result.y)
+    assert (F[0], f[0]) == (result.F, result.f)
 
 
 @pytest.mark.parametrize(("upper", "lower"), [(Toy(), CMAES()), (CMAES(), Toy()), (Toy(), Toy())])

@@ -116,6 +116,15 @@ def test_time_is_a_hard_limit() -> None:
     assert result.status == StopReason.MAX_TIME and result.nfev == 0
 
 
+def test_time_can_run_out_in_the_middle(monkeypatch) -> None:
+    """By a clock that ticks a second at each look."""
+    ticks = iter(range(1, 10**6))
+    monkeypatch.setattr("bilevo.run.session.perf_counter", lambda: float(next(ticks)))
+    result = minimize_counted(get("smd1"), target=False, max_time=200)
+    assert result.status == StopReason.MAX_TIME and result.success
+    assert 190 < result.time < 210
+
+
 def test_the_budget_is_the_algorithms_own_rule() -> None:
     result = minimize_counted(get("smd8"), budget=Budget(upper_max=200))
     assert result.status == StopReason.BUDGET
@@ -199,10 +208,19 @@ def test_x0_is_where_the_search_starts() -> None:
         seen.append(x.copy())
         return float((x - 3) @ (x - 3))
 
-    x0 = [3.0, 3.0]
+    x0 = [9.0, 9.0]
     minimize(F, lambda x, y: float(y @ y), [(-5, 10)] * 2, [(-5, 10)], x0=x0, max_evals=60)
     assert np.allclose(seen[0], x0)
-    assert np.mean(np.abs(np.array(seen) - 3)) < 4
+    assert np.mean(seen) > 5  # a uniform start has 2.5
+
+
+@pytest.mark.parametrize("x0", [-0.1, 0.2])
+def test_x0_at_a_bound_stays_inside(x0: float) -> None:
+    """These bounds are rounded such that lower + width is beyond the upper one."""
+    problem = Problem(
+        lambda x, y: float(x[0]), lambda x, y: float(y[0]), [(-0.1, 0.2)], [(-0.1, 0.2)]
+    )
+    minimize_counted(problem, x0=[x0], max_evals=300)
 
 
 def test_widths_of_very_different_size_work() -> None:
@@ -267,7 +285,7 @@ def test_sizes_from_one_to_thirty_work(method: str, m: int, n: int) -> None:
 
 
 def test_constraints_at_both_levels_are_met() -> None:
-    """min x + y, y = argmin (y - x)^2 with y >= 1 - x and x >= 0.2: x = 0.2, y = 0.8 ... F = 1."""
+    """min x^2 + y, where y = argmin (y - x)^2 with y >= 1 - x, and x >= 0.2."""
     result = minimize(
         lambda x, y: float(x[0] ** 2 + y[0]),
         lambda x, y: float((y[0] - x[0]) ** 2),
@@ -414,6 +432,100 @@ def test_vectorised_returns_of_other_real_types_are_accepted(shape, dtype) -> No
     assert result.F == 1.0
 
 
+def test_functions_may_return_the_same_array_again() -> None:
+    number, vector, batch = np.zeros(1), np.zeros(2), {}
+
+    def f(x, y):
+        number[0] = (y - x) @ (y - x)
+        return number
+
+    def g(x, y):
+        vector[:] = y - 9
+        return vector
+
+    def fill(values):
+        buffer = batch.setdefault(len(values), np.zeros(len(values)))
+        buffer[:] = values
+        return buffer
+
+    bounds = [(-5, 10)] * 2, [(-5, 10)] * 2
+    again = minimize(lambda x, y: float(x @ x), f, *bounds, g=g, max_evals=2000)
+    fresh = minimize(
+        lambda x, y: float(x @ x),
+        lambda x, y: float((y - x) @ (y - x)),
+        *bounds,
+        g=lambda x, y: y - 9,
+        max_evals=2000,
+    )
+    assert fingerprint(again) == fingerprint(fresh)
+    rows = minimize(
+        lambda x, y: fill(np.vecdot(x, x)),
+        lambda x, y: fill(np.vecdot(y - x, y - x)),
+        *bounds,
+        g=lambda x, y: y - 9,
+        vectorized=True,
+        max_evals=2000,
+    )
+    assert pytest.approx(fresh.F) == rows.F
+
+
+def test_more_repeated_constraints_than_there_are_is_an_error() -> None:
+    with pytest.raises(bilevo.BadValue, match=r"upper-level constraints .* 3 of them repeat g"):
+        minimize(
+            Problem(
+                lambda x, y: 0.0,
+                lambda x, y: 0.0,
+                [(0, 1)],
+                [(0, 1)],
+                G=lambda x, y: [1.0],
+                g=lambda x, y: [0.0],
+                repeats_lower=3,
+            )
+        )
+
+
+@pytest.mark.parametrize("method", ["drc-cma-es", "bl-cma-es"])
+def test_a_search_that_has_collapsed_goes_on_without_harm(method: str) -> None:
+    endless = Budget(upper_max=40_000, upper_window=40_000, lower_max=20)
+    problem = Problem(
+        lambda x, y: np.vecdot(x, x), lambda x, y: y[:, 0], [(0, 1)], [(0, 1)], vectorized=True
+    )
+    result = minimize_counted(problem, method=method, budget=endless, max_evals=120_000)
+    assert result.success and result.nit > 1500
+
+
+def test_ftol_says_which_change_counts_as_none() -> None:
+    runs = [minimize(quadratic(), ftol=ftol).nfev for ftol in (1e-1, 1e-6)]
+    assert runs[0] < 0.9 * runs[1]
+
+
+def test_a_window_of_one_generation_does_not_stop_a_run_that_improves() -> None:
+    result = minimize(get("smd1"), budget=Budget(upper_window=1))
+    assert result.nit > 3
+
+
+def test_huge_constraint_values_are_no_trouble() -> None:
+    result = minimize(
+        lambda x, y: float(x @ x),
+        lambda x, y: float(y @ y),
+        [(-5, 10)],
+        [(-5, 10)],
+        g=lambda x, y: [1.7e308 * (y[0] > 1), 1.7e308 * (y[0] > 1)],
+        max_evals=2000,
+    )
+    assert result.success
+
+
+def test_widths_at_the_ends_of_floating_point_are_no_trouble() -> None:
+    problem = Problem(
+        lambda x, y: float(x[0] / 1e300),
+        lambda x, y: float(y[0] * 1e300),
+        [(0, 1e300)],
+        [(0, 1e-300)],
+    )
+    assert minimize_counted(problem, max_evals=2000).success
+
+
 def test_a_changing_number_of_constraints_is_refused() -> None:
     counts = iter([2] * 5 + [3] * 100)
     with pytest.raises(bilevo.BadValue, match=r"lower-level constraints .* not \(2,\)"):
@@ -454,6 +566,9 @@ def never(x, y):
         ({"method": "drc-cma"}, "unknown method 'drc-cma'; did you mean 'drc-cma-es'"),
         ({"method": "zzz"}, "unknown method 'zzz'; known are bl-cma-es"),
         ({"method": 3}, "method must be"),
+        ({"method": bilevo.algorithms.DRC}, r"did you mean DRC\(\)"),
+        ({"max_time": "5"}, "max_time must be a positive number, got '5'"),
+        ({"ftol": "a"}, "ftol must be a positive number"),
         ({"max_evals": -5}, "max_evals must be a positive whole number or None, got -5"),
         ({"max_evals_upper": 0}, "max_evals_upper"),
         ({"max_evals_lower": 1.5}, "max_evals_lower"),

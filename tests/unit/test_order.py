@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bilevo.core.order import no_worse, ranking
+from bilevo.core.order import best_index, no_worse, ranking
 
 members = st.lists(
     st.tuples(st.floats(-1e3, 1e3), st.sampled_from([0.0, 0.0, 0.5, 2.0, math.inf])),
@@ -26,6 +26,7 @@ def test_ranking_agrees_with_pairwise_comparison(pairs) -> None:
     objective, violation = arrays(pairs)
     order = ranking(objective, violation)
     assert sorted(order) == list(range(len(pairs)))
+    assert best_index(objective, violation) == order[0]
     for better, worse in pairwise(order):
         assert no_worse(objective[better], violation[better], objective[worse], violation[worse])
 
@@ -43,4 +44,3 @@ def test_ties_keep_their_order_and_failures_come_last() -> None:
     objective = np.array([1.0, np.inf, 1.0, 0.0, 5.0])
     violation = np.array([0.0, np.inf, 0.0, 0.0, 2.0])
     assert ranking(objective, violation).tolist() == [3, 0, 2, 4, 1]
-    assert ranking(np.array([2.0, np.nan, 1.0]), np.zeros(3)).tolist() == [2, 0, 1]

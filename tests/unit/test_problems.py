@@ -59,7 +59,7 @@ def test_the_known_optimum_is_feasible_and_has_its_values(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n in names() if get(n).optimum is not None])
 def test_no_sampled_follower_answer_beats_the_known_optimum(name: str) -> None:
-    """At x* no feasible y has a smaller f; among ties none has a smaller F."""
+    """At x* no feasible y has a smaller f."""
     problem = get(name)
     rng = np.random.default_rng(7)
     best = problem.optimum

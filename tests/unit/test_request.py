@@ -62,18 +62,20 @@ def test_together_of_nothing_is_nothing() -> None:
 def test_a_non_finite_number_anywhere_makes_its_row_worst(bad: float, where: str) -> None:
     objective, constraints = np.array([1.0, 2.0]), np.array([[-1.0, 2.0], [0.5, -3.0]])
     {"objective": objective, "constraints": constraints[:, 0]}[where][1] = bad
-    values = Values.of(objective, constraints, 2, 5)
+    values = Values.of(objective, constraints, 0, 5)
     assert values.objective.tolist() == [1.0, np.inf]
     assert values.violation.tolist() == [2.0, np.inf]
     assert values.spent == 5
 
 
 def test_huge_finite_values_stay_as_they_are() -> None:
-    values = Values.of(np.array([1e200, -1e300]), np.full((2, 1), -1e250), 1, 0)
+    values = Values.of(np.array([1e200, -1e300]), np.full((2, 1), -1e250), 0, 0)
     assert values.objective.tolist() == [1e200, -1e300]
     assert values.violation.tolist() == [0.0, 0.0]
+    overflow = Values.of(np.zeros(1), np.full((1, 2), 1.7e308), 0, 0)
+    assert (overflow.objective[0], overflow.violation[0]) == (np.inf, np.inf)
 
 
 def test_repeated_constraints_are_not_counted() -> None:
-    values = Values.of(np.zeros(1), np.array([[1.0, 2.0, 4.0]]), 1, 0)
+    values = Values.of(np.zeros(1), np.array([[1.0, 2.0, 4.0]]), 2, 0)
     assert values.violation.tolist() == [1.0]

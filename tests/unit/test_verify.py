@@ -122,6 +122,23 @@ def test_failing_and_non_finite_followers_are_survived() -> None:
     assert certificate.f == pytest.approx(0, abs=1e-9)
 
 
+def test_an_exception_at_the_answer_itself_comes_through() -> None:
+    good = get("smd1")
+    result = minimize(good, max_evals=200)
+
+    def broken(x, y):
+        raise NameError("typo")
+
+    with pytest.raises(NameError, match="typo"):
+        verify(Problem(good.F, broken, good.x_bounds, good.y_bounds, vectorized=True), result)
+
+
+def test_a_follower_without_finite_values_is_survived() -> None:
+    problem = Problem(lambda x, y: 0.0, lambda x, y: math.nan, [(0, 1)], [(0, 1)])
+    certificate = verify(problem, claim(problem, [0.5], [0.5]))
+    assert not certificate.feasible
+
+
 def test_fixed_follower_variables_stay_fixed() -> None:
     problem = Problem(
         lambda x, y: float(y @ y), lambda x, y: float(y @ y), [(0, 1)], [(0, 1), (2, 2)]

@@ -15,11 +15,14 @@ Where the paper leaves a detail open, this reading reproduces its tables:
 - elite and refinement are those of BL-CMA-ES (see leader); the upper update uses all p pairs;
 - the weights of Eq. (10) add up to the number S of sources, not to 1. `mixing="paper"` takes them
   as printed: covariances grow and means move, so tasks settle sooner. `mixing="convex"` divides
-  by S, as one would expect to read, and costs more evaluations.
+  by S, as one would expect to read, and costs more evaluations. As printed, the mixture depends on
+  where the origin lies: here it is the lower corner of the box, because of the unit box;
+- a target is only met by a feasible pair.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -29,15 +32,13 @@ import numpy as np
 
 from bilevo.algorithms.follower import Follower, Pair
 from bilevo.algorithms.leader import JointSearch, State, evaluate_leader
-from bilevo.core.arrays import FloatArray
-from bilevo.core.budget import TINY
+from bilevo.core.arrays import TINY, FloatArray
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps, together
 from bilevo.core.streams import stream
-from bilevo.optimizers.cma_es import CMAES
 
-LOWEST = -1e300  # stands for the fitness of a failed pair, so that means stay numbers
-STAGE = 3  # executions after which a task takes part in cooperation
+MATURE = 3  # executions after which a task takes part in cooperation
+LARGEST = 1e300  # fitness is kept within this, so that its sums are numbers
 
 
 @dataclass(slots=True, eq=False)
@@ -45,21 +46,23 @@ class Task:
     """A follower's search in the competition, with the discounted sums of its archive.
 
     The archive of Algorithm 2 is only ever read through the discounted means of Eqs. (3) and (6),
-    so their sums are kept instead. Infeasible entries are rated against the worst feasible one of
-    all tasks, which changes; `infeasible` is the discounted share that depends on it.
+    so their sums are kept instead. How an infeasible or failed entry is rated depends on the worst
+    entries of all tasks, which change: such entries are counted, and rated when the mean is taken.
     """
 
     index: int
     follower: Follower
     gamma: float
-    weight: float = 0.0  # discounted number of archive entries
-    fitness: float = 0.0  # discounted sum: -F where feasible, -violation where not
-    infeasible: float = 0.0  # discounted number of infeasible entries
-    worst_feasible: float = np.inf  # lowest fitness among the task's feasible entries
-    potential_weight: float = 0.0
-    potential: float = 0.0  # discounted sum of PT, Eq. (5)
+    entries: float = 0.0  # discounted number of archive entries
+    infeasible: float = 0.0  # discounted number of them that are infeasible or failed
+    failed: float = 0.0  # discounted number of them that failed
+    fitness_sum: float = 0.0  # discounted: -F where feasible, -violation where not, 0 where failed
+    worst_feasible: float = math.inf  # lowest fitness among the feasible entries
+    worst_violation: float = 0.0  # largest one among the infeasible entries
+    potentials: float = 0.0  # discounted number of values of PT, Eq. (5)
+    potential_sum: float = 0.0
     means: list[FloatArray] = field(default_factory=list)  # of the last three executions
-    fluctuation: float = np.inf  # std(.) of Eq. (9)
+    fluctuation: float = math.inf  # std(.) of Eq. (9)
 
     @property
     def pair(self) -> Pair:
@@ -70,30 +73,34 @@ class Task:
         if (yield from self.follower.execute(guide)):
             yield from evaluate_leader(state, self.pair)
         self.archive()
-        self._note_stage()
+        self._note_fluctuation()
 
     def archive(self) -> None:
-        """Store the pair's fitness in the discounted sums."""
-        feasible = self.pair.violation == 0
-        value = max(-self.pair.F if feasible else -self.pair.violation, LOWEST)
-        self.weight = self.gamma * self.weight + 1
-        self.fitness = self.gamma * self.fitness + value
-        self.infeasible = self.gamma * self.infeasible + (not feasible)
-        if feasible:
-            self.worst_feasible = min(self.worst_feasible, value)
+        """Store the pair in the discounted sums."""
+        violation = self.pair.violation
+        value = -self.pair.F if violation == 0 else -violation
+        failed = math.isinf(violation)
+        self.entries = self.gamma * self.entries + 1
+        self.infeasible = self.gamma * self.infeasible + (violation > 0)
+        self.failed = self.gamma * self.failed + failed
+        self.fitness_sum = self.gamma * self.fitness_sum + (0.0 if failed else bounded(value))
+        if violation == 0:
+            self.worst_feasible = min(self.worst_feasible, bounded(value))
+        elif not failed:
+            self.worst_violation = max(self.worst_violation, violation)
 
-    def _note_stage(self) -> None:
-        """Fluctuation: norm of the means' standard deviation over the last three executions."""
+    def _note_fluctuation(self) -> None:
+        """The norm of the means' standard deviation over the last three executions."""
         mean = self.follower.optimizer.mean(self.follower.search)
-        self.means = [*self.means[1 - STAGE :], mean.copy()]
-        if len(self.means) == STAGE:
-            centre = sum(self.means) / STAGE
+        self.means = [*self.means[1 - MATURE :], mean.copy()]
+        if len(self.means) == MATURE:
+            centre = sum(self.means) / MATURE
             squares = (float(step @ step) for step in (mean - centre for mean in self.means))
-            self.fluctuation = (sum(squares) / (STAGE - 1)) ** 0.5
+            self.fluctuation = (sum(squares) / (MATURE - 1)) ** 0.5
 
     def add_potential(self, potential: float) -> None:
-        self.potential_weight = self.gamma * self.potential_weight + 1
-        self.potential = self.gamma * self.potential + potential
+        self.potentials = self.gamma * self.potentials + 1
+        self.potential_sum = self.gamma * self.potential_sum + potential
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +137,13 @@ class DRC(JointSearch):
         total = self.w_base + self.w_performance + self.w_potential
         if abs(total - 1) > 1e-9:
             raise ValueError(f"w_base + w_performance + w_potential must be 1, got {total}")
-        if not 1 < self.epsilon < np.inf:
+        if not 1 < self.epsilon < math.inf:
             raise ValueError(f"epsilon must be greater than 1, got {self.epsilon!r}")
 
     @property
     def name(self) -> str:
-        both = isinstance(self.upper, CMAES) and isinstance(self.lower, CMAES)
-        return "drc-cma-es" if both else "drc"
+        """That of the registered method only for its settings."""
+        return "drc-cma-es" if self == DRC() else "drc"
 
     def generation(self, spec: Spec, state: State) -> Steps[State]:
         """One turn of Algorithm 1: new leaders, competition of their followers, upper update."""
@@ -152,20 +159,20 @@ class DRC(JointSearch):
         live = [task for task in tasks if not task.follower.finished]
         wanted = len(tasks) // 2 if self.stop == "half" else len(tasks)
         while len(tasks) - len(live) < wanted:
-            chances = self.chances(tasks, live)
+            wheel = self.wheel(tasks, live)
             for _ in tasks:  # one round is p turns
-                task = live[roulette(chances, rng)]
+                task = live[roulette(wheel, rng)]
                 guide = self.cooperate(task, tasks, distances)
                 before = [other.pair for other in tasks]
                 yield from task.execute(state, guide)
-                task.add_potential(potential(task.pair, task.index, before))
+                task.add_potential(evolving_potential(task.pair, task.index, before))
                 if task.follower.finished:  # it withdraws from the competition
                     live.remove(task)
                     if len(tasks) - len(live) >= wanted:
                         return
-                    chances = self.chances(tasks, live)
+                    wheel = self.wheel(tasks, live)
 
-    def chances(self, tasks: list[Task], live: list[Task]) -> list[float]:
+    def wheel(self, tasks: list[Task], live: list[Task]) -> list[float]:
         """The live tasks' cumulative probabilities of being drawn."""
         if self.selection == "uniform":
             return [(k + 1) / len(live) for k in range(len(live))]
@@ -178,7 +185,7 @@ class DRC(JointSearch):
 
         Returns the navigational solution, the answer of the most intense source; None without one.
         """
-        if not self.cooperation or len(target.means) < STAGE:
+        if not self.cooperation or len(target.means) < MATURE:
             return None
         row = distances[target.index]
         others = sorted((i for i in range(len(tasks)) if i != target.index), key=row.__getitem__)
@@ -186,19 +193,19 @@ class DRC(JointSearch):
         if not near:
             return None
         sources = [tasks[i] for i in near]
-        stage = target.fluctuation + sum(source.fluctuation for source in sources)
-        reach = sum(row[i] for i in near) + TINY
+        Z = target.fluctuation + sum(source.fluctuation for source in sources)
+        distance = sum(row[i] for i in near) + TINY
         intensity = [  # Eq. (9)
-            1 - self.alpha * tasks[i].fluctuation / stage - (1 - self.alpha) * row[i] / reach
+            1 - self.alpha * tasks[i].fluctuation / Z - (1 - self.alpha) * row[i] / distance
             for i in near
         ]
-        own = 1 - self.alpha * target.fluctuation / stage
-        parts = 1 if self.mixing == "paper" else own + sum(intensity)
+        own = 1 - self.alpha * target.fluctuation / Z
+        divisor = 1 if self.mixing == "paper" else own + sum(intensity)
         target.follower.optimizer.mix(  # Eq. (10)
             target.follower.search,
-            own / parts,
+            own / divisor,
             [source.follower.search for source in sources],
-            [weight / parts for weight in intensity],
+            [weight / divisor for weight in intensity],
         )
         return sources[int(np.argmax(intensity))].pair.y
 
@@ -206,12 +213,8 @@ class DRC(JointSearch):
 def selection_probability(tasks: list[Task], live: list[Task], drc: DRC) -> list[float]:
     """Algorithm 3: each live task's probability from base, performance and potential."""
     K = len(live)
-    worst = min(task.worst_feasible for task in tasks)
-    floor = worst if worst < np.inf else 0.0
-    CF = [(task.fitness + task.infeasible * floor) / task.weight for task in live]  # Eq. (3)
-    CP = [  # Eq. (6)
-        task.potential / task.potential_weight if task.potential_weight else 0.0 for task in live
-    ]
+    CF = competing_fitness(tasks, live)
+    CP = [task.potential_sum / task.potentials if task.potentials else 0.0 for task in live]  # (6)
     lowest, highest = min(CF), max(CP)
     advantage = sum(value - lowest for value in CF)
     exponential = [drc.epsilon ** max(value - highest, -1e3) for value in CP]
@@ -224,7 +227,36 @@ def selection_probability(tasks: list[Task], live: list[Task], drc: DRC) -> list
     ]
 
 
-def potential(new: Pair, own: int, before: list[Pair]) -> float:
+def competing_fitness(tasks: list[Task], live: list[Task]) -> list[float]:
+    """CF of Eq. (3) with the set fitness of all archived entries (see `set_fitness`)."""
+    floor = min(task.worst_feasible for task in tasks)
+    floor = floor if floor < math.inf else 0.0
+    worst = max(task.worst_violation for task in tasks)
+    return [
+        bounded((task.fitness_sum + task.infeasible * floor - task.failed * worst) / task.entries)
+        for task in live
+    ]
+
+
+def set_fitness(pairs: list[Pair]) -> list[float]:
+    """Fitness to be maximised within a set of pairs: -F where feasible.
+
+    An infeasible pair lies below the worst feasible one by its violation, a failed one as far as
+    the worst infeasible one.
+    """
+    floor = min((-pair.F for pair in pairs if pair.violation == 0), default=0.0)
+    worst = max((p.violation for p in pairs if p.violation < math.inf), default=0.0)
+    return [
+        bounded(-pair.F if pair.violation == 0 else floor - min(pair.violation, worst))
+        for pair in pairs
+    ]
+
+
+def bounded(fitness: float) -> float:
+    return min(max(fitness, -LARGEST), LARGEST)
+
+
+def evolving_potential(new: Pair, own: int, before: list[Pair]) -> float:
     """PT of Eq. (5): relative change of fitness, with reward and penalty against all tasks."""
     *all_before, a = set_fitness([*before, new])
     b, best, worst = all_before[own], max(all_before), min(all_before)
@@ -234,15 +266,6 @@ def potential(new: Pair, own: int, before: list[Pair]) -> float:
 
 def _relative(a: float, b: float) -> float:
     return (a - b) / (abs(b) + TINY)
-
-
-def set_fitness(pairs: list[Pair]) -> list[float]:
-    """Fitness to be maximised: -F; infeasible pairs are below the worst feasible by violation."""
-    feasible = [-pair.F for pair in pairs if pair.violation == 0]
-    floor = min(feasible) if feasible else 0.0
-    return [
-        -pair.F if pair.violation == 0 else max(floor - pair.violation, LOWEST) for pair in pairs
-    ]
 
 
 def leader_distances(x: FloatArray) -> FloatArray:
@@ -256,6 +279,6 @@ def leader_distances(x: FloatArray) -> FloatArray:
     return np.asarray((sums / largest) ** m) if largest > 0 else sums
 
 
-def roulette(chances: list[float], rng: np.random.Generator) -> int:
-    """An index drawn with cumulative probabilities `chances`."""
-    return min(bisect_right(chances, rng.random() * chances[-1]), len(chances) - 1)
+def roulette(wheel: list[float], rng: np.random.Generator) -> int:
+    """An index drawn with the cumulative probabilities `wheel`."""
+    return min(bisect_right(wheel, rng.random() * wheel[-1]), len(wheel) - 1)

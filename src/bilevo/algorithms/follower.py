@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bilevo.core.arrays import FloatArray
-from bilevo.core.budget import Budget, Scale, change_over
+from bilevo.core.budget import FullBudget, Scale, change_over
 from bilevo.core.order import best_index, no_worse
 from bilevo.core.request import Incumbent, Level, Steps, Values, evaluate
 from bilevo.optimizers.protocol import PopulationOptimizer
@@ -56,10 +56,10 @@ class FollowerRule:
     relative: float = 1e-4
 
     @classmethod
-    def of(cls, budget: Budget, population: int) -> FollowerRule:
-        assert budget.lower_window is not None and budget.lower_max is not None
-        window = math.ceil(budget.lower_window / population)
-        return cls(max(2, window), math.ceil(budget.lower_max / population))
+    def of(cls, budget: FullBudget, population: int) -> FollowerRule:
+        return cls(
+            math.ceil(budget.lower_window / population), math.ceil(budget.lower_max / population)
+        )
 
     def converged(self, record: list[float], scale: Scale) -> bool:
         change, relative_change = change_over(record, self.window)
@@ -103,8 +103,8 @@ class Follower:
             self.x_rows = np.repeat(self.x[None], len(points), axis=0)
         values = yield from evaluate(Level.LOWER, self.x_rows[: len(points)], points)
         self.scale.see(values.objective)
-        self.optimizer.tell(self.search, points, values.objective, values.violation)
         improved = self._adopt(asked, values)
+        self.optimizer.tell(self.search, points, values.objective, values.violation)
         self.record.append(self.answer.f)
         self.converged = self.rule.converged(self.record, self.scale) or self.optimizer.exhausted(
             self.search
@@ -122,7 +122,8 @@ class Follower:
     def _adopt(self, points: FloatArray, values: Values) -> bool:
         """Make the best of the first values' points the answer if it is no worse than the last."""
         i = best_index(values.objective[: len(points)], values.violation[: len(points)])
-        new = Pair(self.x, points[i], float(values.objective[i]), float(values.violation[i]))
+        f, violation = float(values.objective[i]), float(values.violation[i])
+        new = Pair(self.x, points[i].copy(), f, violation)
         if self.best is not None and not new.follower_no_worse(self.best):
             return False
         self.best = new

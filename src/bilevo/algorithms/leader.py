@@ -33,7 +33,8 @@ class State:
 
     leader: Any  # state of the upper optimiser
     generation: int = 0
-    elite: Pair | None = None  # provisional during the first generation
+    provisional: Pair | None = None  # the best pair until there is an elite
+    elite: Pair | None = None
     elite_F: list[float] = field(default_factory=list)  # after each generation
     F_scale: Scale = field(default_factory=Scale)
     f_scale: Scale = field(default_factory=Scale)
@@ -55,7 +56,7 @@ def start_leader(spec: Spec, optimizer: PopulationOptimizer[Any], d: int) -> Sta
 def sample_leaders(spec: Spec, state: State, optimizer: PopulationOptimizer[Any]) -> FloatArray:
     """The generation's leaders x (p, m), the first m coordinates of samples; x0 is the first."""
     rng = stream(spec.seed, "leader", state.generation)
-    x = np.ascontiguousarray(optimizer.ask(state.leader, rng)[:, : spec.m])
+    x = np.array(optimizer.ask(state.leader, rng)[:, : spec.m], order="C")
     if state.generation == 0 and spec.x0 is not None:
         x[0] = spec.x0
     return x
@@ -67,13 +68,10 @@ def evaluate_leader(state: State, pair: Pair) -> Steps[None]:
     state.spent = values.spent
     pair.F = float(values.objective[0])
     pair.violation = float(values.violation[0]) + pair.lower_violation
-    if state.generation == 0 and (state.elite is None or pair.no_worse(state.elite)):
-        state.elite = pair
+    best = state.provisional
+    if state.elite is None and (best is None or pair.no_worse(best)):
+        state.provisional = pair
         yield pair.incumbent
-
-
-def best_of(pairs: list[Pair]) -> int:
-    return int(leader_ranking(pairs)[0])
 
 
 def leader_ranking(pairs: list[Pair]) -> IntArray:
@@ -110,14 +108,18 @@ def close_generation(
     state.generation += 1
 
 
+def reached(spec: Spec, pair: Pair) -> bool:
+    """Whether a pair meets the target; only a feasible one does."""
+    return spec.target is not None and spec.target.reached(pair.F, pair.violation)
+
+
 def stop_reason(spec: Spec, state: State, p: int) -> StopReason | None:
     """The upper level's rules, after a generation of p pairs has its elite."""
     assert state.elite is not None
-    if spec.target is not None and spec.target.reached(state.elite.F, state.elite.violation):
+    if reached(spec, state.elite):
         return StopReason.TARGET
-    assert spec.budget.upper_max is not None and spec.budget.upper_window is not None
     change, relative_change = change_over(state.elite_F, math.ceil(spec.budget.upper_window / p))
-    if change < state.F_scale.tolerance(spec.ftol) and relative_change < 1e-6:
+    if change < state.F_scale.tolerance(spec.ftol) and relative_change < spec.ftol:
         return StopReason.STAGNATION
     generations = math.ceil(spec.budget.upper_max / p)
     if state.spent >= spec.budget.upper_max or state.generation + 1 >= generations:
@@ -162,10 +164,10 @@ class JointSearch:
     def conclude(self, spec: Spec, state: State, followers: list[Follower]) -> Steps[State]:
         """End a generation whose followers have answered: elite, stop rules, upper update."""
         pairs = [follower.answer for follower in followers]
-        elite = state.elite if state.generation > 0 else None
+        elite = state.elite
         converged = [i for i, pair in enumerate(pairs) if pair.converged]
         among = converged or list(range(len(pairs)))
-        i = among[best_of([pairs[j] for j in among])]
+        i = next(int(j) for j in leader_ranking(pairs) if j in among)
         coin = stream(spec.seed, "coin", state.generation).random()
         if elite is None or pairs[i].no_worse(elite) or coin < 0.5:
             pairs[i] = yield from self.refine(spec, state, pairs[i])
@@ -173,7 +175,7 @@ class JointSearch:
                 elite = pairs[i]
         else:  # the elite may get worse for the leader: the follower's optimality goes first
             elite = yield from self.refine(spec, state, elite)
-        if spec.target is not None and spec.target.reached(pairs[i].F, pairs[i].violation):
+        if reached(spec, pairs[i]) and not reached(spec, elite):
             elite = pairs[i]
         state.elite = elite
         yield elite.incumbent

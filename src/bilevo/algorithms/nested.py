@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from bilevo.algorithms.follower import Follower, FollowerRule
 from bilevo.algorithms.leader import (
     State,
-    best_of,
     close_generation,
+    leader_ranking,
     sample_leaders,
     solve_follower,
     start_leader,
@@ -54,7 +54,7 @@ class NestedCMAES:
         followers = [self.follower(spec, state, x, i) for i, x in enumerate(leaders)]
         yield from together(solve_follower(state, follower) for follower in followers)
         pairs = [follower.answer for follower in followers]
-        best = pairs[best_of(pairs)]
+        best = pairs[int(leader_ranking(pairs)[0])]
         if state.elite is None or best.no_worse(state.elite):
             state.elite = best
             yield best.incumbent

@@ -1,1 +1,4 @@
-"""The core: problems, requests, order, budgets, random streams and results. No I/O, no clock."""
+"""The core: problems, requests, order, budgets, random streams and results.
+
+No I/O and no clock, but for `Result.save` and `Result.load`, which only people call.
+"""

@@ -10,14 +10,13 @@ from typing import Protocol, TypeVar
 from bilevo.core.arrays import BoolArray, IntArray
 from bilevo.core.budget import StopReason
 from bilevo.core.problem import Spec
-from bilevo.core.request import Incumbent, Steps
+from bilevo.core.request import Steps
 
 
 class AlgorithmState(Protocol):
     """What the driver reads of a state after each generation."""
 
     stop: StopReason | None
-    elite: Incumbent | None
     executions: IntArray  # per task of the last generation: how often its follower search ran
     survived: BoolArray  # per task: whether its pair was selected at the upper level
 

@@ -9,6 +9,8 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
+TINY = 1e-300  # keeps a denominator from zero
+
 
 def row_dots(a: FloatArray, b: FloatArray) -> FloatArray:
     """The dot product of each row of a with b's, or with the one vector b."""

@@ -8,9 +8,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from bilevo.core.arrays import FloatArray
-
-TINY = 1e-300  # keeps a denominator from zero
+from bilevo.core.arrays import TINY, FloatArray
 
 
 class StopReason(StrEnum):
@@ -52,13 +50,23 @@ class Budget:
         for field in fields(self):
             require_count(f"budget.{field.name}", getattr(self, field.name))
 
-    def over(self, default: Budget) -> Budget:
+    def over(self, default: FullBudget) -> FullBudget:
         """This budget, with its open fields taken from another."""
         mine = {field.name: getattr(self, field.name) for field in fields(self)}
-        return Budget(**{k: getattr(default, k) if v is None else v for k, v in mine.items()})
+        return FullBudget(**{k: getattr(default, k) if v is None else v for k, v in mine.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class FullBudget:
+    """A budget without open fields: what an algorithm is given."""
+
+    upper_max: int
+    upper_window: int
+    lower_max: int
+    lower_window: int
 
     @classmethod
-    def for_size(cls, m: int, n: int) -> Budget:
+    def for_size(cls, m: int, n: int) -> FullBudget:
         """The default for m and n variables: beyond the published sizes it grows with them."""
 
         def at(size: int, sizes: FloatArray, settings: list[int], grows: bool) -> int:
@@ -95,8 +103,8 @@ class Limits:
         require_count("max_evals", max_evals)
         require_count("max_evals_upper", max_evals_upper)
         require_count("max_evals_lower", max_evals_lower)
-        if max_time is not None and not max_time > 0:
-            raise ValueError(f"max_time must be a positive number of seconds, got {max_time!r}")
+        if max_time is not None:
+            require_positive("max_time", max_time)
         given = (max_evals, max_evals_upper, max_evals_lower, max_time)
         return cls(*(math.inf if limit is None else limit for limit in given))
 
@@ -111,6 +119,12 @@ def require_count(name: str, value: int | None) -> None:
         return
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(f"{name} must be a positive whole number or None, got {value!r}")
+
+
+def require_positive(name: str, value: float) -> None:
+    """Refuse what is not a positive number."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not value > 0:
+        raise ValueError(f"{name} must be a positive number, got {value!r}")
 
 
 @dataclass(slots=True)
@@ -128,8 +142,7 @@ class Scale:
         """Take the first values that show a difference."""
         if self.factor is not None:
             return
-        finite = objective[np.isfinite(objective)]
-        spread = float(np.subtract(*np.percentile(finite, [75, 25]))) if finite.size else 0.0
+        spread = interquartile_range(objective)
         if 0 < spread < math.inf:
             self.factor = spread / min(max(spread, 1.0), 1e4)
 
@@ -137,12 +150,26 @@ class Scale:
         return absolute if self.factor is None else absolute * self.factor
 
 
+def interquartile_range(values: FloatArray) -> float:
+    """Of the finite values; 0 when there are none."""
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return 0.0
+    low, high = np.percentile(finite, [25, 75])
+    return float(high - low)
+
+
 def change_over(record: list[float], window: int) -> tuple[float, float]:
-    """Absolute and relative change of a record over its last `window` entries; inf if shorter."""
+    """Absolute and relative change of a record over its last `window` entries; inf if shorter.
+
+    The change is relative to the last and the first (finite) value.
+    """
+    window = max(window, 2)
     if len(record) <= window:
         return math.inf, math.inf
     last, before = record[-1], record[-window]
     if last == before:  # also inf == inf: a search that never saw a finite value
         return 0.0, 0.0
+    first = next((value for value in record if math.isfinite(value)), math.inf)
     change = abs(last - before)
-    return change, change / (abs(record[0]) + abs(last) + TINY)
+    return change, change / (abs(first) + abs(last) + TINY)

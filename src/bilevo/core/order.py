@@ -1,4 +1,7 @@
-"""Deb's order: feasible before infeasible, then the objective; among infeasible, the violation."""
+"""Deb's order: feasible before infeasible, then the objective; among infeasible, the violation.
+
+Objectives and violations hold no NaN (see `Values`): what failed has both infinite.
+"""
 
 import numpy as np
 
@@ -6,7 +9,7 @@ from bilevo.core.arrays import FloatArray, IntArray
 
 
 def ranking(objective: FloatArray, violation: FloatArray) -> IntArray:
-    """Indices from best to worst; ties keep their order. NaN objectives rank last."""
+    """Indices from best to worst; ties keep their order."""
     if not violation.any():
         return np.argsort(objective, kind="stable")
     feasible_objective = np.where(violation > 0, 0.0, objective)

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from bilevo.core.arrays import FloatArray, frozen
-from bilevo.core.budget import Budget
+from bilevo.core.budget import Budget, FullBudget
+from bilevo.core.request import Level
 from bilevo.core.values import Returned
 
 Function = Callable[[FloatArray, FloatArray], Any]
@@ -126,11 +127,13 @@ class Problem:
             )
         if optimum is not None and not isinstance(optimum, Optimum):
             raise ValueError(f"optimum must be a bilevo.Optimum or None, got {optimum!r}")
+        if not isinstance(budget, Budget | None):
+            raise ValueError(f"budget must be a bilevo.Budget or None, got {budget!r}")
         self.F, self.f, self.G, self.g = F, f, G, g
         self.x_bounds = Bounds.of(x_bounds, "x_bounds")
         self.y_bounds = Bounds.of(y_bounds, "y_bounds")
         self.vectorized = bool(vectorized)
-        self.name = name if name else str(getattr(F, "__name__", "problem"))
+        self.name = name or "problem"
         self.optimum = optimum
         self.repeats_lower = int(repeats_lower)
         self.response = response
@@ -143,6 +146,10 @@ class Problem:
     @property
     def n(self) -> int:
         return self.y_bounds.size
+
+    def repeats(self, level: Level) -> int:
+        """How many last constraints of a level do not count towards its violation."""
+        return self.repeats_lower if level is Level.UPPER else 0
 
     def __repr__(self) -> str:
         known = f", F*={self.optimum.F:g}" if self.optimum else ""
@@ -157,8 +164,9 @@ class Problem:
                 f"got {x_rows.shape} and {y_rows.shape}"
             )
         results = []
-        for level, objective, constraints in (("upper", self.F, self.G), ("lower", self.f, self.g)):
-            returned = Returned(level, self.vectorized)
+        levels = ((Level.UPPER, self.F, self.G), (Level.LOWER, self.f, self.g))
+        for level, objective, constraints in levels:
+            returned = Returned(level, self.vectorized, least=self.repeats(level))
             results.append(returned.objective(objective, x_rows, y_rows))
             results.append(returned.constraints(constraints, x_rows, y_rows))
         return results[0], results[1], results[2], results[3]
@@ -190,7 +198,7 @@ class Spec:
     m: int
     n: int
     seed: int
-    budget: Budget
+    budget: FullBudget
     spread: FloatArray
     target: Target | None = None
     ftol: float = 1e-6

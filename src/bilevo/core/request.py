@@ -57,12 +57,14 @@ class Values(NamedTuple):
     spent: int
 
     @classmethod
-    def of(cls, objective: FloatArray, constraints: FloatArray, counted: int, spent: int) -> Values:
-        """From raw values; `counted` is how many constraints count towards the violation."""
+    def of(cls, objective: FloatArray, constraints: FloatArray, repeats: int, spent: int) -> Values:
+        """From raw values; the last `repeats` constraints do not count towards the violation."""
         finite = np.isfinite(objective)
-        if constraints.shape[1]:
-            violation = np.maximum(constraints[:, :counted], 0.0).sum(axis=1)
-            finite &= np.isfinite(constraints).all(axis=1)
+        count = constraints.shape[1]
+        if count:
+            with np.errstate(over="ignore"):
+                violation = np.maximum(constraints[:, : count - repeats], 0.0).sum(axis=1)
+            finite &= np.isfinite(constraints).all(axis=1) & np.isfinite(violation)
         else:
             violation = np.zeros(len(objective))
         if not finite.all():
@@ -102,7 +104,7 @@ def together(procedures: Iterable[Steps[T]]) -> Steps[list[T]]:
         waiting.pop(i, None)
         try:
             request = running[i].send(values)
-            while not isinstance(request, Evaluate):
+            while isinstance(request, Incumbent):
                 yield request
                 request = running[i].send(None)
             waiting[i] = request

@@ -108,7 +108,8 @@ class Result:
         """The answer without its history: plain numbers and lists, in the order people read."""
         names = "x y F f violation nfev_upper nfev_lower nfev nit success status message method"
         names += " seed version time"
-        return {name: _plain(getattr(self, name)) for name in names.split()}
+        values = {name: getattr(self, name) for name in names.split()}
+        return {**values, "x": self.x.tolist(), "y": self.y.tolist()}
 
     def __repr__(self) -> str:
         shown = {k: v for k, v in self.summary().items() if k not in ("version", "time")}

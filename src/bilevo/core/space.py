@@ -48,8 +48,7 @@ class UnitBox:
 
     def unit(self, real: FloatArray) -> FloatArray:
         """The unit coordinates of one point of the user's."""
-        if self._free is None:
-            return np.asarray((real - self._lower) / self._width)
+        chosen = slice(None) if self._free is None else self._free
         unit = np.zeros(self.size)
-        unit[: self._free.size] = (real[self._free] - self._lower) / self._width
-        return unit
+        unit[: self._width.size] = (real[chosen] - self._lower) / self._width
+        return np.clip(unit, 0.0, 1.0)  # rounding

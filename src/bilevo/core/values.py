@@ -21,21 +21,21 @@ class BadValue(ValueError):  # noqa: N818 (a public name)
 class Returned:
     """Calls the functions of one level and checks what they return."""
 
-    __slots__ = ("count", "level", "vectorized")
+    __slots__ = ("count", "least", "level", "vectorized")
 
-    def __init__(self, level: str, vectorized: bool, count: int | None = None) -> None:
+    def __init__(
+        self, level: str, vectorized: bool, count: int | None = None, least: int = 0
+    ) -> None:
         self.level = level
         self.vectorized = vectorized
         self.count = count  # of constraints; fixed by the first value when not declared
+        self.least = least  # that number of constraints at least
 
     def objective(self, function: Callable[..., Any], x: FloatArray, y: FloatArray) -> FloatArray:
         """(k,) objective values of k pairs."""
         if self.vectorized:
             return self.check_objective(function(x, y), len(x))
-        values = [function(x[i], y[i]) for i in range(len(x))]
-        if all(type(value) is float for value in values):  # the common case, at list speed
-            return np.array(values)
-        return np.array([self._number(value) for value in values])
+        return np.array([self._number(function(x[i], y[i])) for i in range(len(x))])
 
     def constraints(
         self, function: Callable[..., Any] | None, x: FloatArray, y: FloatArray
@@ -65,12 +65,15 @@ class Returned:
         return array
 
     def _number(self, value: Any) -> float:
+        if isinstance(value, float):
+            return value
         array = self._real(value, "objective")
         if array.size != 1:
             raise self._bad("objective", f"of shape {array.shape}, not one number")
         return float(array.reshape(()))
 
     def _vector(self, value: Any) -> FloatArray:
+        """A copy: the function may use its array again."""
         array = self._real(value, "constraints")
         if array.ndim == 0:
             array = array.reshape(1)
@@ -82,12 +85,14 @@ class Returned:
     def _miscounted(self, count: int) -> bool:
         """Whether a number of constraints differs from the first one seen."""
         if self.count is None:
+            if count < self.least:
+                raise self._bad("constraints", f"{count}, but {self.least} of them repeat g")
             self.count = count
         return count != self.count
 
     def _real(self, value: Any, what: str) -> FloatArray:
         if type(value) is np.ndarray and value.dtype == np.float64:
-            return value
+            return value.copy()  # the function may use its array again
         try:
             array = np.asarray(value)
         except ValueError:  # ragged lists

@@ -119,10 +119,8 @@ def compare(rows: list[Row], size: str) -> list[list[str]]:
     lines = [[*header, *columns, "total", "paper", ""]]
     for method in dict.fromkeys(row.run.method for row in rows):
         ours_sum = paper_sum = 0.0
-        for problem in SMD:
+        for problem in dict.fromkeys(row.run.problem for row in rows):
             mine = [r for r in rows if (r.run.method, r.run.problem) == (method, problem)]
-            if not mine:
-                continue
             paper = paper_values(problem, size, method)
             accuracy, verified = (
                 float(np.median([getattr(row, name) for row in mine]))
@@ -188,6 +186,12 @@ def reproduce(
         Print a Markdown table.
     """
     m, n = (int(part) for part in dim.split(","))
+    for problem in only.split(","):
+        for method in methods.split(","):
+            try:
+                paper_values(problem, f"{m},{n}", method)
+            except KeyError:
+                sys.exit(f"the paper prints nothing for {problem} at {m},{n} with {method}")
     plan = [
         Run(problem, m, n, method, number)
         for method in methods.split(",")

@@ -27,6 +27,10 @@ from bilevo.core.order import ranking
 from bilevo.optimizers.linalg import CONDITION, symmetric_roots
 from bilevo.optimizers.protocol import Start
 
+SMALLEST = (
+    1e-30  # deviation below which points of the unit box are equal: no need to shrink further
+)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Params:
@@ -95,6 +99,7 @@ class CMAES:
 
     def ask(self, state: State, rng: np.random.Generator) -> FloatArray:
         state.C, root, state.inverse_root, largest = symmetric_roots(state.C)
+        state.sigma = max(state.sigma, SMALLEST / largest)
         if state.sigma > CONDITION * largest:  # keep the step size and C comparable
             k = state.sigma / largest
             state.sigma, state.p_c, state.C = largest, state.p_c * k, state.C * k**2

@@ -1,7 +1,8 @@
 """What DRC needs of an optimiser at either level, in the unit box [0, 1]^d.
 
 An optimiser object holds settings only; what changes while it searches is its state, a dataclass of
-arrays and numbers. Eight small methods make an optimiser usable above and below.
+arrays and numbers. Eight small methods make an optimiser usable above and below. Arrays that it is
+given it must not keep, and points that it hands out it must not change before `tell`.
 """
 
 from __future__ import annotations

@@ -35,13 +35,11 @@ class Sizes(NamedTuple):
     p: int  # of u
     r: int  # of v and z
     q: int  # of w
-    a: int  # of the first part of w in SMD6 and SMD14
 
     @classmethod
     def of(cls, m: int, n: int) -> Sizes:
         r = m // 2
-        q = n - r
-        return cls(m - r, r, q, (q - 1) // 2)
+        return cls(m - r, r, n - r)
 
 
 def _square(rows: FloatArray) -> FloatArray:
@@ -71,6 +69,7 @@ def _pairs(b: FloatArray) -> FloatArray:
 
 
 def _halves(w: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """w = (a, b) of SMD6 and SMD14; equal halves are moved by one."""
     a = (w.shape[1] - 1) // 2
     return w[:, :a], w[:, a:]
 
@@ -328,7 +327,7 @@ def smd(number: int, m: int, n: int) -> Problem:
             f"smd{number} needs m >= 2 and n >= floor(m/2) + {definition.least_q}, "
             f"such as (2, 3), (5, 5) or (10, 10); got m={m}, n={n}"
         )
-    p, r, q, _ = sizes
+    p, r, q = sizes
     bounds = [WIDE] * p + [definition.v] * r, [WIDE] * q + [definition.z] * r
     F, f = _joined(definition.F, p, q), _joined(definition.f, p, q)
     return Problem(

@@ -11,7 +11,10 @@ from bilevo.run.session import Batch, Session
 
 
 def drive(session: Session, evaluate: Callable[[Batch], Outcome]) -> Result:
-    """Run a session to its end. Ctrl-C ends it with the best pair so far."""
+    """Run a session to its end. Ctrl-C ends it with the best pair so far.
+
+    Points of a batch that Ctrl-C or an exception breaks off are not counted.
+    """
     try:
         while session.batch is not None:
             session.send(*evaluate(session.batch))

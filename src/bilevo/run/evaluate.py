@@ -35,7 +35,10 @@ class Evaluator:
             Level.UPPER: (problem.F, problem.G),
             Level.LOWER: (problem.f, problem.g),
         }
-        self._returned = {level: Returned(level, problem.vectorized) for level in Level}
+        self._returned = {
+            level: Returned(level, problem.vectorized, least=problem.repeats(level))
+            for level in Level
+        }
 
     def __call__(self, batch: Batch) -> Outcome:
         if self._forgiving:

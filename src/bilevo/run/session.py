@@ -15,7 +15,7 @@ from bilevo.core.algorithm import Algorithm, AlgorithmState
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Limits, StopReason
 from bilevo.core.problem import Problem, Spec
-from bilevo.core.request import Evaluate, Incumbent, Level, Request, Steps, Values
+from bilevo.core.request import Incumbent, Level, Request, Steps, Values
 from bilevo.core.result import Generation, History, Result
 from bilevo.core.space import UnitBox
 from bilevo.version import __version__
@@ -62,11 +62,10 @@ class Session:
         self.batch: Batch | None = None
         self.history = History()
         self.incumbent: Incumbent | None = None
-        # G's repeated entries and the follower's own constraints are counted below only.
-        self._repeats = {Level.UPPER: problem.repeats_lower, Level.LOWER: 0}
+        self._repeats = {level: problem.repeats(level) for level in Level}
         self._limits, self._callback = limits, callback
         self._steps = self._run(algorithm, spec)
-        self._started = perf_counter()
+        self._started, self._ended = perf_counter(), 0.0
         self._advance(None)
 
     def _run(self, algorithm: Algorithm[Any], spec: Spec) -> Steps[StopReason]:
@@ -106,19 +105,19 @@ class Session:
         level = self.batch.level
         self.counts[level] += len(objective)
         self.failures += failures
-        counted = max(0, constraints.shape[1] - self._repeats[level])
-        self._advance(Values.of(objective, constraints, counted, self.counts[level]))
+        spent = self.counts[level]
+        self._advance(Values.of(objective, constraints, self._repeats[level], spent))
 
     def _advance(self, values: Values | None) -> None:
         """Run the algorithm to its next evaluation, or to its end."""
         self.batch = None
         try:
             request: Request = self._steps.send(values)
-            while not isinstance(request, Evaluate):
+            while isinstance(request, Incumbent):
                 self.incumbent = request
                 request = self._steps.send(None)
         except StopIteration as end:
-            self.stop = end.value
+            self.end(end.value)
             return
         if self._beyond(request.level, len(request.x)):
             self.end(StopReason.MAX_EVALS)
@@ -136,14 +135,14 @@ class Session:
         return self._limits.exceeded(upper, lower)
 
     def end(self, reason: StopReason) -> None:
-        """Stop here, in the middle of a generation; the incumbent is the answer."""
-        self.stop = reason
+        """Stop here, maybe in the middle of a generation; the incumbent is the answer."""
+        self.stop, self._ended = reason, perf_counter()
         self.batch = None
         self._steps.close()
 
     @property
     def time(self) -> float:
-        return perf_counter() - self._started
+        return (self._ended or perf_counter()) - self._started
 
     def result(self) -> Result:
         """The answer so far."""
