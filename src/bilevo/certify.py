@@ -3,13 +3,15 @@
 This runs on the driver's side, so it may use any solver. Global searches by CMA-ES start from
 points spread over the follower's box (a Latin hypercube), independent of the run; gradient searches
 start from more such points, from what the global searches found and from the answer under test.
-Every evaluation is counted.
+Where f is flat around the best answer, the leader's F is minimised among the follower's ties. Every
+evaluation is counted.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,9 +29,8 @@ from bilevo.optimizers.protocol import Start
 from bilevo.run.evaluate import Evaluator
 from bilevo.run.session import Batch
 
-TIE = 1e-12  # follower values this close, relative to the spread over the box, count as equal
-
 MARGIN = 1e-10  # by which a local search stays inside the constraints: feasible means exactly <= 0
+NEGLIGIBLE = 1e-9  # a gap this small, relative to f's spread over the box, confirms an answer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,9 +48,10 @@ class Answer:
 class FixedLeader:
     """The two levels as functions of y alone, at one x; counts its evaluations."""
 
-    def __init__(self, problem: Problem, x: FloatArray) -> None:
+    def __init__(self, problem: Problem, x: FloatArray, seed: int) -> None:
         self.box = UnitBox(problem.y_bounds)
         self.counts = {Level.UPPER: 0, Level.LOWER: 0}
+        self.seed = seed
         self._x = x
         self._problem = problem
         self._evaluate = Evaluator(problem, "worst")
@@ -63,6 +65,10 @@ class FixedLeader:
         values = self._values(Level.LOWER, y[None].copy(), Evaluator(self._problem, "raise"))
         return Answer(self.box.unit(y), float(values.objective[0]), float(values.violation[0]))
 
+    def answer(self, y: FloatArray) -> Answer:
+        values = self(Level.LOWER, y[None])
+        return Answer(y, float(values.objective[0]), float(values.violation[0]))
+
     def _values(self, level: Level, y: FloatArray, evaluate: Evaluator) -> Values:
         x = np.repeat(self._x[None], len(y), axis=0)
         x.flags.writeable = y.flags.writeable = False
@@ -71,16 +77,18 @@ class FixedLeader:
         repeats = self._problem.repeats(level)
         return Values.of(objective, constraints, repeats, self.counts[level])
 
-    def answer(self, y: FloatArray) -> Answer:
-        values = self(Level.LOWER, y[None])
-        return Answer(y, float(values.objective[0]), float(values.violation[0]))
+    @cached_property
+    def spread(self) -> float:
+        """How much f varies over the box: the interquartile range of 32 points."""
+        points = stream(self.seed, "verify", 3).random((32, self.box.size))
+        return interquartile_range(self(Level.LOWER, points).objective)
 
 
 def resolve_follower(
     problem: Problem, x: FloatArray, y: FloatArray, seed: int, starts: int
 ) -> Certificate:
     """The certificate of the pair (x, y)."""
-    follower = FixedLeader(problem, x)
+    follower = FixedLeader(problem, x, seed)
     claimed = follower.claimed(y)
     points = latin_hypercube(starts, follower.box.size, stream(seed, "verify", 0))
     found = [
@@ -93,10 +101,13 @@ def resolve_follower(
     found.append(claimed)
     found += [local_search(follower, answer) for answer in found]
     best = best_answer(found)
-    tolerance = TIE * follower_spread(follower, seed) + 1e-12 * abs(best.f)
-    limit = Answer(best.y, best.f + tolerance, best.violation)
-    tied = list(dict.fromkeys(answer for answer in found if answer.no_worse(limit)))
-    return _certify(follower, y, claimed, best, tied)
+    rounding = 4 * np.finfo(float).eps * abs(best.f)
+    sharpness = 1e-13 if problem.g is None else NEGLIGIBLE  # local searches keep a margin to g
+    tie = Answer(best.y, best.f + sharpness * follower.spread + rounding, best.violation)
+    tied = list(dict.fromkeys(answer for answer in found if answer.no_worse(tie)))
+    tied += [optimistic_search(follower, answer, tie) for answer in tied[:3]]
+    negligible = NEGLIGIBLE * follower.spread + rounding
+    return _certify(follower, y, claimed, best, tied, negligible)
 
 
 def latin_hypercube(points: int, d: int, rng: np.random.Generator) -> FloatArray:
@@ -116,7 +127,7 @@ def best_answer(answers: list[Answer]) -> Answer:
 def global_search(
     follower: FixedLeader, mean: FloatArray, rng: np.random.Generator, doublings: int
 ) -> Answer:
-    """A CMA-ES over the whole box, until its values agree to twelve digits."""
+    """A CMA-ES over the whole box, until its values agree to thirteen digits."""
     d = follower.box.size
     cma = CMAES(population=CMAES().population_size(d) * 2**doublings)
     state = cma.start(Start(mean, 0.09 * np.eye(d), np.zeros(d)))
@@ -137,47 +148,122 @@ def global_search(
     return best
 
 
+class Differences:
+    """f, g and their central differences at points of the unit box, each asked for once."""
+
+    STEP = 6e-6  # the cube root of the rounding error
+
+    def __init__(self, follower: FixedLeader, start: Answer) -> None:
+        self._follower = follower
+        self._values: dict[bytes, tuple[float, FloatArray]] = {}
+        self._slopes: dict[bytes, tuple[FloatArray, FloatArray]] = {}
+        self._base = start.f if math.isfinite(start.f) else 0.0
+        self._scale = abs(self._base) or 1.0
+
+    def values(self, y: FloatArray) -> tuple[float, FloatArray]:
+        """Scaled f, and the slack of the constraints."""
+        key = y.tobytes()
+        if key not in self._values:
+            f, slack = self._at(np.clip(y, 0, 1)[None])
+            self._values[key] = float(f[0]), slack[0]
+        return self._values[key]
+
+    def slopes(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Gradient of f (n,) and Jacobian of the slack (c, n), from one batch of 2 n points."""
+        key = y.tobytes()
+        if key not in self._slopes:
+            steps = self.STEP * np.eye(len(y))
+            rows = np.clip(np.concatenate([y + steps, y - steps]), 0, 1)
+            f, slack = self._at(rows)
+            n = len(y)
+            width = (rows[:n] - rows[n:]).diagonal()
+            jacobian = (slack[:n] - slack[n:]).T / width
+            self._slopes[key] = (f[:n] - f[n:]) / width, np.ascontiguousarray(jacobian)
+        return self._slopes[key]
+
+    def _at(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+        values = self._follower(Level.LOWER, rows)
+        f = (values.objective - self._base) / self._scale
+        f = np.nan_to_num(f, nan=1e10, posinf=1e10, neginf=-1e10)
+        slack = -values.constraints - MARGIN
+        return f, np.nan_to_num(slack, nan=-1e10, posinf=1e10, neginf=-1e10)
+
+
 def local_search(follower: FixedLeader, start: Answer) -> Answer:
     """A gradient search on f from a point; the point itself if nothing better comes of it.
 
     L-BFGS-B does not move along directions in which f is flat, so that ties near the start are
-    kept; where there are constraints, SLSQP. Both difference f numerically.
+    kept; where there are constraints, SLSQP.
     """
     from scipy.optimize import minimize  # late: it would double the package's import time
 
-    base = start.f if math.isfinite(start.f) else 0.0
-    scale = abs(base) or 1.0
-    known: dict[bytes, Values] = {}  # SLSQP asks for f and g apart
-
-    def at(y: FloatArray) -> Values:
-        inside = np.clip(y, 0, 1)
-        key = inside.tobytes()
-        if key not in known:
-            known[key] = follower(Level.LOWER, inside[None])
-        return known[key]
-
-    def f(y: FloatArray) -> float:
-        value = float(at(y).objective[0])
-        return (value - base) / scale if math.isfinite(value) else 1e10
-
-    def inequalities(y: FloatArray) -> FloatArray:
-        slack = -at(y).constraints[0] - MARGIN
-        return np.asarray(np.nan_to_num(slack, nan=-1e10, posinf=1e10, neginf=-1e10))
-
+    at = Differences(follower, start)
     how: dict[str, Any] = {"method": "L-BFGS-B", "options": {"ftol": 1e-16, "gtol": 1e-12}}
-    if at(start.y).constraints.shape[1] > 0:
+    if at.values(start.y)[1].size:
         how = {"method": "SLSQP", "options": {"ftol": 1e-15, "maxiter": 50}}
-        how["constraints"] = [{"type": "ineq", "fun": inequalities}]
-    box = [(0.0, 1.0)] * follower.box.size
-    solution = minimize(f, start.y, jac="3-point", bounds=box, **how)
+        how["constraints"] = {
+            "type": "ineq",
+            "fun": lambda y: at.values(y)[1],
+            "jac": lambda y: at.slopes(y)[1],
+        }
+    solution = minimize(
+        lambda y: at.values(y)[0],
+        start.y,
+        jac=lambda y: at.slopes(y)[0],
+        bounds=[(0.0, 1.0)] * follower.box.size,
+        **how,
+    )
     new = follower.answer(np.clip(np.nan_to_num(solution.x), 0, 1))
     return new if new.no_worse(start) else start
 
 
-def follower_spread(follower: FixedLeader, seed: int) -> float:
-    """How much f varies over the box: the interquartile range of 32 points."""
-    points = stream(seed, "verify", 3).random((32, follower.box.size))
-    return interquartile_range(follower(Level.LOWER, points).objective)
+def optimistic_search(follower: FixedLeader, start: Answer, tie: Answer) -> Answer:
+    """The leader's best among the ties around an answer: CMA-ES on F along flat directions of f.
+
+    What rises above the tie counts as infeasible, so that only ties can be returned.
+    """
+    flat = flat_directions(follower, start.y)
+    k = flat.shape[1]
+    if k == 0 or not math.isfinite(tie.f):
+        return start
+    cma, rng = CMAES(), stream(follower.seed, "verify", 4)
+    reach = 2 * math.sqrt(follower.box.size)  # the coordinates t of CMA-ES cover the box
+    state = cma.start(Start(np.full(k, 0.5), 0.01 * np.eye(k), np.zeros(k)))
+    chosen, chosen_F = start, math.inf
+    for _ in range(50 + 30 * k):
+        t = cma.ask(state, rng)
+        points = np.clip(start.y + reach * (t - 0.5) @ flat.T, 0, 1)
+        lower, upper = follower(Level.LOWER, points), follower(Level.UPPER, points)
+        excess = lower.violation + np.maximum(lower.objective - tie.f, 0.0)
+        violation = upper.violation + np.maximum(excess - tie.violation, 0.0)
+        cma.tell(state, t, upper.objective, violation)
+        i = best_index(upper.objective, violation)
+        if excess[i] <= tie.violation and upper.objective[i] < chosen_F:
+            chosen = Answer(points[i], float(lower.objective[i]), float(lower.violation[i]))
+            chosen_F = float(upper.objective[i])
+        if cma.exhausted(state):
+            break
+    return chosen
+
+
+def flat_directions(follower: FixedLeader, y: FloatArray, step: float = 1e-3) -> FloatArray:
+    """Columns (n, k): directions in which f has no curvature at y, by a finite-difference Hessian."""
+    n = len(y)
+    centre = np.clip(y, 2 * step, 1 - 2 * step)
+    pairs = [(i, j) for i in range(n) for j in range(i + 1)]
+    unit = step * np.eye(n)
+    corners = [
+        centre + a * unit[i] + b * unit[j] for i, j in pairs for a in (1, -1) for b in (1, -1)
+    ]
+    f = follower(Level.LOWER, np.array(corners)).objective.reshape(-1, 4)
+    if not np.isfinite(f).all():
+        return np.empty((n, 0))
+    hessian = np.zeros((n, n))
+    for (i, j), (pp, pm, mp, mm) in zip(pairs, f, strict=True):
+        hessian[i, j] = hessian[j, i] = (pp - pm - mp + mm) / (4 * step**2)
+    curvature, directions = np.linalg.eigh(hessian)
+    limit = 1e-6 * (np.abs(curvature).max() + follower.spread)
+    return np.ascontiguousarray(directions[:, np.abs(curvature) <= limit])
 
 
 def _certify(
@@ -186,28 +272,29 @@ def _certify(
     claimed: Answer,
     best: Answer,
     tied: list[Answer],
+    negligible: float,
 ) -> Certificate:
     """Among follower answers tied in f, take the best for the leader, and say what it means."""
     upper = follower(Level.UPPER, np.array([answer.y for answer in tied]))
     i = best_index(upper.objective, upper.violation)
-    chosen = tied[i]
+    chosen, F = tied[i], float(upper.objective[i])
     gap = math.inf if claimed.violation > 0 else claimed.f - best.f
     feasible = float(upper.violation[i]) == 0 and chosen.violation == 0
-    F = float(upper.objective[i])
-    counts = follower.counts
     return Certificate(
         y=y if chosen is claimed else follower.box.real(chosen.y[None])[0],
         F=F,
         f=chosen.f,
         follower_gap=gap,
         feasible=feasible,
-        nfev_lower=counts[Level.LOWER],
-        nfev_upper=counts[Level.UPPER],
-        message=_sentence(gap, best, claimed in tied, F, feasible),
+        nfev_lower=follower.counts[Level.LOWER],
+        nfev_upper=follower.counts[Level.UPPER],
+        message=_sentence(gap, best, gap <= negligible, F, feasible),
     )
 
 
 def _sentence(gap: float, best: Answer, confirmed: bool, F: float, feasible: bool) -> str:
+    if math.isinf(best.violation):
+        return "no finite value of the follower was found at this x"
     if best.violation > 0:
         return "no feasible follower answer was found at this x"
     if math.isinf(gap):
@@ -216,4 +303,6 @@ def _sentence(gap: float, best: Answer, confirmed: bool, F: float, feasible: boo
         text = "confirmed: the follower has no better answer;"
     else:
         text = f"the follower has an answer better by {gap:.3g}; there"
+    if not math.isfinite(F):
+        return f"{text} F has no finite value"
     return f"{text} F = {F:.8g}" + ("" if feasible else ", and a constraint is violated")
