@@ -11,7 +11,7 @@
 True
 """
 
-from bilevo import algorithms, problems
+from bilevo import algorithms, plot, problems
 from bilevo.api import Optimizer, minimize, verify
 from bilevo.core.budget import Budget, StopReason
 from bilevo.core.problem import Bounds, Optimum, Problem
@@ -35,6 +35,7 @@ __all__ = [
     "__version__",
     "algorithms",
     "minimize",
+    "plot",
     "problems",
     "verify",
 ]

@@ -12,7 +12,7 @@ import numpy as np
 from bilevo.certify import resolve_follower
 from bilevo.core.algorithm import Algorithm
 from bilevo.core.arrays import FloatArray, frozen
-from bilevo.core.budget import Budget, FullBudget, Limits, require_positive
+from bilevo.core.budget import Budget, FullBudget, Limits, require_count, require_positive
 from bilevo.core.problem import Function, Problem, Spec, Target
 from bilevo.core.result import Certificate, Result
 from bilevo.core.space import UnitBox
@@ -61,14 +61,15 @@ def minimize(
     rng
         An int, numpy SeedSequence or Generator: the same seed gives the same result.
     max_evals, max_evals_upper, max_evals_lower, max_time
-        Hard limits of the whole run: evaluations (of both levels, of one) and seconds.
+        Hard limits of the whole run: evaluations (of both levels, of one), never exceeded, and
+        seconds, looked at before every evaluation (of a batch, when vectorised).
     budget
         `Budget`: the algorithm's own per-level stop rules; open fields take their defaults.
     target
         Stop when F is within `ftol` of the problem's known optimum (None), never (False), or when
         F is at or below a value (a number).
     x0
-        A leader's point to start from; it is evaluated in the first generation.
+        A leader's point to start from; its follower is solved in the first generation.
     ftol
         How close to the target is close enough, and which change of F counts as none.
     on_failure
@@ -82,13 +83,14 @@ def minimize(
     algorithm = get_method(method)
     spec = _spec(problem, rng, budget, target, x0, ftol)
     limits = Limits.of(max_evals, max_evals_upper, max_evals_lower, max_time)
-    evaluate = Evaluator(problem, on_failure)
+    if on_failure not in ("raise", "worst"):
+        raise ValueError(f'on_failure must be "raise" or "worst", got {on_failure!r}')
     if callback is not None and not callable(callback):
         raise ValueError(f"callback must be a function of the result so far, got {callback!r}")
     line = ProgressLine(problem.name) if progress else None
     with line or nullcontext():
-        told = _both(line, callback)
-        return drive(Session(problem, algorithm, spec, limits, told), evaluate)
+        session = Session(problem, algorithm, spec, limits, _both(line, callback))
+        return drive(session, Evaluator(problem, on_failure, session.out_of_time))
 
 
 def verify(problem: Problem, res: Result, *, rng: Any = 1, starts: int = 5) -> Certificate:
@@ -100,8 +102,9 @@ def verify(problem: Problem, res: Result, *, rng: Any = 1, starts: int = 5) -> C
     `res.certificate`. It costs thousands of lower evaluations, more with more variables and
     `starts`; the certificate counts them, and the run's limits do not apply to them.
     """
-    if starts < 1:
-        raise ValueError(f"verify needs at least 1 start, got {starts}")
+    require_count("starts", starts)
+    if not isinstance(problem, Problem) or not isinstance(res, Result):
+        raise ValueError(f"verify takes a Problem and a Result, got {problem!r} and {res!r}")
     x, y = frozen(res.x), frozen(res.y)
     if x.shape != (problem.m,) or y.shape != (problem.n,):
         raise ValueError(
@@ -110,6 +113,9 @@ def verify(problem: Problem, res: Result, *, rng: Any = 1, starts: int = 5) -> C
         )
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise ValueError(f"the result has no answer to verify: {res.message}")
+    for point, bounds, name in ((x, problem.x_bounds, "x"), (y, problem.y_bounds, "y")):
+        if not (np.all(bounds.lower <= point) and np.all(point <= bounds.upper)):
+            raise ValueError(f"the result's {name} = {point.tolist()} is outside its bounds")
     res.certificate = resolve_follower(problem, x, y, seed_of(rng), starts)
     return res.certificate
 
@@ -148,12 +154,15 @@ class Optimizer(AskTell):
         x0: Any = None,
         ftol: float = 1e-6,
     ) -> None:
-        if (problem is None) == (x_bounds is None or y_bounds is None):
-            raise ValueError("Optimizer takes either a Problem or both x_bounds and y_bounds")
         declared = problem is None
+        bounds = (x_bounds is not None, y_bounds is not None)
+        if bounds != (declared, declared) or not isinstance(problem, Problem | None):
+            raise ValueError("Optimizer takes either a Problem or both x_bounds and y_bounds")
         for name, count in (("n_G", n_G), ("n_g", n_g)):
-            if count < 0 or (count and not declared):
-                raise ValueError(f"{name}={count}: a number of constraints, without a Problem only")
+            if not isinstance(count, int) or count < 0 or (count and not declared):
+                raise ValueError(
+                    f"{name} must be a number of constraints, without a Problem only; got {count!r}"
+                )
         if problem is None:
             problem = Problem(_never, _never, x_bounds, y_bounds, name="ask-tell")
         algorithm = get_method(method)
@@ -223,7 +232,7 @@ def _target(problem: Problem, target: TargetLike, ftol: float) -> Target | None:
         return None
     if isinstance(target, bool) or not isinstance(target, int | float | np.number):
         raise ValueError(f"target must be None, False or a value of F, got {target!r}")
-    if not math.isfinite(target):
+    if not abs(target) < math.inf or abs(target) > 1.7e308:
         raise ValueError(f"target must be finite, got {target!r}")
     return Target(float(target), ftol, optimum=False)
 
@@ -232,7 +241,7 @@ def _inside(x0: Any, problem: Problem) -> FloatArray:
     """The start point, checked against the bounds."""
     try:
         point = frozen(x0)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"x0 must be {problem.m} numbers, got {x0!r}") from None
     if point.shape != (problem.m,):
         raise ValueError(f"x0 must have shape ({problem.m},), got {point.shape}")

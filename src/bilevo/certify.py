@@ -247,7 +247,7 @@ def optimistic_search(follower: FixedLeader, start: Answer, tie: Answer) -> Answ
 
 
 def flat_directions(follower: FixedLeader, y: FloatArray, step: float = 1e-3) -> FloatArray:
-    """Columns (n, k): directions in which f has no curvature at y, by a finite-difference Hessian."""
+    """Columns (n, k): directions in which f has no curvature at y, by finite differences."""
     n = len(y)
     centre = np.clip(y, 2 * step, 1 - 2 * step)
     pairs = [(i, j) for i in range(n) for j in range(i + 1)]

@@ -7,9 +7,12 @@ import json
 import math
 import sys
 import traceback
+from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from cyclopts import App, CycloptsError, Parameter
 
 from bilevo import problems, registry
@@ -25,6 +28,14 @@ app = App(
 )
 
 
+def whole(kind: type, tokens: Sequence[Any]) -> int:
+    """An int from a word; the parser's own would round 1.7."""
+    return int(tokens[0].value)
+
+
+Whole = Annotated[int, Parameter(converter=whole)]
+
+
 class UsageError(ValueError):
     """Something the user of the command line can put right."""
 
@@ -36,12 +47,13 @@ def solve(
     *,
     dim: str | None = None,
     method: str = registry.DEFAULT_METHOD,
-    seed: int = 1,
-    max_evals: int | None = None,
-    max_evals_upper: int | None = None,
-    max_evals_lower: int | None = None,
+    seed: Whole = 1,
+    max_evals: Whole | None = None,
+    max_evals_upper: Whole | None = None,
+    max_evals_lower: Whole | None = None,
     max_time: float | None = None,
     target: float | None = None,
+    to_target: Annotated[bool, Parameter(name="", negative="--no-target")] = True,
     ftol: float = 1e-6,
     on_failure: Literal["raise", "worst"] = "raise",
     verified: Annotated[bool, Parameter(name="--verify", negative="")] = False,
@@ -70,6 +82,8 @@ def solve(
         Limit on seconds.
     target
         Stop when F is at or below this value; without it, at the known optimum if there is one.
+    to_target
+        Do not stop at a target, not even at a known optimum.
     ftol
         How close to the target is close enough.
     on_failure
@@ -81,24 +95,28 @@ def solve(
     progress
         Show a line of progress on standard error; by default when it is a terminal.
     """
-    chosen = load_problem(problem, dim)
-    result = minimize(
-        chosen,
-        method=method,
-        rng=seed,
-        max_evals=max_evals,
-        max_evals_upper=max_evals_upper,
-        max_evals_lower=max_evals_lower,
-        max_time=max_time,
-        target=target,
-        ftol=ftol,
-        on_failure=on_failure,
-        progress=sys.stderr.isatty() if progress is None else progress,
-    )
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():  # what objectives print
+        chosen = load_problem(problem, dim)
+        result = minimize(
+            chosen,
+            method=method,
+            rng=seed,
+            max_evals=max_evals,
+            max_evals_upper=max_evals_upper,
+            max_evals_lower=max_evals_lower,
+            max_time=max_time,
+            target=target if to_target else False,
+            ftol=ftol,
+            on_failure=on_failure,
+            progress=sys.stderr.isatty() if progress is None else progress,
+        )
     print(to_json(result) if as_json else repr(result))
-    if verified and math.isfinite(result.F):
-        certificate = verify(chosen, result)
-        print(f"verified: {certificate.message}", file=sys.stderr if as_json else sys.stdout)
+    if verified:
+        if np.isfinite(result.x).all():
+            message = verify(chosen, result).message
+        else:
+            message = "there is no answer to verify"
+        print(f"verified: {message}", file=sys.stderr if as_json else sys.stdout)
     return 0 if result.success else 1
 
 
@@ -135,10 +153,10 @@ def load_problem(name: str, dim: str | None) -> Problem:
         found: Any = importlib.import_module(module_name)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(f"cannot load {name!r}: {error}") from None
-    if not isinstance(found, Problem) and callable(found):
-        found = found()
+        if not isinstance(found, Problem) and callable(found):
+            found = found()
+    except Exception as error:
+        raise UsageError(f"cannot load {name!r}: {type(error).__name__}: {error}") from None
     if not isinstance(found, Problem):
         raise UsageError(f"{name!r} is a {type(found).__name__}, not a bilevo.Problem or its maker")
     return found

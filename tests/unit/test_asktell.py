@@ -71,8 +71,13 @@ def test_declared_constraints_must_be_told() -> None:
     [
         ({}, "either a Problem or both"),
         ({"x_bounds": [(0, 1)]}, "either a Problem or both"),
-        ({"x_bounds": [(0, 1)], "y_bounds": [(0, 1)], "n_G": -1}, "n_G=-1"),
+        (
+            {"x_bounds": [(0, 1)], "y_bounds": [(0, 1)], "n_G": -1},
+            "n_G must be a number of constraints",
+        ),
         ({"problem": get("smd1"), "n_g": 1}, "without a Problem only"),
+        ({"problem": get("smd1"), "x_bounds": [(0, 1)]}, "either a Problem or both"),
+        ({"problem": "smd1"}, "either a Problem or both"),
     ],
 )
 def test_wrong_input_is_refused(options, says) -> None:

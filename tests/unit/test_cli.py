@@ -34,6 +34,7 @@ def test_a_problem_of_the_users_own_is_found_in_the_working_folder(tmp_path) -> 
         "def make():\n"
         "    return bilevo.Problem(lambda x, y: float(x @ x + y @ y),\n"
         "                          lambda x, y: float((y - x) @ (y - x)), [(-1, 2)], [(-1, 2)])\n"
+        "print('hello')\n"
         "problem = make()\n"
         "number = 3\n"
         "def broken():\n"
@@ -52,8 +53,8 @@ def test_a_problem_of_the_users_own_is_found_in_the_working_folder(tmp_path) -> 
     failed = run("solve", "mine:broken", cwd=tmp_path)
     assert failed.returncode == 1 and "ZeroDivisionError" in failed.stderr
     domain = run("solve", "mine:roots", cwd=tmp_path)
-    assert domain.returncode == 1 and "mine.py:11" in domain.stderr
-    assert "mine.py:8" in failed.stderr and "Traceback" not in failed.stderr
+    assert domain.returncode == 1 and "mine.py:12" in domain.stderr
+    assert "mine.py:9" in failed.stderr and "Traceback" not in failed.stderr
 
 
 @pytest.mark.parametrize(
@@ -65,6 +66,9 @@ def test_a_problem_of_the_users_own_is_found_in_the_working_folder(tmp_path) -> 
         (["solve", "smd1", "--dim", "2"], "--dim takes two sizes such as 2,3"),
         (["solve", "smd1", "--method", "none"], "unknown method 'none'"),
         (["solve", "smd1", "--seed", "x"], "--seed"),
+        (["solve", "smd1", "--seed", "1.7"], "--seed"),
+        (["solve", "smd1", "--max-evals", "1.5"], "--max-evals"),
+        (["solve", ".um:problem"], "cannot load '.um:problem'"),
         (["solve", "smd1", "--max-evals", "-5"], "max_evals must be a positive whole number"),
         (["solve", "smd1", "--frobnicate"], "--frobnicate"),
         (["solve", "nowhere:problem"], "cannot load 'nowhere:problem'"),
@@ -86,6 +90,11 @@ def test_an_unsuccessful_run_has_status_1_and_valid_json(capsys) -> None:
     assert main(["solve", "smd1", "--max-evals", "1", "--json"]) == 1
     shown = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert shown["F"] is None and shown["x"] == [None, None] and shown["success"] is False
+
+
+def test_a_known_optimum_need_not_be_the_target(capsys) -> None:
+    assert main(["solve", "smd1", "--no-target", "--max-evals", "30000", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["status"] != "target"
 
 
 def test_verification_is_shown(capsys) -> None:

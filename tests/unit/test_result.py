@@ -36,6 +36,36 @@ def test_anything_else_is_refused_with_its_path(tmp_path, text: str) -> None:
         Result.load(path)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("x", "12"),
+        ("x", {"1": 2}),
+        ("F", "many"),
+        ("F", 10**400),
+        ("success", "no"),
+        ("nfev_upper", "many"),
+        ("status", "done"),
+        ("history", {"a": 1}),
+        ("history", [{"executions": "abc"}]),
+        ("certificate", 3),
+        ("surprise", 1),
+    ],
+)
+def test_damaged_fields_are_refused(tmp_path, field: str, value) -> None:
+    path = tmp_path / "result.json"
+    minimize(get("smd1"), max_evals=2000).save(path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
+    with pytest.raises(ValueError, match="is not a result"):
+        Result.load(path)
+
+
+def test_deep_nesting_is_refused(tmp_path) -> None:
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match="is not a result"):
+        Result.load(tmp_path / "deep.json")
+
+
 def test_the_printed_result_shows_what_matters() -> None:
     shown = repr(minimize(get("smd1"), max_evals=500))
     for word in ("nfev_lower", "max_evals", "drc-cma-es", "success"):

@@ -69,6 +69,32 @@ def test_ties_are_reported_for_the_leaders_good() -> None:
     assert pytest.approx(0, abs=1e-7) == nearly.F and nearly.follower_gap > 0
 
 
+TIES = {  # f, F, the claimed y, and the leader's best among the ties
+    "everything": (lambda x, y: 0.0, lambda x, y: float((y - 0.3) @ (y - 0.3)), [1, 1, 1], 0.0),
+    "a line": (lambda x, y: float((y[0] + y[1] - 1) ** 2), lambda x, y: y[0], [0.5, 0.5], 0.0),
+    "a plateau": (lambda x, y: max(abs(y[0] - 0.5) - 0.2, 0.0), lambda x, y: -y[0], [0.5], -0.7),
+    "two points": (lambda x, y: (abs(y[0] - 0.5) - 0.2) ** 2, lambda x, y: -y[0], [0.3], -0.7),
+}
+
+
+@pytest.mark.parametrize("ties", TIES.values(), ids=TIES.keys())
+def test_the_leaders_best_is_found_among_a_continuum_of_ties(ties) -> None:
+    f, F, y, best = ties
+    problem = Problem(F, f, [(0, 1)], [(0, 1)] * len(y))
+    certificate = verify(problem, claim(problem, [0.5], y))
+    assert certificate.message.startswith("confirmed")
+    assert pytest.approx(best, abs=1e-4) == certificate.F
+
+
+def test_a_large_constant_in_f_hides_no_gap() -> None:
+    problem = Problem(
+        lambda x, y: -y[0], lambda x, y: 1e9 + (y[0] - x[0]) ** 2, [(0, 1)], [(-5, 5)]
+    )
+    certificate = verify(problem, claim(problem, [0.5], [0.53]))
+    assert pytest.approx(-0.5, abs=2e-3) == certificate.F
+    assert "better by 0.0009" in certificate.message
+
+
 def test_an_infeasible_answer_has_an_infinite_gap() -> None:
     problem = Problem(
         lambda x, y: float(x @ x + y @ y),
@@ -151,7 +177,12 @@ def test_wrong_input_is_refused() -> None:
     result = minimize(get("smd1"), max_evals=200)
     with pytest.raises(ValueError, match="2 and 3 variables, tp1 has 2 and 2"):
         verify(get("tp1"), result)
+    outside = dataclasses.replace(result, x=np.array([50.0, 0.0]))
+    with pytest.raises(ValueError, match="outside its bounds"):
+        verify(get("smd1"), outside)
+    with pytest.raises(ValueError, match="takes a Problem and a Result"):
+        verify(get("smd1"), 5)
     with pytest.raises(ValueError, match="no answer to verify"):
         verify(get("smd1"), minimize(get("smd1"), max_evals=1))
-    with pytest.raises(ValueError, match="at least 1 start"):
+    with pytest.raises(ValueError, match="starts must be a positive whole number"):
         verify(get("smd1"), result, starts=0)

@@ -124,8 +124,10 @@ class DRC(JointSearch):
     revision = 1
 
     def __post_init__(self) -> None:
+        JointSearch.__post_init__(self)
         for name, allowed in (
             ("mixing", ("paper", "convex")),
+            ("cooperation", (True, False)),
             ("selection", ("competitive", "uniform")),
             ("stop", ("half", "all")),
         ):

@@ -46,14 +46,17 @@ class Pair:
         return Incumbent(self.x, self.y, self.F, self.f, self.violation)
 
 
+ABSOLUTE, RELATIVE = 1e-5, 1e-4  # changes of f that count as none
+
+
 @dataclass(frozen=True, slots=True)
 class FollowerRule:
     """When a follower's search ends: its value has settled over a window, or its budget is used."""
 
     window: int
     longest: int
-    absolute: float = 1e-5
-    relative: float = 1e-4
+    absolute: float = ABSOLUTE
+    relative: float = RELATIVE
 
     @classmethod
     def of(cls, budget: FullBudget, population: int) -> FollowerRule:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bilevo.algorithms.follower import Follower, FollowerRule, Pair
+from bilevo.algorithms.follower import ABSOLUTE, Follower, FollowerRule, Pair
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import Scale, StopReason, change_over
 from bilevo.core.order import ranking
@@ -134,6 +134,11 @@ class JointSearch:
     upper: PopulationOptimizer[Any] = field(default_factory=CMAES)
     lower: PopulationOptimizer[Any] = field(default_factory=CMAES)
 
+    def __post_init__(self) -> None:
+        for optimizer in (self.upper, self.lower):
+            if not (hasattr(optimizer, "ask") and hasattr(optimizer, "tell")):
+                raise ValueError(f"an optimiser such as CMAES() is needed, got {optimizer!r}")
+
     def init(self, spec: Spec) -> Steps[State]:
         yield from ()
         return start_leader(spec, self.upper, spec.m + spec.n)
@@ -152,18 +157,25 @@ class JointSearch:
         rule = FollowerRule.of(spec.budget, self.lower.population_size(spec.n))
         return Follower(x, self.lower, search, rng, rule, state.f_scale)
 
-    def refine(self, spec: Spec, state: State, pair: Pair) -> Steps[Pair]:
+    def refine(self, spec: Spec, state: State, pair: Pair, name: str = "refine") -> Steps[Pair]:
         """Solve a pair's follower afresh; take the new answer if no worse for the follower."""
-        new = yield from self.follower(spec, state, pair.x, "refine").solve()
+        new = yield from self.follower(spec, state, pair.x, name).solve()
         if not new.follower_no_worse(pair):
             return pair
         new.converged = new.converged or pair.converged
         yield from evaluate_leader(state, new)
-        return pair if math.isinf(new.violation) else new  # a failed evaluation replaces nothing
+        if math.isinf(new.violation):  # a failed evaluation replaces nothing
+            return pair
+        # Nor does rounding cost a leader on a constraint its feasibility.
+        slight = pair.f - new.f < state.f_scale.tolerance(ABSOLUTE)
+        return pair if slight and new.violation > 0 == pair.violation else new
 
     def conclude(self, spec: Spec, state: State, followers: list[Follower]) -> Steps[State]:
         """End a generation whose followers have answered: elite, stop rules, upper update."""
         pairs = [follower.answer for follower in followers]
+        if state.generation == 0 and spec.x0 is not None:
+            pairs[0] = yield from self.refine(spec, state, pairs[0], "x0")
+            pairs[0].converged = True
         elite = state.elite
         converged = [i for i, pair in enumerate(pairs) if pair.converged]
         among = converged or list(range(len(pairs)))

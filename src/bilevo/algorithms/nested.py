@@ -1,13 +1,13 @@
 """Plain nested CMA-ES: the honest baseline. Nothing is shared between the levels or the tasks.
 
 A CMA-ES over x; every x gets a CMA-ES over y of its own, from a uniform mean and a third of the
-box, run until its value has settled (or ten times the usual lower budget is used).
+box, run until it has shrunk to a hundred-millionth of the box (or ten times the usual lower budget
+is used). A rule on the value of f would stop some searches early, and the leader would pick them.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bilevo.algorithms.follower import Follower, FollowerRule
 from bilevo.algorithms.leader import (
@@ -29,10 +29,10 @@ from bilevo.optimizers.protocol import Start
 
 @dataclass(frozen=True, slots=True)
 class PatientCMAES(CMAES):
-    """CMA-ES that goes on while the step size means anything, not only a hundredfold."""
+    """CMA-ES that goes on until all its deviations are below 1e-8 of the box."""
 
     def exhausted(self, state: CMAState) -> bool:
-        return not 1e-12 <= state.sigma <= 1e12
+        return bool(state.sigma**2 * state.C.diagonal().max() < 1e-16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,6 @@ class NestedCMAES:
     def follower(self, spec: Spec, state: State, x: FloatArray, task: int) -> Follower:
         rng = stream(spec.seed, "follower", state.generation, task)
         search = self.lower.start(Start.uniform(spec.spread[spec.m :], rng), rng)
-        population = self.lower.population_size(spec.n)
-        usual = FollowerRule.of(spec.budget, population)
-        rule = FollowerRule(
-            window=10 + math.ceil(30 * spec.n / population),  # as CMA-ES programs have it
-            longest=10 * usual.longest,
-            absolute=1e-10,
-            relative=1e-12,
-        )
+        usual = FollowerRule.of(spec.budget, self.lower.population_size(spec.n))
+        rule = replace(usual, longest=10 * usual.longest, absolute=0.0, relative=0.0)
         return Follower(x, self.lower, search, rng, rule, state.f_scale)

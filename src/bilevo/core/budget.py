@@ -155,8 +155,8 @@ def interquartile_range(values: FloatArray) -> float:
     finite = values[np.isfinite(values)]
     if not finite.size:
         return 0.0
-    low, high = np.percentile(finite, [25, 75])
-    return float(high - low)
+    low, high = np.percentile(finite / 4, [25, 75])  # a quarter cannot overflow
+    return float(high - low) * 4
 
 
 def change_over(record: list[float], window: int) -> tuple[float, float]:

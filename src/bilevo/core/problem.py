@@ -30,7 +30,7 @@ class Bounds:
     def __init__(self, lower: Any, upper: Any, name: str = "bounds") -> None:
         try:
             low, high = frozen(lower), frozen(upper)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise ValueError(f"{name} must be numbers, got {lower!r} and {upper!r}") from None
         if low.ndim != 1 or low.shape != high.shape or low.size == 0:
             raise ValueError(
@@ -58,8 +58,8 @@ class Bounds:
         if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
             return cls(bounds.lb, bounds.ub, name)
         try:
-            pairs = np.asarray(bounds, dtype=np.float64)
-        except (TypeError, ValueError):
+            pairs = np.array([[float(end) for end in pair] for pair in bounds])
+        except (TypeError, ValueError, OverflowError):
             pairs = np.empty(0)
         if pairs.ndim != 2 or pairs.shape[1] != 2:
             raise ValueError(
@@ -120,7 +120,8 @@ class Problem:
         for label, function in (("F", F), ("f", f), ("G", G), ("g", g)):
             if not (callable(function) or (function is None and label in "Gg")):
                 raise ValueError(f"{label} must be a function of (x, y), got {function!r}")
-        if repeats_lower < 0 or (repeats_lower and (G is None or g is None)):
+        whole = isinstance(repeats_lower, int) and repeats_lower >= 0
+        if not whole or (repeats_lower and (G is None or g is None)):
             raise ValueError(
                 f"repeats_lower={repeats_lower} says how many last entries of G repeat g: "
                 "0, or at most their number when both G and g are given"
@@ -135,7 +136,7 @@ class Problem:
         self.vectorized = bool(vectorized)
         self.name = name or "problem"
         self.optimum = optimum
-        self.repeats_lower = int(repeats_lower)
+        self.repeats_lower = repeats_lower
         self.response = response
         self.budget = budget or Budget()
 
@@ -163,13 +164,24 @@ class Problem:
                 f"{self.name} takes x of shape (k, {self.m}) and y of shape (k, {self.n}); "
                 f"got {x_rows.shape} and {y_rows.shape}"
             )
-        results = []
-        levels = ((Level.UPPER, self.F, self.G), (Level.LOWER, self.f, self.g))
-        for level, objective, constraints in levels:
-            returned = Returned(level, self.vectorized, least=self.repeats(level))
-            results.append(returned.objective(objective, x_rows, y_rows))
-            results.append(returned.constraints(constraints, x_rows, y_rows))
-        return results[0], results[1], results[2], results[3]
+        F, G = self._level(Level.UPPER, self.F, self.G, x_rows, y_rows)
+        f, g = self._level(Level.LOWER, self.f, self.g, x_rows, y_rows)
+        return F, G, f, g
+
+    def _level(
+        self,
+        level: Level,
+        objective: Function,
+        constraints: Function | None,
+        x: FloatArray,
+        y: FloatArray,
+    ) -> tuple[FloatArray, FloatArray]:
+        returned = Returned(level, self.vectorized, least=self.repeats(level))
+        batches = [(x, y)] if self.vectorized else list(zip(x, y, strict=True))
+        return (
+            np.concatenate([returned.objective(objective, *batch) for batch in batches]),
+            np.concatenate([returned.constraints(constraints, *batch) for batch in batches]),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -133,9 +133,19 @@ class Result:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
             if content.pop("format") != FORMAT:
                 raise ValueError("another format")
-            return cls(**_revive(content))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"{path} is not a result of this version: {error}") from None
+            rows = History([Generation(**_revive(row)) for row in content.pop("history")])
+            stored = content.pop("certificate")
+            certificate = None if stored is None else Certificate(**_revive(stored))
+            return cls(**_revive(content), history=rows, certificate=certificate)
+        except (
+            ValueError,
+            TypeError,
+            LookupError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ) as e:
+            raise ValueError(f"{path} is not a result of this version: {e}") from None
 
 
 def _plain(value: Any) -> Any:
@@ -152,32 +162,43 @@ def _plain(value: Any) -> Any:
 
 
 def _revive(content: dict[str, Any]) -> dict[str, Any]:
-    content["status"] = StopReason(content["status"])
-    rows = [
-        Generation(
-            **{k: float(row[k]) for k in ("F", "f", "violation")},
-            nfev_upper=int(row["nfev_upper"]),
-            nfev_lower=int(row["nfev_lower"]),
-            executions=tuple(row["executions"]),
-            survived=tuple(row["survived"]),
-        )
-        for row in content["history"]
-    ]
-    content["history"] = History(rows)
-    if content["certificate"] is not None:
-        content["certificate"] = Certificate(**_numbers(content["certificate"]))
-    return _numbers(content)
+    """Fields as `save` found them, each of its own type."""
+    return {name: _READERS[name](value) for name, value in content.items()}
 
 
-def _numbers(content: dict[str, Any]) -> dict[str, Any]:
-    """Vectors and numbers as `save` found them."""
-    for name in ("x", "y"):
-        if name in content:
-            content[name] = np.array([float(v) for v in content[name]])
-    for name in ("F", "f", "violation", "follower_gap", "time"):
-        if name in content:
-            content[name] = float(content[name])
-    return content
+def _number(value: Any) -> float:
+    if isinstance(value, float | int) or value in ("nan", "inf", "-inf"):
+        return float(value)
+    raise ValueError(f"{value!r} is no number")
+
+
+def _vector(value: Any) -> FloatArray:
+    return np.array([_number(item) for item in _exactly(list)(value)])
+
+
+def _exactly(kind: type) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if type(value) is not kind:
+            raise ValueError(f"{value!r} is no {kind.__name__}")
+        return value
+
+    return read
+
+
+def _each(kind: type) -> Callable[[Any], Any]:
+    return lambda value: tuple(_exactly(kind)(item) for item in _exactly(list)(value))
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("x", "y"), _vector),
+    **dict.fromkeys(("F", "f", "violation", "follower_gap", "time"), _number),
+    **dict.fromkeys(("nfev_upper", "nfev_lower", "nit", "seed", "failures"), _exactly(int)),
+    **dict.fromkeys(("success", "feasible"), _exactly(bool)),
+    **dict.fromkeys(("message", "method", "version"), _exactly(str)),
+    "status": StopReason,
+    "executions": _each(int),
+    "survived": _each(bool),
+}
 
 
 def _pretty(value: Any) -> str:

@@ -32,20 +32,20 @@ class Returned:
         self.least = least  # that number of constraints at least
 
     def objective(self, function: Callable[..., Any], x: FloatArray, y: FloatArray) -> FloatArray:
-        """(k,) objective values of k pairs."""
+        """(k,) values of a batch of k pairs when vectorised; (1,) of one pair otherwise."""
         if self.vectorized:
             return self.check_objective(function(x, y), len(x))
-        return np.array([self._number(function(x[i], y[i])) for i in range(len(x))])
+        return np.array([self._number(function(x, y))])
 
     def constraints(
         self, function: Callable[..., Any] | None, x: FloatArray, y: FloatArray
     ) -> FloatArray:
-        """(k, c) constraint values of k pairs; (k, 0) without a function."""
+        """(k, c) constraint values of a batch, (1, c) of one pair; c = 0 without a function."""
         if function is None:
-            return np.empty((len(x), 0))
+            return np.empty((len(x) if self.vectorized else 1, 0))
         if self.vectorized:
             return self.check_constraints(function(x, y), len(x))
-        return np.stack([self._vector(function(x[i], y[i])) for i in range(len(x))])
+        return self._vector(function(x, y))[None]
 
     def check_objective(self, value: Any, rows: int) -> FloatArray:
         array = self._real(value, "objective")
@@ -56,7 +56,7 @@ class Returned:
         return array
 
     def check_constraints(self, value: Any, rows: int) -> FloatArray:
-        array = self._real(value, "constraints")
+        array = self._real(value, "constraints", kinds="fiu")
         if array.shape == (rows,) and self.count in (None, 1):
             array = array.reshape(rows, 1)
         if array.ndim != 2 or len(array) != rows or self._miscounted(array.shape[1]):
@@ -65,16 +65,15 @@ class Returned:
         return array
 
     def _number(self, value: Any) -> float:
-        if isinstance(value, float):
-            return value
+        if isinstance(value, float | int):
+            return float(value)
         array = self._real(value, "objective")
         if array.size != 1:
             raise self._bad("objective", f"of shape {array.shape}, not one number")
         return float(array.reshape(()))
 
     def _vector(self, value: Any) -> FloatArray:
-        """A copy: the function may use its array again."""
-        array = self._real(value, "constraints")
+        array = self._real(value, "constraints", kinds="fiu")
         if array.ndim == 0:
             array = array.reshape(1)
         if array.ndim != 1 or self._miscounted(array.size):
@@ -90,17 +89,24 @@ class Returned:
             self.count = count
         return count != self.count
 
-    def _real(self, value: Any, what: str) -> FloatArray:
+    def _real(self, value: Any, what: str, kinds: str = "fiub") -> FloatArray:
+        """A float64 copy of real numbers of these kinds; masked ones are NaN.
+
+        Constraints may not be booleans: True would be a violation, which hardly anyone means.
+        """
+        if isinstance(value, np.ma.MaskedArray):
+            value = np.ma.filled(value.astype(np.float64), np.nan)
         if type(value) is np.ndarray and value.dtype == np.float64:
             return value.copy()  # the function may use its array again
         try:
             array = np.asarray(value)
         except ValueError:  # ragged lists
             raise self._bad(what, f"{_short(value)}, which has no shape") from None
-        if array.dtype.kind not in "fiub":  # real numbers; not complex, object, str or None
+        if array.dtype.kind not in kinds:  # complex, object, str, None, ...
             kind = f"{type(value).__name__} of shape {array.shape}, dtype {array.dtype}"
             raise self._bad(what, f"{_short(value)} ({kind}), not real numbers")
-        return array.astype(np.float64)
+        with np.errstate(over="ignore"):
+            return array.astype(np.float64)
 
     def _bad(self, what: str, problem: str) -> BadValue:
         verb = "is" if what == "objective" else "are"

@@ -23,6 +23,7 @@ from functools import cache
 import numpy as np
 
 from bilevo.core.arrays import FloatArray, row_dots
+from bilevo.core.budget import require_count
 from bilevo.core.order import ranking
 from bilevo.optimizers.linalg import CONDITION, symmetric_roots
 from bilevo.optimizers.protocol import Start
@@ -87,6 +88,7 @@ class CMAES:
     population: int | None = None
 
     def __post_init__(self) -> None:
+        require_count("population", self.population)
         if self.population is not None and self.population < 4:
             raise ValueError(f"CMA-ES needs a population of at least 4, got {self.population}")
 

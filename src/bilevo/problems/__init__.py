@@ -24,6 +24,10 @@ def names() -> list[str]:
 
 def get(name: str, m: int | None = None, n: int | None = None) -> Problem:
     """A problem by name. SMD takes sizes (2 and 3 unless given); the others have their own."""
+    name = name.lower()
+    for size, value in (("m", m), ("n", n)):
+        if value is not None and not isinstance(value, int):
+            raise ValueError(f"{size} must be a whole number, got {value!r}")
     if name in _SCALABLE:
         return smd(_SCALABLE[name], 2 if m is None else m, 3 if n is None else n)
     if name not in _FIXED:

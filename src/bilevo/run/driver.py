@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from bilevo.core.budget import StopReason
 from bilevo.core.result import Result
-from bilevo.run.evaluate import Outcome
-from bilevo.run.session import Batch, Session
+from bilevo.run.evaluate import Evaluator, OutOfTime
+from bilevo.run.session import Session
 
 
-def drive(session: Session, evaluate: Callable[[Batch], Outcome]) -> Result:
-    """Run a session to its end. Ctrl-C ends it with the best pair so far.
-
-    Points of a batch that Ctrl-C or an exception breaks off are not counted.
-    """
+def drive(session: Session, evaluate: Evaluator) -> Result:
+    """Run a session to its end. Ctrl-C ends it with the best pair so far."""
     try:
         while session.batch is not None:
             session.send(*evaluate(session.batch))
     except KeyboardInterrupt:
-        session.end(StopReason.INTERRUPTED)
+        session.end(StopReason.INTERRUPTED, evaluate.done)
+    except OutOfTime:
+        session.end(StopReason.MAX_TIME, evaluate.done)
     return session.result()

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from bilevo.core.result import Result
-
-if TYPE_CHECKING:
-    from rich.live import Live
 
 
 class ProgressLine:
@@ -16,14 +12,15 @@ class ProgressLine:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._live: Live | None = None
 
     def __enter__(self) -> ProgressLine:
         from rich.console import Console
         from rich.live import Live
+        from rich.text import Text
 
-        console = Console(stderr=True)
-        self._live = Live(console=console, refresh_per_second=8, transient=False)
+        self._console = Console(stderr=True)
+        self._line = Text(f"{self._name}: first generation", no_wrap=True, overflow="ellipsis")
+        self._live = Live(self._line, console=self._console, refresh_per_second=8, transient=True)
         self._live.start()
         return self
 
@@ -33,18 +30,12 @@ class ProgressLine:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._live is not None
         self._live.stop()
+        self._console.print(self._line)
 
     def __call__(self, result: Result) -> None:
-        assert self._live is not None
-        from rich.text import Text
-
-        feasible = "" if result.violation == 0 else f"  violation {result.violation:.2e}"
-        self._live.update(
-            Text(
-                f"{self._name}  generation {result.nit}  evaluations "
-                f"{result.nfev_upper:,} + {result.nfev_lower:,}  F {result.F:.6g}  "
-                f"f {result.f:.6g}{feasible}  {result.time:.1f} s"
-            )
+        feasible = "" if result.violation == 0 else f", violation {result.violation:.1e}"
+        self._line.plain = (
+            f"{self._name}: generation {result.nit}, {result.nfev_upper}+{result.nfev_lower} "
+            f"evaluations, F {result.F:.5g}, f {result.f:.5g}{feasible}, {result.time:.1f} s"
         )

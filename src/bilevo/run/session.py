@@ -24,7 +24,7 @@ _REASONS = {
     StopReason.TARGET: "F reached the target",
     StopReason.STAGNATION: "the best F has settled: no change over the upper window",
     StopReason.BUDGET: "the algorithm's upper budget is used up",
-    StopReason.MAX_EVALS: "the limit on evaluations is reached",
+    StopReason.MAX_EVALS: "the limit on evaluations leaves no room for the next batch of {points}",
     StopReason.MAX_TIME: "the time limit is reached",
     StopReason.CALLBACK: "the callback stopped the run",
     StopReason.INTERRUPTED: "interrupted by the user",
@@ -59,6 +59,7 @@ class Session:
         self.counts = {Level.UPPER: 0, Level.LOWER: 0}
         self.failures = 0
         self.stop: StopReason | None = None
+        self._refused = 0  # points that a limit left no room for
         self.batch: Batch | None = None
         self.history = History()
         self.incumbent: Incumbent | None = None
@@ -120,8 +121,9 @@ class Session:
             self.end(end.value)
             return
         if self._beyond(request.level, len(request.x)):
+            self._refused = len(request.x)
             self.end(StopReason.MAX_EVALS)
-        elif self.time >= self._limits.time:
+        elif self.out_of_time():
             self.end(StopReason.MAX_TIME)
         else:
             x, y = self.x_box.real(request.x), self.y_box.real(request.y)
@@ -134,11 +136,19 @@ class Session:
         lower = self.counts[Level.LOWER] + (points if level is Level.LOWER else 0)
         return self._limits.exceeded(upper, lower)
 
-    def end(self, reason: StopReason) -> None:
-        """Stop here, maybe in the middle of a generation; the incumbent is the answer."""
+    def end(self, reason: StopReason, evaluated: int = 0) -> None:
+        """Stop here, maybe in the middle of a generation; the incumbent is the answer.
+
+        `evaluated` points of the present batch are counted, though their values are lost.
+        """
+        if self.batch is not None:
+            self.counts[self.batch.level] += evaluated
         self.stop, self._ended = reason, perf_counter()
         self.batch = None
         self._steps.close()
+
+    def out_of_time(self) -> bool:
+        return self.time >= self._limits.time
 
     @property
     def time(self) -> float:
@@ -169,7 +179,8 @@ class Session:
         )
         ended = reason not in (StopReason.INTERRUPTED, StopReason.RUNNING)
         result.success = ended and result.feasible
-        result.message = f"{_REASONS[reason]}; {_answer(result)}"
+        why = _REASONS[reason].format(points=self._refused)
+        result.message = f"{why}; {_answer(result)}"
         return result
 
 
@@ -177,7 +188,7 @@ def _answer(result: Result) -> str:
     if result.feasible:
         return "the answer is feasible"
     if np.isfinite(result.F) and np.isfinite(result.f):
-        return f"no feasible pair was found (violation {result.violation:.3g})"
+        return f"the best pair violates constraints by {result.violation:.3g}"
     if np.isnan(result.x).any():
-        return "no pair was evaluated before that"
+        return "no value of F was computed before that"
     return "no pair with finite values was found"
