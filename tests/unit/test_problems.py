@@ -103,8 +103,19 @@ def test_smd_works_at_any_valid_size(number: int) -> None:
 
 
 def test_smd12_has_no_known_optimum_where_the_stated_one_is_beaten() -> None:
-    assert pytest.approx(3) == get("smd12", 2, 3).optimum.F
-    assert get("smd12", 10, 10).optimum is None
+    assert get("smd12", 2, 3).optimum.f == pytest.approx(4)
+    problem = get("smd12", 10, 10)
+    assert problem.optimum is None
+    r, t, h = 5, 1 / 3, 1 / 2
+    stated = np.full(r, np.arctan(t - 1 / np.sqrt(r)))
+    better = np.zeros(r)
+    better[-1] = np.arctan(t - np.sqrt(1 - (r - 1) * t**2))
+    F, G, f, g = problem.evaluate(
+        np.full((2, 10), t), [np.append(np.full(5, h), stated), np.append(np.full(5, h), better)]
+    )
+    assert F.tolist() == pytest.approx([28.5972, 28.4398], abs=1e-4)
+    assert f[0] == pytest.approx(f[1])
+    assert np.all(G[1] <= 1e-12) and np.all(g[1] <= 1e-12)
 
 
 def test_smd6_and_smd14_use_every_follower_variable() -> None:

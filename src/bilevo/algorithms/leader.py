@@ -166,9 +166,10 @@ class JointSearch:
         yield from evaluate_leader(state, new)
         if math.isinf(new.violation):  # a failed evaluation replaces nothing
             return pair
-        # Nor does rounding cost a leader on a constraint its feasibility.
+        lost = pair.violation == 0 and new.violation > 0
         slight = pair.f - new.f < state.f_scale.tolerance(ABSOLUTE)
-        return pair if slight and new.violation > 0 == pair.violation else new
+        # A leader on its constraint does not lose feasibility to the follower's rounding.
+        return pair if lost and slight else new
 
     def conclude(self, spec: Spec, state: State, followers: list[Follower]) -> Steps[State]:
         """End a generation whose followers have answered: elite, stop rules, upper update."""
