@@ -6,8 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from hypothesis import settings
 
 import bilevo
+
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
 
 
 class Counted:

@@ -81,7 +81,7 @@ def test_a_population_that_is_too_small_is_refused() -> None:
         CMAES(population=3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     d=st.integers(1, 12),
     seed=st.integers(0, 2**32),
@@ -104,7 +104,7 @@ def test_covariance_stays_symmetric_positive_and_points_stay_inside(
         assert np.isfinite(state.C).all() and 0 < state.sigma < math.inf
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(d=st.integers(1, 8), seed=st.integers(0, 2**32), spread=st.floats(0, 25))
 def test_roots_of_any_covariance_are_finite(d: int, seed: int, spread: float) -> None:
     """Ill-conditioned, singular or not quite positive: repaired, never an error."""

@@ -49,7 +49,7 @@ def task_with(archive, index: int = 0, gamma: float = 0.5) -> Task:
     return task
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(archives, st.data())
 def test_probabilities_are_finite_sum_to_one_and_keep_the_base(archive, data) -> None:
     tasks = [task_with(entries, i) for i, entries in enumerate(archive)]
@@ -108,7 +108,7 @@ def test_potential_rewards_a_new_best_and_punishes_a_new_worst() -> None:
     assert evolving_potential(pair(4.0), 0, before) == 0
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(values, violations), min_size=2, max_size=9), values, violations)
 def test_potential_is_always_a_bounded_number(entries, F, violation) -> None:
     before = [pair(*entry) for entry in entries]
