@@ -113,7 +113,7 @@ def resolve_follower(
 def latin_hypercube(points: int, d: int, rng: np.random.Generator) -> FloatArray:
     """Points (points, d) of the unit box, one in each slice of every coordinate.
 
-    By hand because scipy's takes half a second to import and no generator without a seed sequence.
+    By hand because scipy's is slow to import and takes no generator without a seed sequence.
     """
     slices = rng.permuted(np.tile(np.arange(points), (d, 1)), axis=1).T
     return np.asarray((slices + rng.random((points, d))) / points)
