@@ -10,6 +10,7 @@ Rules:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Iterable
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
@@ -59,15 +60,19 @@ class Values(NamedTuple):
     @classmethod
     def of(cls, objective: FloatArray, constraints: FloatArray, repeats: int, spent: int) -> Values:
         """From raw values; the last `repeats` constraints do not count towards the violation."""
-        finite = np.isfinite(objective)
         count = constraints.shape[1]
+        # A plain sum is finite only if its terms are: for a few numbers the cheapest test.
+        suspect = not math.isfinite(sum(objective.tolist()))
         if count:
             with np.errstate(over="ignore"):
                 violation = np.maximum(constraints[:, : count - repeats], 0.0).sum(axis=1)
-            finite &= np.isfinite(constraints).all(axis=1) & np.isfinite(violation)
+            suspect = suspect or not math.isfinite(sum(constraints.ravel().tolist()))
+            suspect = suspect or not math.isfinite(sum(violation.tolist()))
         else:
             violation = np.zeros(len(objective))
-        if not finite.all():
+        if suspect:
+            finite = np.isfinite(objective) & np.isfinite(violation)
+            finite &= np.isfinite(constraints).all(axis=1)
             objective = np.where(finite, objective, np.inf)
             violation = np.where(finite, violation, np.inf)
         return cls(objective, violation, constraints, spent)

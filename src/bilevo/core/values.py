@@ -94,10 +94,10 @@ class Returned:
 
         Constraints may not be booleans: True would be a violation, which hardly anyone means.
         """
-        if isinstance(value, np.ma.MaskedArray):
-            value = np.ma.filled(value.astype(np.float64), np.nan)
         if type(value) is np.ndarray and value.dtype == np.float64:
             return value.copy()  # the function may use its array again
+        if isinstance(value, np.ma.MaskedArray):
+            value = np.ma.filled(value.astype(np.float64), np.nan)
         try:
             array = np.asarray(value)
         except ValueError:  # ragged lists

@@ -5,6 +5,7 @@ The driver and ask/tell both stand on it: they only differ in who evaluates a re
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -132,9 +133,10 @@ class Session:
 
     def _beyond(self, level: Level, points: int) -> bool:
         """Whether that many more points at a level would pass a limit."""
-        upper = self.counts[Level.UPPER] + (points if level is Level.UPPER else 0)
-        lower = self.counts[Level.LOWER] + (points if level is Level.LOWER else 0)
-        return self._limits.exceeded(upper, lower)
+        upper, lower = self.counts[Level.UPPER], self.counts[Level.LOWER]
+        if level is Level.UPPER:
+            return self._limits.exceeded(upper + points, lower)
+        return self._limits.exceeded(upper, lower + points)
 
     def end(self, reason: StopReason, evaluated: int = 0) -> None:
         """Stop here, maybe in the middle of a generation; the incumbent is the answer.
@@ -148,7 +150,7 @@ class Session:
         self._steps.close()
 
     def out_of_time(self) -> bool:
-        return self.time >= self._limits.time
+        return self._limits.time < math.inf and self.time >= self._limits.time
 
     @property
     def time(self) -> float:
