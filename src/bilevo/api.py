@@ -83,8 +83,6 @@ def minimize(
     algorithm = get_method(method)
     spec = _spec(problem, rng, budget, target, x0, ftol)
     limits = Limits.of(max_evals, max_evals_upper, max_evals_lower, max_time)
-    if on_failure not in ("raise", "worst"):
-        raise ValueError(f'on_failure must be "raise" or "worst", got {on_failure!r}')
     if callback is not None and not callable(callback):
         raise ValueError(f"callback must be a function of the result so far, got {callback!r}")
     line = ProgressLine(problem.name) if progress else None

@@ -110,12 +110,11 @@ def solve(
             on_failure=on_failure,
             progress=sys.stderr.isatty() if progress is None else progress,
         )
+        message = "there is no answer to verify"
+        if verified and np.isfinite(result.x).all():
+            message = verify(chosen, result).message
     print(to_json(result) if as_json else repr(result))
     if verified:
-        if np.isfinite(result.x).all():
-            message = verify(chosen, result).message
-        else:
-            message = "there is no answer to verify"
         print(f"verified: {message}", file=sys.stderr if as_json else sys.stdout)
     return 0 if result.success else 1
 
@@ -129,7 +128,8 @@ def list_all() -> int:
     methods = Table("method", "year", "reference", title="methods", title_justify="left")
     for name, method in registry.methods().items():
         methods.add_row(name, str(method.year), method.reference)
-    suites = Table("problem", "m", "n", "F*", title="problems", title_justify="left")
+    title = "problems (F* of smd at m=2, n=3)"
+    suites = Table("problem", "m", "n", "F*", title=title, title_justify="left")
     for name in problems.names():
         problem = problems.get(name)
         size = ("any", "any") if name.startswith("smd") else (str(problem.m), str(problem.n))

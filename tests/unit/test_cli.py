@@ -102,6 +102,19 @@ def test_verification_is_shown(capsys) -> None:
     assert "verified: " in capsys.readouterr().out
 
 
+def test_json_stays_alone_on_standard_output_when_objectives_print(tmp_path) -> None:
+    (tmp_path / "loud.py").write_text(
+        "import bilevo\n"
+        "def f(x, y):\n"
+        "    print('evaluating')\n"
+        "    return float(y @ y)\n"
+        "problem = bilevo.Problem(lambda x, y: float(x @ x), f, [(0, 1)], [(0, 1)])\n"
+    )
+    done = run("solve", "loud:problem", "--max-evals", "200", "--json", "--verify", cwd=tmp_path)
+    assert json.loads(done.stdout)["success"] is True
+    assert "evaluating" in done.stderr and "verified: " in done.stderr
+
+
 def test_list_names_every_method_and_problem(capsys) -> None:
     assert main(["list"]) == 0
     shown = capsys.readouterr().out
