@@ -12,12 +12,14 @@ True
 """
 
 from bilevo import algorithms, plot, problems
-from bilevo.api import Optimizer, minimize, verify
+from bilevo.api import Optimizer, load, minimize, verify
 from bilevo.core.budget import Budget, StopReason
 from bilevo.core.problem import Bounds, Optimum, Problem
 from bilevo.core.result import Certificate, History, Result
 from bilevo.core.values import BadValue
 from bilevo.optimizers import CMAES
+from bilevo.run.errors import JournalCorrupt, RunLocked, RunMismatch
+from bilevo.run.executors import RayExecutor
 from bilevo.version import __version__
 
 __all__ = [
@@ -27,13 +29,18 @@ __all__ = [
     "Budget",
     "Certificate",
     "History",
+    "JournalCorrupt",
     "Optimizer",
     "Optimum",
     "Problem",
+    "RayExecutor",
     "Result",
+    "RunLocked",
+    "RunMismatch",
     "StopReason",
     "__version__",
     "algorithms",
+    "load",
     "minimize",
     "plot",
     "problems",

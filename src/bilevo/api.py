@@ -1,10 +1,11 @@
-"""The calls people make: minimize, verify, Optimizer."""
+"""The calls people make: minimize, load, verify, Optimizer."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -21,8 +22,12 @@ from bilevo.registry import get_method
 from bilevo.run.asktell import AskTell
 from bilevo.run.driver import drive
 from bilevo.run.evaluate import Evaluator, OnFailure
+from bilevo.run.executors import open_workers
 from bilevo.run.progress import ProgressLine
+from bilevo.run.rundir import RunDir, load
 from bilevo.run.session import Session
+
+__all__ = ["Optimizer", "load", "minimize", "verify"]
 
 TargetLike = float | Literal[False] | None
 
@@ -46,7 +51,11 @@ def minimize(
     target: TargetLike = None,
     x0: Any = None,
     ftol: float = 1e-6,
+    workers: Any = None,
     on_failure: OnFailure = "raise",
+    retries: int = 0,
+    timeout: float | None = None,
+    run_dir: str | Path | None = None,
     callback: Callable[[Result], Any] | None = None,
     progress: bool = False,
 ) -> Result:
@@ -72,10 +81,21 @@ def minimize(
         A leader's point to start from; its follower is solved in the first generation.
     ftol
         How close to the target is close enough, and which change of F counts as none.
+    workers
+        A number of processes, or any executor: of concurrent.futures, Dask, MPI, loky, or
+        `bilevo.RayExecutor()`. The result is the same, to the bit, with any of them.
     on_failure
         "raise" lets an exception of a function through; "worst" ranks its point last.
+    retries
+        How often an evaluation that failed is repeated before it counts as failed.
+    timeout
+        Seconds after which an evaluation is ended and has failed; needs `workers=` a number.
+    run_dir
+        A directory that keeps every evaluation as it comes. The same call goes on with a run that
+        was killed, to the same result; one with larger limits goes on with one that has ended.
     callback
-        Called after each upper generation with the result so far; StopIteration stops the run.
+        Called after each upper generation with the result so far, and once when a run in `run_dir`
+        is taken up again; StopIteration stops the run.
     progress
         Show a line of progress on standard error.
     """
@@ -85,10 +105,19 @@ def minimize(
     limits = Limits.of(max_evals, max_evals_upper, max_evals_lower, max_time)
     if callback is not None and not callable(callback):
         raise ValueError(f"callback must be a function of the result so far, got {callback!r}")
-    line = ProgressLine(problem.name) if progress else None
-    with line or nullcontext():
-        session = Session(problem, algorithm, spec, limits, _both(line, callback))
-        return drive(session, Evaluator(problem, on_failure, session.out_of_time))
+    with ExitStack() as open_things:
+        line = open_things.enter_context(ProgressLine(problem.name)) if progress else None
+        pool = open_workers(workers, problem, timeout)
+        if pool is not None:
+            open_things.enter_context(closing(pool))
+        evaluate = Evaluator(problem, on_failure, retries=retries, workers=pool)
+        if run_dir is None:
+            return drive(Session(problem, algorithm, spec, limits, _both(line, callback)), evaluate)
+        kept = open_things.enter_context(closing(RunDir(run_dir, problem, algorithm, spec)))
+        session = Session(
+            problem, algorithm, spec, limits, _both(line, callback), kept.boundary, kept.taken_up
+        )
+        return drive(session, evaluate, kept)
 
 
 def verify(problem: Problem, res: Result, *, rng: Any = 1, starts: int = 5) -> Certificate:

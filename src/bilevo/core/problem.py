@@ -148,6 +148,10 @@ class Problem:
     def n(self) -> int:
         return self.y_bounds.size
 
+    def functions(self, level: Level) -> tuple[Function, Function | None]:
+        """A level's objective and constraints."""
+        return (self.F, self.G) if level is Level.UPPER else (self.f, self.g)
+
     def repeats(self, level: Level) -> int:
         """How many last constraints of a level do not count towards its violation."""
         return self.repeats_lower if level is Level.UPPER else 0
@@ -164,18 +168,10 @@ class Problem:
                 f"{self.name} takes x of shape (k, {self.m}) and y of shape (k, {self.n}); "
                 f"got {x_rows.shape} and {y_rows.shape}"
             )
-        F, G = self._level(Level.UPPER, self.F, self.G, x_rows, y_rows)
-        f, g = self._level(Level.LOWER, self.f, self.g, x_rows, y_rows)
-        return F, G, f, g
+        return *self._level(Level.UPPER, x_rows, y_rows), *self._level(Level.LOWER, x_rows, y_rows)
 
-    def _level(
-        self,
-        level: Level,
-        objective: Function,
-        constraints: Function | None,
-        x: FloatArray,
-        y: FloatArray,
-    ) -> tuple[FloatArray, FloatArray]:
+    def _level(self, level: Level, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        objective, constraints = self.functions(level)
         returned = Returned(level, self.vectorized, least=self.repeats(level))
         batches = [(x, y)] if self.vectorized else list(zip(x, y, strict=True))
         return (

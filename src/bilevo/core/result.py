@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,17 @@ class History:
         return polars.DataFrame([asdict(row) for row in self.generations])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Failure:
+    """A point whose evaluation failed: the how-many-th of its level, the pair, and the error."""
+
+    level: str
+    evaluation: int
+    x: FloatArray
+    y: FloatArray
+    error: str
+
+
 @dataclass(frozen=True, slots=True)
 class Certificate:
     """What an independent re-solve of the follower at a result's x found (`bilevo.verify`).
@@ -93,6 +104,7 @@ class Result:
     seed: int
     version: str
     failures: int = 0
+    failed_points: list[Failure] = field(default_factory=list)  # the first hundred of them
     history: History = field(default_factory=History)
     certificate: Certificate | None = None
 
@@ -119,11 +131,7 @@ class Result:
 
     def save(self, path: str | Path) -> None:
         """Write the result as JSON; `Result.load` reads it back with the same bits."""
-        content = {item.name: _plain(getattr(self, item.name)) for item in fields(self)}
-        content["history"] = [_plain(asdict(row)) for row in self.history]
-        if self.certificate is not None:
-            content["certificate"] = _plain(asdict(self.certificate))
-        text = json.dumps({"format": FORMAT, **content}, allow_nan=False)
+        text = json.dumps({"format": FORMAT, **plain(asdict(self))}, allow_nan=False)
         Path(path).write_text(text + "\n", encoding="utf-8")
 
     @classmethod
@@ -133,10 +141,7 @@ class Result:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
             if content.pop("format") != FORMAT:
                 raise ValueError("another format")
-            rows = History([Generation(**_revive(row)) for row in content.pop("history")])
-            stored = content.pop("certificate")
-            certificate = None if stored is None else Certificate(**_revive(stored))
-            return cls(**_revive(content), history=rows, certificate=certificate)
+            return cls(**revive(content))
         except (
             ValueError,
             TypeError,
@@ -148,21 +153,21 @@ class Result:
             raise ValueError(f"{path} is not a result of this version: {e}") from None
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """JSON's types; non-finite numbers become the strings float() reads."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
 
 
-def _revive(content: dict[str, Any]) -> dict[str, Any]:
-    """Fields as `save` found them, each of its own type."""
+def revive(content: dict[str, Any]) -> dict[str, Any]:
+    """Fields as `plain` found them, each of its own type; anything else is an error."""
     return {name: _READERS[name](value) for name, value in content.items()}
 
 
@@ -195,6 +200,13 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("nfev_upper", "nfev_lower", "nit", "seed", "failures"), _exactly(int)),
     **dict.fromkeys(("success", "feasible"), _exactly(bool)),
     **dict.fromkeys(("message", "method", "version"), _exactly(str)),
+    **dict.fromkeys(("level", "error"), _exactly(str)),
+    "evaluation": _exactly(int),
+    "failed_points": lambda rows: [Failure(**revive(row)) for row in _exactly(list)(rows)],
+    "history": lambda stored: History(
+        [Generation(**revive(row)) for row in _exactly(list)(stored["generations"])]
+    ),
+    "certificate": lambda stored: None if stored is None else Certificate(**revive(stored)),
     "status": StopReason,
     "executions": _each(int),
     "survived": _each(bool),

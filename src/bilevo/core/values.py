@@ -64,6 +64,11 @@ class Returned:
             raise self._bad("constraints", f"of shape {array.shape}, not {wanted}")
         return array
 
+    def check_count(self, count: int) -> None:
+        """A number of constraints must be the first one seen."""
+        if self._miscounted(count):
+            raise self._bad("constraints", f"{count}, not {self.count} as before")
+
     def _number(self, value: Any) -> float:
         if isinstance(value, float | int):
             return float(value)

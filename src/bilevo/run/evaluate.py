@@ -1,9 +1,18 @@
-"""Evaluation of a batch by the user's functions, and what happens when they fail."""
+"""Evaluation of a batch by the user's functions, and what happens when they fail.
+
+A batch is evaluated in pieces: a point each, or rows of a fixed number when the functions are
+vectorised. Pieces do not depend on who evaluates them, so neither do results.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, NamedTuple
+import math
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from time import perf_counter
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -11,9 +20,14 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Problem
 from bilevo.core.request import Level
 from bilevo.core.values import BadValue, Returned
+from bilevo.run.executors import Overhead, Workers
 from bilevo.run.session import Batch
+from bilevo.run.work import CannotTravel, Raised, Reply
 
 OnFailure = Literal["raise", "worst"]
+_NOTHING: Mapping[int, Any] = {}
+ROWS = 64  # of a piece, when vectorised
+_FATAL = (BadValue, CannotTravel)  # repeating or forgiving them would hide a mistake
 
 
 class OutOfTime(Exception):  # noqa: N818 (not an error: a reason to stop)
@@ -21,15 +35,35 @@ class OutOfTime(Exception):  # noqa: N818 (not an error: a reason to stop)
 
 
 class Outcome(NamedTuple):
-    """A batch's objective (k,), constraints (k, c), and how many of its points failed."""
+    """What came of a piece: objective (k,), constraints (k, c), and the error if it failed."""
 
     objective: FloatArray
     constraints: FloatArray
-    failures: int
+    error: str | None = None
+
+    def constraints_of(self, width: int) -> FloatArray:
+        """All NaN where it failed, of the right number."""
+        if self.error is None:
+            return self.constraints
+        return np.full((len(self.objective), width), np.nan)
+
+
+class BatchOutcome(NamedTuple):
+    """What came of a batch: objective (k,), constraints (k, c), and the errors of failed rows."""
+
+    objective: FloatArray
+    constraints: FloatArray
+    errors: dict[int, str]
+
+
+def piece_rows(vectorized: bool, points: int) -> list[slice]:
+    """The rows of each piece of a batch."""
+    size = ROWS if vectorized else 1
+    return [slice(i, min(i + size, points)) for i in range(0, points, size)]
 
 
 class Evaluator:
-    """Calls a problem's functions, in this process, on whole batches or point by point.
+    """Calls a problem's functions on the pieces of a batch, here or by workers.
 
     `done` says how many points of the present batch have been evaluated, should it be broken off.
     """
@@ -38,56 +72,151 @@ class Evaluator:
         self,
         problem: Problem,
         on_failure: OnFailure = "raise",
-        out_of_time: Callable[[], bool] = lambda: False,
+        *,
+        retries: int = 0,
+        workers: Workers | None = None,
     ) -> None:
         if on_failure not in ("raise", "worst"):
             raise ValueError(f'on_failure must be "raise" or "worst", got {on_failure!r}')
+        if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
+            raise ValueError(f"retries must be a number of repeats, 0 or more; got {retries!r}")
         self.done = 0
         self._forgiving = on_failure == "worst"
-        self._out_of_time = out_of_time
+        self._retries = retries
+        self._workers = workers
+        self._overhead = Overhead()
         self._vectorized = problem.vectorized
-        self._functions = {
-            Level.UPPER: (problem.F, problem.G),
-            Level.LOWER: (problem.f, problem.g),
-        }
+        self._functions = {level: problem.functions(level) for level in Level}
         self._returned = {
             level: Returned(level, problem.vectorized, least=problem.repeats(level))
             for level in Level
         }
 
-    def __call__(self, batch: Batch) -> Outcome:
-        self.done = 0
-        if self._vectorized:
-            outcome = self._attempt(batch.level, batch.x, batch.y)
-            self.done = len(batch.x)
-            return outcome
-        return self._point_by_point(batch)
+    def __call__(
+        self,
+        batch: Batch,
+        known: Mapping[int, Outcome] = _NOTHING,
+        keep: Callable[[Batch, int, Outcome], None] | None = None,
+        time_left: Callable[[], float] = lambda: math.inf,
+    ) -> BatchOutcome:
+        """Evaluate a batch but for the pieces that are known already.
 
-    def _point_by_point(self, batch: Batch) -> Outcome:
-        outcomes = []
-        for i in range(len(batch.x)):
-            if i and self._out_of_time():
-                raise OutOfTime
-            outcomes.append(self._attempt(batch.level, batch.x[i], batch.y[i]))
-            self.done += 1
-        width = self._returned[batch.level].count or 0  # failed points may come before it is known
-        return Outcome(
-            np.concatenate([outcome.objective for outcome in outcomes]),
-            np.stack([np.resize(outcome.constraints, width) for outcome in outcomes]),
-            sum(outcome.failures for outcome in outcomes),
+        `keep` is told each piece's outcome as it comes; `time_left` is asked between pieces.
+        """
+        outcomes = dict(known)
+        pieces = piece_rows(self._vectorized, len(batch.x))
+        self.done = sum(len(outcome.objective) for outcome in outcomes.values())
+        missing = {i: rows for i, rows in enumerate(pieces) if i not in outcomes}
+        evaluate = self._in_turn if self._workers is None else self._side_by_side
+        for i, outcome in evaluate(batch, missing, time_left):
+            if keep is not None:
+                keep(batch, i, outcome)
+            outcomes[i] = outcome
+            self.done += len(outcome.objective)
+        return self._join(batch.level, [outcomes[i] for i in range(len(pieces))])
+
+    def _join(self, level: Level, outcomes: list[Outcome]) -> BatchOutcome:
+        returned = self._returned[level]
+        errors: dict[int, str] = {}
+        row = 0
+        for objective, constraints, error in outcomes:
+            if error is None:
+                returned.check_count(constraints.shape[1])
+            else:
+                errors.update((row + i, error) for i in range(len(objective)))
+            row += len(objective)
+        if len(outcomes) == 1 and not errors:
+            return BatchOutcome(outcomes[0].objective, outcomes[0].constraints, errors)
+        width = returned.count or 0  # failed points may come before it is known
+        rows = [
+            part.constraints
+            if part.error is None
+            else np.full((len(part.objective), width), np.nan)
+            for part in outcomes
+        ]
+        return BatchOutcome(
+            np.concatenate([part.objective for part in outcomes]), np.concatenate(rows), errors
         )
 
-    def _attempt(self, level: Level, x: FloatArray, y: FloatArray) -> Outcome:
-        """The values of a point or a vectorised batch; NaN for what may fail and does."""
-        (objective, constraints), returned = self._functions[level], self._returned[level]
-        points = len(x) if self._vectorized else 1
+    def _arguments(self, batch: Batch, rows: slice) -> tuple[FloatArray, FloatArray]:
+        if self._vectorized:
+            return batch.x[rows], batch.y[rows]
+        return batch.x[rows.start], batch.y[rows.start]
+
+    def _in_turn(
+        self, batch: Batch, pieces: dict[int, slice], time_left: Callable[[], float]
+    ) -> Iterator[tuple[int, Outcome]]:
+        """One piece after another, in this thread."""
+        first = True
+        for i, rows in pieces.items():
+            if not first and time_left() <= 0:
+                raise OutOfTime
+            first = False
+            yield i, self._attempt(batch, rows)
+
+    def _attempt(self, batch: Batch, rows: slice) -> Outcome:
+        (objective, constraints), returned = (
+            self._functions[batch.level],
+            self._returned[batch.level],
+        )
+        x, y = self._arguments(batch, rows)
+        attempts = 0
+        while True:
+            try:
+                values = returned.objective(objective, x, y)
+                return Outcome(values, returned.constraints(constraints, x, y))
+            except Exception as error:
+                attempts += 1
+                if attempts > self._retries or isinstance(error, _FATAL):
+                    return self._failed(rows, error)
+
+    def _failed(self, rows: slice, error: Exception) -> Outcome:
+        """The outcome of a piece that failed for good; its error itself if that is wanted."""
+        if not self._forgiving or isinstance(error, _FATAL):
+            raise error
+        points = rows.stop - rows.start
+        text = f"{type(error).__name__}: {error}"[:500]
+        return Outcome(np.full(points, np.nan), np.empty((points, 0)), text)
+
+    def _side_by_side(
+        self, batch: Batch, pieces: dict[int, slice], time_left: Callable[[], float]
+    ) -> Iterator[tuple[int, Outcome]]:
+        """All pieces at once by the workers, in the order in which they end."""
+        assert self._workers is not None
+        ended: SimpleQueue[Future[Reply | Raised]] = SimpleQueue()
+        under_way: dict[Future[Reply | Raised], int] = {}
+        attempts = dict.fromkeys(pieces, 0)
+        started, computing = perf_counter(), 0.0
+
+        def start(i: int) -> None:
+            assert self._workers is not None
+            x, y = self._arguments(batch, pieces[i])
+            future = self._workers.evaluate(batch.level, x, y, self._returned[batch.level].count)
+            under_way[future] = i
+            future.add_done_callback(ended.put)
+
         try:
-            values = returned.objective(objective, x, y)
-            return Outcome(values, returned.constraints(constraints, x, y), 0)
-        except BadValue:
-            raise  # a wrong type or shape is an error of the program, not a failed evaluation
-        except Exception:
-            if not self._forgiving:
-                raise
-            rows = np.full((points, returned.count or 0), np.nan)
-            return Outcome(np.full(points, np.nan), rows, points)
+            for i in pieces:
+                start(i)
+            while under_way:
+                future = _first_of(ended, time_left())
+                i, reply = under_way.pop(future), future.result()
+                if isinstance(reply, Reply):
+                    computing += reply.seconds
+                    yield i, Outcome(reply.objective, reply.constraints)
+                elif attempts[i] < self._retries and not isinstance(reply.error, _FATAL):
+                    attempts[i] += 1
+                    start(i)
+                else:
+                    yield i, self._failed(pieces[i], reply.error)
+            self._overhead.note(len(batch.x), computing, perf_counter() - started)
+        finally:
+            for future in under_way:
+                future.cancel()
+
+
+def _first_of(ended: SimpleQueue[Future[Reply | Raised]], seconds: float) -> Future[Reply | Raised]:
+    """The next evaluation to end, if it does in time."""
+    with suppress(Empty):
+        return ended.get(timeout=None if seconds == math.inf else max(seconds, 0.0))
+    raise OutOfTime

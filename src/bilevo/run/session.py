@@ -6,31 +6,18 @@ The driver and ask/tell both stand on it: they only differ in who evaluates a re
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from bilevo.core.algorithm import Algorithm, AlgorithmState
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Limits, StopReason
 from bilevo.core.problem import Problem, Spec
 from bilevo.core.request import Incumbent, Level, Request, Steps, Values
-from bilevo.core.result import Generation, History, Result
+from bilevo.core.result import Failure, Generation, Result
 from bilevo.core.space import UnitBox
-from bilevo.version import __version__
-
-_REASONS = {
-    StopReason.TARGET: "F reached the target",
-    StopReason.STAGNATION: "the best F has settled: no change over the upper window",
-    StopReason.BUDGET: "the algorithm's upper budget is used up",
-    StopReason.MAX_EVALS: "the limit on evaluations leaves no room for the next batch of {points}",
-    StopReason.MAX_TIME: "the time limit is reached",
-    StopReason.CALLBACK: "the callback stopped the run",
-    StopReason.INTERRUPTED: "interrupted by the user",
-    StopReason.RUNNING: "still running",
-}
+from bilevo.run.tally import LISTED, Tally
 
 
 class Batch(NamedTuple):
@@ -44,7 +31,8 @@ class Batch(NamedTuple):
 class Session:
     """A run that hands out batches and takes their values until it is done.
 
-    `batch` is what wants evaluating; None when the run has ended, for the reason in `stop`.
+    `batch` is what wants evaluating; None when the run has ended, for the reason in `stop`. A run
+    that is taken up again starts from a state and a tally, and is `replaying` until `go_live`.
     """
 
     def __init__(
@@ -54,38 +42,42 @@ class Session:
         spec: Spec,
         limits: Limits,
         callback: Callable[[Result], Any] | None = None,
+        boundary: Callable[[AlgorithmState, Tally], None] | None = None,
+        taken_up: tuple[AlgorithmState | None, Tally] | None = None,
     ) -> None:
         self.x_box, self.y_box = UnitBox(problem.x_bounds), UnitBox(problem.y_bounds)
         self.seed, self.method = spec.seed, algorithm.name
-        self.counts = {Level.UPPER: 0, Level.LOWER: 0}
-        self.failures = 0
         self.stop: StopReason | None = None
         self._refused = 0  # points that a limit left no room for
         self.batch: Batch | None = None
-        self.history = History()
-        self.incumbent: Incumbent | None = None
+        self.replaying = taken_up is not None
+        state, self.tally = taken_up or (None, Tally())
         self._repeats = {level: problem.repeats(level) for level in Level}
-        self._limits, self._callback = limits, callback
-        self._steps = self._run(algorithm, spec)
+        self._limits, self._callback, self._boundary = limits, callback, boundary
+        self._steps = self._run(algorithm, spec, state)
         self._started, self._ended = perf_counter(), 0.0
+        self.own_time = 0.0  # seconds spent by the algorithm
         self._advance(None)
 
-    def _run(self, algorithm: Algorithm[Any], spec: Spec) -> Steps[StopReason]:
-        state: AlgorithmState = yield from algorithm.init(spec)
+    def _run(
+        self, algorithm: Algorithm[Any], spec: Spec, state: AlgorithmState | None
+    ) -> Steps[StopReason]:
+        if state is None:
+            state = yield from algorithm.init(spec)
         while state.stop is None:
             state = yield from algorithm.generation(spec, state)
             self._note(state)
-            if self._callback is not None and self._stopped_by_callback(self._callback):
+            if not self.replaying and self._stopped_by_callback():
                 return StopReason.CALLBACK
         return state.stop
 
     def _note(self, state: AlgorithmState) -> None:
-        best = self.incumbent
+        best, counts = self.tally.best, self.tally.counts
         assert best is not None
-        self.history.generations.append(
+        self.tally.history.generations.append(
             Generation(
-                self.counts[Level.UPPER],
-                self.counts[Level.LOWER],
+                counts[Level.UPPER],
+                counts[Level.LOWER],
                 best.F,
                 best.f,
                 best.violation,
@@ -93,38 +85,69 @@ class Session:
                 tuple(state.survived.tolist()),
             )
         )
+        if self._boundary is not None:
+            self._boundary(state, self.tally)
 
-    def _stopped_by_callback(self, callback: Callable[[Result], Any]) -> bool:
+    def _stopped_by_callback(self) -> bool:
         try:
-            callback(self.result())
+            if self._callback is not None:
+                self._callback(self.result())
         except StopIteration:
             return True
         return False
 
-    def send(self, objective: FloatArray, constraints: FloatArray, failures: int = 0) -> None:
-        """Take the batch's values, count its points, and move on to the next batch."""
+    def go_live(self) -> bool:
+        """A run taken up again is where it was. Tells the callback; True if that says stop."""
+        self.replaying = False
+        return len(self.tally.history) > 0 and self._stopped_by_callback()
+
+    def send(
+        self,
+        objective: FloatArray,
+        constraints: FloatArray,
+        errors: Mapping[int, str] | None = None,
+    ) -> None:
+        """Take the batch's values, count its points, and move on to the next batch.
+
+        `errors` are those of the rows whose evaluation failed.
+        """
         assert self.batch is not None
         level = self.batch.level
-        self.counts[level] += len(objective)
-        self.failures += failures
-        spent = self.counts[level]
+        if errors:
+            self._list_failures(self.batch, errors)
+        self.tally.counts[level] += len(objective)
+        spent = self.tally.counts[level]
         self._advance(Values.of(objective, constraints, self._repeats[level], spent))
+
+    def _list_failures(self, batch: Batch, errors: Mapping[int, str]) -> None:
+        tally = self.tally
+        tally.failures += len(errors)
+        for row, error in errors.items():
+            if len(tally.failed_points) == LISTED:
+                return
+            number = tally.counts[batch.level] + row + 1
+            point = Failure(batch.level.value, number, batch.x[row], batch.y[row], error)
+            tally.failed_points.append(point)
 
     def _advance(self, values: Values | None) -> None:
         """Run the algorithm to its next evaluation, or to its end."""
         self.batch = None
+        entered = perf_counter()
         try:
             request: Request = self._steps.send(values)
             while isinstance(request, Incumbent):
-                self.incumbent = request
+                x, y = self.x_box.real(request.x[None])[0], self.y_box.real(request.y[None])[0]
+                self.tally.best = request._replace(x=x, y=y)
                 request = self._steps.send(None)
         except StopIteration as end:
             self.end(end.value)
             return
+        now = perf_counter()
+        self.own_time += now - entered
         if self._beyond(request.level, len(request.x)):
             self._refused = len(request.x)
             self.end(StopReason.MAX_EVALS)
-        elif self.out_of_time():
+        elif self._limits.time < math.inf and now - self._started >= self._limits.time:
             self.end(StopReason.MAX_TIME)
         else:
             x, y = self.x_box.real(request.x), self.y_box.real(request.y)
@@ -133,7 +156,7 @@ class Session:
 
     def _beyond(self, level: Level, points: int) -> bool:
         """Whether that many more points at a level would pass a limit."""
-        upper, lower = self.counts[Level.UPPER], self.counts[Level.LOWER]
+        upper, lower = self.tally.counts[Level.UPPER], self.tally.counts[Level.LOWER]
         if level is Level.UPPER:
             return self._limits.exceeded(upper + points, lower)
         return self._limits.exceeded(upper, lower + points)
@@ -144,53 +167,31 @@ class Session:
         `evaluated` points of the present batch are counted, though their values are lost.
         """
         if self.batch is not None:
-            self.counts[self.batch.level] += evaluated
+            self.tally.counts[self.batch.level] += evaluated
         self.stop, self._ended = reason, perf_counter()
         self.batch = None
         self._steps.close()
 
-    def out_of_time(self) -> bool:
-        return self._limits.time < math.inf and self.time >= self._limits.time
+    def time_left(self) -> float:
+        return self._limits.time - self.time
 
     @property
     def time(self) -> float:
+        """Seconds the run has taken, those before it was taken up again included."""
         return (self._ended or perf_counter()) - self._started
+
+    def elapse(self, seconds: float) -> None:
+        """Set the clock, while replaying."""
+        self._started = perf_counter() - seconds
 
     def result(self) -> Result:
         """The answer so far."""
-        best, reason = self.incumbent, self.stop or StopReason.RUNNING
-        nothing = np.full(self.x_box.bounds.size, np.nan), np.full(self.y_box.bounds.size, np.nan)
-        result = Result(
-            x=nothing[0] if best is None else self.x_box.real(best.x[None])[0],
-            y=nothing[1] if best is None else self.y_box.real(best.y[None])[0],
-            F=np.nan if best is None else best.F,
-            f=np.nan if best is None else best.f,
-            violation=np.inf if best is None else best.violation,
-            nfev_upper=self.counts[Level.UPPER],
-            nfev_lower=self.counts[Level.LOWER],
-            nit=len(self.history),
-            success=False,
-            status=reason,
-            message="",
+        return self.tally.result(
+            m=self.x_box.bounds.size,
+            n=self.y_box.bounds.size,
+            reason=self.stop or StopReason.RUNNING,
+            refused=self._refused,
             time=self.time,
             method=self.method,
             seed=self.seed,
-            version=__version__,
-            failures=self.failures,
-            history=History(list(self.history.generations)),
         )
-        ended = reason not in (StopReason.INTERRUPTED, StopReason.RUNNING)
-        result.success = ended and result.feasible
-        why = _REASONS[reason].format(points=self._refused)
-        result.message = f"{why}; {_answer(result)}"
-        return result
-
-
-def _answer(result: Result) -> str:
-    if result.feasible:
-        return "the answer is feasible"
-    if np.isfinite(result.F) and np.isfinite(result.f):
-        return f"the best pair violates constraints by {result.violation:.3g}"
-    if np.isnan(result.x).any():
-        return "no value of F was computed before that"
-    return "no pair with finite values was found"

@@ -1,0 +1,137 @@
+"""What journal records say: how a run's events are put into them, and what they add up to."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from bilevo.core.arrays import FloatArray
+from bilevo.core.budget import StopReason
+from bilevo.core.request import Incumbent, Level
+from bilevo.core.result import Failure, Generation, Result, plain, revive
+from bilevo.run.evaluate import Outcome
+from bilevo.run.journal import Kind, Record
+from bilevo.run.session import Batch
+from bilevo.run.tally import LISTED, Tally
+
+_LEVELS = tuple(Level)
+_NUMBER = {level: number for number, level in enumerate(_LEVELS)}
+EVALUATIONS = (Kind.VALUES, Kind.FAILURE)
+
+
+def digest(level: Level, x: FloatArray, y: FloatArray) -> int:
+    """Of a request for these rows: a check that a record answers it."""
+    return crc32(y.data, crc32(x.data, _NUMBER[level]))
+
+
+def evaluation(
+    batch: Batch, rows: slice, outcome: Outcome, number: int, counted: int, elapsed: float
+) -> Record:
+    """The record of a piece; `counted` points of its level came before the batch."""
+    x, y = batch.x[rows], batch.y[rows]
+    if outcome.error is None:
+        kind, payload = Kind.VALUES, outcome.objective.tobytes() + outcome.constraints.tobytes()
+    else:
+        kind, first = Kind.FAILURE, counted + rows.start + 1
+        payload = _json({"error": outcome.error, "first": first, "x": x, "y": y})
+    level, points = _NUMBER[batch.level], rows.stop - rows.start
+    return Record(kind, level, points, number, digest(batch.level, x, y), elapsed, payload)
+
+
+def answers(record: Record, batch: Batch, rows: slice) -> bool:
+    """Whether a record is that of these rows of a batch."""
+    asked = _NUMBER[batch.level], rows.stop - rows.start
+    return asked == (record.level, record.points) and record.digest == digest(
+        batch.level, batch.x[rows], batch.y[rows]
+    )
+
+
+def outcome(record: Record) -> Outcome:
+    """What a piece's evaluation gave."""
+    k = record.points
+    if record.kind is Kind.FAILURE:
+        return Outcome(np.full(k, np.nan), np.empty((k, 0)), json.loads(record.payload)["error"])
+    values = np.frombuffer(record.payload, np.float64).copy()
+    return Outcome(values[:k], values[k:].reshape(k, -1) if values.size > k else np.empty((k, 0)))
+
+
+def generation(tally: Tally, number: int, elapsed: float) -> Record:
+    """The record of a generation that has just ended, with the best pair."""
+    assert tally.best is not None
+    row = {**asdict(tally.history[-1]), "x": tally.best.x, "y": tally.best.y}
+    return Record(Kind.GENERATION, 0, 0, number, 0, elapsed, _json(row))
+
+
+def end(result: Result, number: int) -> Record:
+    """The record of a run's end. History and failures stand in other records."""
+    content = plain(asdict(result))
+    for name in ("history", "failed_points", "certificate"):
+        del content[name]
+    return Record(Kind.END, 0, 0, number, 0, result.time, _json(content))
+
+
+def _json(content: dict[str, Any]) -> bytes:
+    return json.dumps(plain(content), allow_nan=False).encode()
+
+
+@dataclass(slots=True)
+class Account:
+    """What a journal's records add up to, one after another."""
+
+    pieces: int = 0
+    elapsed: float = 0.0
+    counts: dict[Level, int] = field(default_factory=lambda: dict.fromkeys(Level, 0))
+    failed: list[tuple[int, Failure]] = field(default_factory=list)
+    generations: list[Generation] = field(default_factory=list)
+    best: Incumbent | None = None
+    last: Record | None = None
+
+    def add(self, record: Record) -> None:
+        self.elapsed, self.last = record.elapsed, record
+        if record.kind in EVALUATIONS:
+            self.pieces += 1
+            self.counts[_LEVELS[record.level]] += record.points
+        if record.kind is Kind.FAILURE:
+            self._add_failures(record)
+        elif record.kind is Kind.GENERATION:
+            row = revive(json.loads(record.payload))
+            x, y = row.pop("x"), row.pop("y")
+            self.generations.append(Generation(**row))
+            self.best = Incumbent(x, y, row["F"], row["f"], row["violation"])
+
+    def _add_failures(self, record: Record) -> None:
+        content = json.loads(record.payload)
+        for i, (x, y) in enumerate(zip(content["x"], content["y"], strict=True)):
+            point = revive({"x": x, "y": y, "error": content["error"]})
+            level, number = _LEVELS[record.level].value, content["first"] + i
+            self.failed.append((record.number, Failure(level, number, **point)))
+
+    def copy(self) -> Account:
+        return copy.deepcopy(self)
+
+    def tally(self) -> Tally:
+        """The same as a run keeps it: failures in the order of their requests."""
+        tally = Tally(dict(self.counts), len(self.failed), best=self.best)
+        in_order = sorted(self.failed, key=lambda failed: failed[0])
+        tally.failed_points = [failure for _, failure in in_order[:LISTED]]
+        tally.history.generations = list(self.generations)
+        return tally
+
+    def result(self, header: dict[str, Any]) -> Result:
+        """The run's result if it has ended, and how far it has come if not."""
+        tally = self.tally()
+        if self.last is not None and self.last.kind is Kind.END:
+            ended = Result(**revive(json.loads(self.last.payload)))
+            ended.history, ended.failed_points = tally.history, tally.failed_points
+            return ended
+        m, n = header["sizes"]
+        result = tally.result(
+            m, n, StopReason.RUNNING, 0, self.elapsed, header["method"], header["seed"]
+        )
+        result.message = "not ended: the call that began it goes on with it"
+        return result

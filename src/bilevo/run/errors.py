@@ -1,0 +1,15 @@
+"""Why a run directory is refused. Each message says what to do; nothing is overwritten."""
+
+from __future__ import annotations
+
+
+class JournalCorrupt(ValueError):  # noqa: N818 (a public name)
+    """A journal is damaged before its tail, or is not a journal at all."""
+
+
+class RunMismatch(ValueError):  # noqa: N818 (a public name)
+    """A run directory holds a run of another problem, method, seed, setting or format."""
+
+
+class RunLocked(ValueError):  # noqa: N818 (a public name)
+    """Another run is writing in the run directory."""

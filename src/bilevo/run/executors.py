@@ -1,0 +1,124 @@
+"""Who evaluates, when it is not this thread: processes of ours, or any executor of the user's."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from itertools import count as tickets
+from typing import Any, Protocol
+
+from bilevo.core.arrays import FloatArray
+from bilevo.core.budget import require_positive
+from bilevo.core.problem import Problem
+from bilevo.core.request import Level
+from bilevo.run.pool import WorkerPool
+from bilevo.run.work import Carrier, Raised, Reply, carry_out
+
+
+class Workers(Protocol):
+    """Evaluates pieces side by side."""
+
+    def evaluate(
+        self, level: Level, x: FloatArray, y: FloatArray, count: int | None
+    ) -> Future[Reply | Raised]: ...
+
+    def close(self) -> None: ...
+
+
+class Foreign:
+    """An executor of the user's, which stays open."""
+
+    def __init__(self, executor: Any, carrier: Carrier) -> None:
+        self._executor, self._carrier = executor, carrier
+        self._tickets = tickets()
+
+    def evaluate(
+        self, level: Level, x: FloatArray, y: FloatArray, count: int | None
+    ) -> Future[Reply | Raised]:
+        ticket = next(self._tickets)
+        future: Future[Reply | Raised] = self._executor.submit(
+            carry_out, self._carrier, ticket, level, x, y, count
+        )
+        return future
+
+    def close(self) -> None:
+        return
+
+
+class RayExecutor(Executor):
+    """Ray as a `concurrent.futures` executor: `workers=RayExecutor()` after `ray.init(...)`.
+
+    Options are those of a remote function: `RayExecutor(num_cpus=2, max_retries=0)`.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        try:
+            import ray
+        except ImportError:
+            raise ImportError("RayExecutor needs ray: pip install 'bilevo[ray]'") from None
+        self._remote: Any = ray.remote(carry_out)
+        if options:
+            self._remote = self._remote.options(**options)
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        import ray
+
+        remote = self._remote if fn is carry_out else ray.remote(fn)
+        future: Future[Any] = remote.remote(*args, **kwargs).future()
+        return future
+
+
+def open_workers(workers: Any, problem: Problem, timeout: float | None) -> Workers | None:
+    """What `minimize(workers=...)` asks for; None is this thread alone."""
+    if timeout is not None:
+        require_positive("timeout", timeout)
+    number = isinstance(workers, int) and not isinstance(workers, bool)
+    if number and workers < 1:
+        raise ValueError(f"workers must be at least 1, got {workers}")
+    if timeout is not None and not number:
+        raise ValueError(
+            f"timeout={timeout} needs processes that can be ended: give workers=1 or more; it "
+            "cannot be kept in this process, by threads, or by an executor of yours"
+        )
+    if workers is None:
+        return None
+    if number:
+        return WorkerPool(workers, Carrier(problem), timeout)
+    if hasattr(workers, "get_executor"):  # a Dask client
+        workers = workers.get_executor(pure=False)
+    if not hasattr(workers, "submit"):
+        raise ValueError(
+            "workers must be a number of processes or an executor with a submit method "
+            f"(concurrent.futures, Dask, RayExecutor, MPI, loky), got {workers!r}"
+        )
+    return Foreign(workers, Carrier(problem))
+
+
+class Overhead:
+    """Compares, at the start, what evaluations take with what they take by way of workers."""
+
+    POINTS = 50
+
+    def __init__(self) -> None:
+        self._batches, self._points, self._computing, self._waiting = 0, 0, 0.0, 0.0
+
+    def note(self, points: int, computing: float, waiting: float) -> None:
+        """Of a batch: seconds of the functions themselves, and seconds until the last reply."""
+        self._batches += 1
+        if self._batches == 1 or self._points >= self.POINTS:
+            return  # workers start with the first batch
+        self._points += points
+        self._computing += computing
+        self._waiting += waiting
+        if self._points >= self.POINTS and self._waiting > self._computing:
+            slower = self._waiting / max(self._computing, 1e-9)
+            factor = f"{slower:.1f}" if slower < 10 else f"{math.floor(slower)}"
+            warnings.warn(
+                f"workers slow this run down: an evaluation takes "
+                f"{1e6 * self._computing / self._points:.0f} us, by way of workers "
+                f"{1e6 * self._waiting / self._points:.0f} us ({factor} times as much); "
+                "leave workers out, or use vectorized functions",
+                stacklevel=2,
+            )

@@ -1,0 +1,88 @@
+"""Which run a journal belongs to: its header, and the comparison with the run at hand."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterator
+from dataclasses import asdict, fields, is_dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bilevo.core.algorithm import Algorithm
+from bilevo.core.problem import Problem, Spec
+from bilevo.run.errors import RunMismatch
+from bilevo.version import __version__
+
+KERNEL = "numpy"  # what computes the linear algebra; another one may round otherwise
+
+
+def identity(problem: Problem, algorithm: Algorithm[Any], spec: Spec) -> dict[str, Any]:
+    """What must be the same for a run to be continued; `written_by` is for information."""
+    sides = (problem.x_bounds, problem.y_bounds)
+    bounds = b"".join(side.lower.tobytes() + side.upper.tobytes() for side in sides)
+    content = {
+        "method": algorithm.name,
+        "revision": algorithm.revision,
+        "parameters": _parameters(algorithm),
+        "problem": problem.name,
+        "sizes": [problem.m, problem.n],
+        "bounds": blake2b(bounds, digest_size=8).hexdigest(),
+        "functions": "Ff" + "G" * (problem.G is not None) + "g" * (problem.g is not None),
+        "repeats_lower": problem.repeats_lower,
+        "vectorized": problem.vectorized,
+        "seed": spec.seed,
+        "budget": asdict(spec.budget),
+        "target": None if spec.target is None else asdict(spec.target),
+        "ftol": spec.ftol,
+        "x0": None if spec.x0 is None else spec.x0.tolist(),
+        "kernel": KERNEL,
+        "written_by": {
+            "bilevo": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "machine": platform.machine(),
+        },
+    }
+    readable: dict[str, Any] = json.loads(json.dumps(content))  # as it will be read back
+    return readable
+
+
+def _parameters(value: Any) -> Any:
+    """An algorithm's settings, by class and field; of what is no dataclass, the class."""
+    if is_dataclass(value):
+        content = {field.name: _parameters(getattr(value, field.name)) for field in fields(value)}
+        return {"class": type(value).__name__, **content}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return type(value).__name__
+
+
+def require_same(directory: Path, there: dict[str, Any], here: dict[str, Any]) -> None:
+    """Refuse a journal of another run, and say in what it differs."""
+    stored, wanted = dict(_leaves(there)), dict(_leaves(here))
+    different = [
+        f"{name} is {stored.get(name)!r} there and {wanted.get(name)!r} here"
+        for name in sorted(stored.keys() | wanted.keys())
+        if stored.get(name) != wanted.get(name)
+    ]
+    if different:
+        more = f" (and {len(different) - 3} more)" if len(different) > 3 else ""
+        raise RunMismatch(
+            f"{directory} holds another run: {'; '.join(different[:3])}{more}. Make the call that "
+            "began it, or use another run_dir"
+        )
+
+
+def _leaves(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of nested dictionaries, under dotted names; information is left out."""
+    for key, value in content.items():
+        if prefix + key == "written_by":
+            continue
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value

@@ -1,0 +1,263 @@
+"""The journal: an ordered, append-only log of what evaluations returned.
+
+Rules:
+- It is a log, not a cache. A run is resumed by making it again and taking the values of its
+  requests from the log instead of from the objectives, in order.
+- A file is one header line, `bilevo-journal-1 <crc> <json>`, and binary records. Each record ends
+  with a crc that is chained: it covers the record and the crc before it, so that an accepted
+  beginning of a file is the very beginning that was written.
+- A record is written by one call, before its values are used. It is handed to the system at once
+  and forced to the disk at most once a second, by a thread when nothing else is written.
+- A torn tail (the last records, cut or garbled by a crash) is cut off: what it held is evaluated
+  again. Damage in front of an intact record is something else, and refused with `JournalCorrupt`.
+- Within one request, records stand in the order in which evaluations ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import threading
+from collections.abc import Iterator
+from enum import IntEnum
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from bilevo.run.errors import JournalCorrupt, RunMismatch
+
+FORMAT = "bilevo-journal-1"
+SYNC_EVERY = 1.0  # seconds
+LONGEST_HEADER = 2**20
+LONGEST_RECORD = 2**26
+
+_MARK = b"\xb1\x1e"
+_HEAD = struct.Struct("<2sIBBHQId")  # mark, length, kind, level, points, number, digest, elapsed
+_CRC = struct.Struct("<I")
+
+
+class Kind(IntEnum):
+    VALUES = 0  # float64: objective (k,), then constraints (k, c)
+    FAILURE = 1  # JSON: the error's text
+    GENERATION = 2  # JSON: a row of the history and the best pair
+    END = 3  # JSON: the result of a run that ended; more evaluations may follow
+
+
+class Record(NamedTuple):
+    """One entry. `number` is that of the piece evaluated, `digest` that of what was asked."""
+
+    kind: Kind
+    level: int
+    points: int
+    number: int
+    digest: int
+    elapsed: float
+    payload: bytes
+
+
+class Position(NamedTuple):
+    """A place between two records: its offset, and the crc of all before it."""
+
+    offset: int
+    crc: int
+
+
+def header_line(header: dict[str, Any]) -> bytes:
+    text = json.dumps(header, sort_keys=True)
+    return f"{FORMAT} {crc32(text.encode()):08x} {text}\n".encode()
+
+
+class JournalFile:
+    """What a journal holds: its header, and its records up to a torn tail."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._content = path.read_bytes()
+        self.header, self.start = self._read_header()
+
+    def _read_header(self) -> tuple[dict[str, Any], Position]:
+        line = self._content[: LONGEST_HEADER + 1].split(b"\n", 1)[0]
+        name, _, rest = line.partition(b" ")
+        if name != FORMAT.encode():
+            if name.startswith(b"bilevo-journal-"):
+                written = name.decode(errors="replace")[:40]
+                raise RunMismatch(
+                    f"{self.path} has the format {written}, this version of bilevo has {FORMAT}: "
+                    "continue it with the version that wrote it"
+                )
+            raise self._corrupt("it does not begin like a journal")
+        crc, _, text = rest.partition(b" ")
+        try:
+            if int(crc, 16) != crc32(text) or len(crc) != 8:
+                raise self._corrupt("its header is damaged")
+            header = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, JournalCorrupt):
+                raise
+            raise self._corrupt("its header is damaged") from None
+        if not isinstance(header, dict) or len(self._content) <= len(line):
+            raise self._corrupt("its header is damaged")
+        return header, Position(len(line) + 1, crc32(line + b"\n"))
+
+    def _corrupt(self, why: str) -> JournalCorrupt:
+        return JournalCorrupt(
+            f"{self.path} cannot be read: {why}. Nothing was changed; restore the file from a "
+            "copy, or use another run_dir"
+        )
+
+    def records(self, start: Position | None = None) -> Iterator[tuple[Record, Position]]:
+        """The records from a position on, each with the position behind it.
+
+        Ends at the end of the file or at a torn tail; damage before an intact record raises.
+        """
+        position = start or self.start
+        while position.offset < len(self._content):
+            found = self._record(position)
+            if found is None:
+                if self._intact_after(position.offset):
+                    raise self._corrupt(f"it is damaged at byte {position.offset}")
+                return
+            position = found[1]
+            yield found
+
+    def _record(self, position: Position) -> tuple[Record, Position] | None:
+        """The record at a position, if it is whole."""
+        content, (offset, crc) = self._content, position
+        if offset + _HEAD.size + _CRC.size > len(content):
+            return None
+        mark, length, kind, level, points, number, digest, elapsed = _HEAD.unpack_from(
+            content, offset
+        )
+        end = offset + _HEAD.size + length
+        if mark != _MARK or end + _CRC.size > len(content) or kind >= len(Kind):
+            return None
+        (stored,) = _CRC.unpack_from(content, end)
+        if crc32(content[offset:end], crc) != stored:
+            return None
+        payload = content[offset + _HEAD.size : end]
+        record = Record(Kind(kind), level, points, number, digest, elapsed, payload)
+        return record, Position(end + _CRC.size, stored)
+
+    def _intact_after(self, offset: int) -> bool:
+        """Whether a whole record that follows another one stands somewhere behind."""
+        at = self._content.find(_MARK, offset + 1)
+        while at >= 0:
+            if at >= _CRC.size:
+                (before,) = _CRC.unpack_from(self._content, at - _CRC.size)
+                if self._record(Position(at, before)) is not None:
+                    return True
+            at = self._content.find(_MARK, at + 1)
+        return False
+
+
+class JournalWriter:
+    """Appends records behind a position; what stands there is cut off."""
+
+    def __init__(self, path: Path, position: Position) -> None:
+        self._path = path
+        self._offset, self._crc = position
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND)
+        if os.fstat(self._file).st_size != position.offset:
+            os.ftruncate(self._file, position.offset)
+        self._synced = 0.0
+        self._unsynced, self._closing = threading.Event(), threading.Event()
+        self._syncing = threading.Thread(target=self._sync_when_idle, daemon=True)
+        self._syncing.start()
+
+    @classmethod
+    def create(cls, path: Path, header: dict[str, Any]) -> JournalWriter:
+        """A new journal; the header is on the disk before the file has its name."""
+        line = header_line(header)
+        write_whole(path, line)
+        return cls(path, Position(len(line), crc32(line)))
+
+    @property
+    def position(self) -> Position:
+        return Position(self._offset, self._crc)
+
+    def append(self, record: Record) -> None:
+        kind, level, points, number, digest, elapsed, payload = record
+        body = (
+            _HEAD.pack(_MARK, len(payload), kind, level, points, number, digest, elapsed) + payload
+        )
+        crc = crc32(body, self._crc)
+        self._write(body + _CRC.pack(crc))
+        self._crc = crc
+        if perf_counter() - self._synced >= SYNC_EVERY:
+            self.sync()
+        else:
+            self._unsynced.set()
+
+    def _write(self, content: bytes) -> None:
+        try:
+            written = os.write(self._file, content)
+            while written < len(content):
+                written += os.write(self._file, content[written:])
+        except OSError as error:
+            self._undo()
+            raise _explained(error, self._path) from error
+        self._offset += len(content)
+
+    def _undo(self) -> None:
+        """Take back a part of a record, if the disk still lets us; a torn tail does no harm."""
+        try:
+            os.ftruncate(self._file, self._offset)
+        except OSError:
+            return
+
+    def sync(self) -> None:
+        """Force what was written to the disk."""
+        self._unsynced.clear()
+        self._synced = perf_counter()
+        try:
+            os.fsync(self._file)
+        except OSError as error:
+            raise _explained(error, self._path) from error
+
+    def _sync_when_idle(self) -> None:
+        """Within a second of a record that is followed by none, in a thread."""
+        while True:
+            self._unsynced.wait()
+            if self._closing.wait(max(0.0, self._synced + SYNC_EVERY - perf_counter())):
+                return
+            if self._unsynced.is_set():
+                try:
+                    self.sync()
+                except OSError:
+                    continue  # the next record reports it
+
+    def close(self) -> None:
+        """Force everything to the disk and end."""
+        self._closing.set()
+        self._unsynced.set()
+        self._syncing.join()
+        try:
+            self.sync()
+        finally:
+            os.close(self._file)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Replace a file as a whole: after a crash there is the old one or the new one."""
+    temporary = path.with_name(path.name + ".new")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    except OSError as error:
+        raise _explained(error, path) from error
+
+
+def _explained(error: OSError, path: Path) -> OSError:
+    """The same error, with the path and what to do."""
+    advice = f"{error.strerror or error}; once that is mended the same call continues the run"
+    return type(error)(error.errno, advice, str(path))

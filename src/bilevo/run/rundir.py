@@ -1,0 +1,205 @@
+"""A run's directory: what is written down of a run, and how it is taken up again.
+
+    journal.bin    every evaluation, in order (see journal)
+    snapshot.npz   the algorithm's state between two generations, to replay less (see snapshot)
+    lock           who is writing
+
+Taking a run up means making it again: from the last snapshot on, requests are answered by the
+journal, each checked against the digest of what was asked, until the journal ends. Then it goes on.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bilevo.core.algorithm import Algorithm, AlgorithmState
+from bilevo.core.budget import StopReason
+from bilevo.core.problem import Problem, Spec
+from bilevo.core.result import Result
+from bilevo.run import account, snapshot
+from bilevo.run.account import EVALUATIONS, Account
+from bilevo.run.errors import JournalCorrupt, RunMismatch
+from bilevo.run.evaluate import Outcome, piece_rows
+from bilevo.run.identity import identity, require_same
+from bilevo.run.journal import JournalFile, JournalWriter, Kind, Position, Record, header_line
+from bilevo.run.lock import DirectoryLock
+from bilevo.run.session import Batch, Session
+from bilevo.run.tally import Tally
+
+JOURNAL, SNAPSHOT = "journal.bin", "snapshot.npz"
+SNAPSHOT_AFTER = 1.0  # seconds of the algorithm's own time: what replaying would take
+
+
+class RunDir:
+    """Replays what a directory holds of a run, and keeps what follows. Close it at the end.
+
+    `taken_up` is what the session starts from: a state (None: from the beginning) and its tally;
+    None when the run is a new one. `pieces` is how many there are in the present batch.
+    """
+
+    def __init__(
+        self, directory: str | Path, problem: Problem, algorithm: Algorithm[Any], spec: Spec
+    ) -> None:
+        self._directory = Path(directory)
+        self._header = identity(problem, algorithm, spec)
+        self._vectorized = problem.vectorized
+        self.taken_up: tuple[AlgorithmState | None, Tally] | None = None
+        self._session: Session | None = None
+        self._first = self.pieces = 0  # number of the present batch's first piece, and of pieces
+        self._stored: Iterator[tuple[Record, Position]] = iter(())  # what is still to be replayed
+        self._next: Record | None = None
+        self._told_end = False  # the last record is that of the run's end
+        self._snapshots, self._snapshot_at = True, 0.0
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._lock = DirectoryLock(self._directory)
+        try:
+            self._writer = self._open(algorithm, spec)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _open(self, algorithm: Algorithm[Any], spec: Spec) -> JournalWriter:
+        path = self._directory / JOURNAL
+        if not path.exists() or header_line(self._header).startswith(path.read_bytes()):
+            return JournalWriter.create(path, self._header)
+        file = JournalFile(path)
+        require_same(self._directory, file.header, self._header)
+        state, reached = self._load_snapshot(algorithm, spec)
+        whole, before, start, end = Account(), Account(), file.start, file.start
+        for record, end in file.records():
+            whole.add(record)
+            if end == reached:
+                before, start = whole.copy(), end
+        if start is file.start:
+            state = None  # there is no snapshot, or it is not this journal's
+        if whole.last is not None:
+            self.taken_up = state, before.tally()
+            self._told_end = whole.last.kind is Kind.END
+        self._first = before.pieces
+        self._stored = file.records(start)
+        self._move_on()
+        return JournalWriter(path, end)
+
+    def _load_snapshot(
+        self, algorithm: Algorithm[Any], spec: Spec
+    ) -> tuple[AlgorithmState | None, Position | None]:
+        path = self._directory / SNAPSHOT
+        if path.exists():
+            try:
+                return snapshot.load(path, _first_state(algorithm, spec))
+            except snapshot.Unusable as error:
+                warnings.warn(f"{path} cannot be used ({error}): replaying all", stacklevel=2)
+        return None, None
+
+    def _move_on(self) -> None:
+        """To the next stored record; an end that was not the end is passed over."""
+        self._next = next((r for r, _ in self._stored if r.kind is not Kind.END), None)
+
+    def follow(self, session: Session) -> None:
+        """Keep this session's clock and count."""
+        self._session = session
+
+    def known(self, batch: Batch) -> dict[int, Outcome]:
+        """What the journal holds of a batch's pieces; all of them until its end is near."""
+        assert self._session is not None
+        pieces = piece_rows(self._vectorized, len(batch.x))
+        self._first, self.pieces = self._first + self.pieces, len(pieces)
+        found: dict[int, Outcome] = {}
+        while self._next is not None and len(found) < len(pieces):
+            i = self._next.number - self._first
+            fits = self._next.kind in EVALUATIONS and 0 <= i < len(pieces) and i not in found
+            if not fits or not account.answers(self._next, batch, pieces[i]):
+                raise self._diverged(self._next)
+            found[i] = account.outcome(self._next)
+            self._session.elapse(self._next.elapsed)
+            self._move_on()
+        return found
+
+    def keep(self, batch: Batch, i: int, outcome: Outcome) -> None:
+        """Write down what a piece's evaluation gave."""
+        assert self._session is not None
+        rows = piece_rows(self._vectorized, len(batch.x))[i]
+        counted = self._session.tally.counts[batch.level]
+        number, elapsed = self._first + i, self._session.time
+        self._append(account.evaluation(batch, rows, outcome, number, counted, elapsed))
+
+    def _append(self, record: Record) -> None:
+        self._writer.append(record)
+        self._told_end = record.kind is Kind.END
+
+    def boundary(self, state: AlgorithmState, tally: Tally) -> None:
+        """A generation has ended: compare it with the stored one, or write it down."""
+        elapsed = 0.0 if self._session is None else self._session.time
+        record = account.generation(tally, self._first + self.pieces, elapsed)
+        if self._next is not None:
+            if self._next.kind is not Kind.GENERATION or self._next.payload != record.payload:
+                raise self._diverged(self._next)
+            self._move_on()
+            return
+        self._append(record)
+        if self._session is not None and self._snapshots:
+            self._maybe_snapshot(state, self._session.own_time)
+
+    def _maybe_snapshot(self, state: AlgorithmState, own_time: float) -> None:
+        if own_time - self._snapshot_at < SNAPSHOT_AFTER:
+            return
+        self._writer.sync()
+        try:
+            snapshot.save(self._directory / SNAPSHOT, state, self._writer.position)
+        except TypeError:  # a state that is not arrays and numbers: the journal alone will do
+            self._snapshots = False
+        self._snapshot_at = own_time
+
+    def ended(self, result: Result) -> None:
+        """Write down the result, unless it ended before the journal does, or was interrupted."""
+        live = self._next is None and not self._told_end
+        if live and result.status is not StopReason.INTERRUPTED:
+            self._append(account.end(result, self._first))
+
+    def close(self) -> None:
+        try:
+            self._writer.close()
+        finally:
+            self._lock.release()
+
+    def _diverged(self, record: Record) -> RunMismatch:
+        return RunMismatch(
+            f"{self._directory} holds another course of this run from record {record.number} on: "
+            "the functions, or the machine and its libraries, do not give the values they gave. "
+            "Put them back, or use another run_dir"
+        )
+
+
+def _first_state(algorithm: Algorithm[Any], spec: Spec) -> Any:
+    """An algorithm's state before its first generation; None if that takes evaluations."""
+    steps = algorithm.init(spec)
+    try:
+        next(steps)
+    except StopIteration as end:
+        return end.value
+    steps.close()
+    return None
+
+
+def load(run_dir: str | Path) -> Result:
+    """The result of a run that was given this `run_dir`, or how far it has come; runs nothing.
+
+    `status` is "running" for a run that has not ended: its answer and history are those of the last
+    whole generation. A run under way may be looked at.
+    """
+    path = Path(run_dir) / JOURNAL
+    if not path.is_file():
+        raise ValueError(f"{run_dir} holds no run: there is no {JOURNAL} in it")
+    file = JournalFile(path)
+    whole = Account()
+    try:
+        for record, _ in file.records():
+            whole.add(record)
+        return whole.result(file.header)
+    except (ValueError, TypeError, LookupError) as error:
+        if isinstance(error, JournalCorrupt):
+            raise
+        raise JournalCorrupt(f"{path} has records of another kind: {error}") from None

@@ -1,0 +1,139 @@
+"""Snapshots: an algorithm's state between two generations, as arrays and JSON in one npz file.
+
+A state is a tree of dataclasses, lists, numbers, strings and arrays. The file names the classes,
+and only those that the algorithm's own first state holds or declares are made again: reading one
+runs no code of the file's choosing. A snapshot saves time and nothing else; one that cannot be used
+is passed over, and the journal is replayed from its beginning.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import types
+import typing
+import zipfile
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bilevo.run.journal import Position, write_whole
+
+FORMAT = "bilevo-snapshot-1"
+LARGEST = 2**30  # bytes, unpacked
+
+Classes = dict[str, type]
+
+
+class Unusable(ValueError):  # noqa: N818 (never seen outside)
+    """Not a snapshot, or not one of this state."""
+
+
+def save(path: Path, state: Any, position: Position) -> None:
+    """Replace the snapshot by this state, reached at this position of the journal."""
+    arrays: list[Any] = []
+    tree = {"format": FORMAT, "position": list(position), "state": _plain(state, arrays)}
+    text = np.frombuffer(json.dumps(tree).encode(), np.uint8)
+    content = io.BytesIO()
+    named: dict[str, Any] = {f"a{i}": array for i, array in enumerate(arrays)}
+    np.savez(content, tree=text, **named)
+    write_whole(path, content.getvalue())
+
+
+def load(path: Path, like: Any) -> tuple[Any, Position]:
+    """A state of the kind of `like`, and where in the journal it was reached."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            if sum(item.file_size for item in file.infolist()) > LARGEST:
+                raise Unusable("too large")
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        tree = json.loads(arrays.pop("tree").tobytes())
+        if tree["format"] != FORMAT:
+            raise Unusable("another format")
+        offset, crc = (int(part) for part in tree["position"])
+        state = _revive(tree["state"], arrays, classes_of(like))
+        if type(state) is not type(like):
+            raise Unusable("another state")
+        return state, Position(offset, crc)
+    except Unusable:
+        raise
+    except Exception as error:  # a foreign file can be wrong in any way
+        raise Unusable(f"{type(error).__name__}: {error}") from None
+
+
+def classes_of(state: Any) -> Classes:
+    """The dataclasses and enums that a state can be made of: those it holds or declares."""
+    found: Classes = {}
+    _collect(state, found)
+    return found
+
+
+def _collect(value: Any, found: Classes) -> None:
+    if is_dataclass(value) and not isinstance(value, type):
+        _collect_class(type(value), found)
+        for field in fields(value):
+            _collect(getattr(value, field.name), found)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _collect(item, found)
+
+
+def _collect_class(hint: Any, found: Classes) -> None:
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is not None:
+        for part in typing.get_args(hint):
+            _collect_class(part, found)
+    elif isinstance(hint, type) and _name(hint) not in found:
+        if is_dataclass(hint) or issubclass(hint, Enum):
+            found[_name(hint)] = hint
+        if is_dataclass(hint):
+            for part in typing.get_type_hints(hint).values():
+                _collect_class(part, found)
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _plain(value: Any, arrays: list[Any]) -> Any:
+    """JSON for a value; its arrays go into a list. A value that is neither is a TypeError."""
+    if isinstance(value, Enum):
+        return {"enum": _name(type(value)), "value": value.value}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
+        arrays.append(value)
+        return {"array": len(arrays) - 1}
+    if isinstance(value, list | tuple):
+        kind = "list" if isinstance(value, list) else "tuple"
+        return {kind: [_plain(item, arrays) for item in value]}
+    if is_dataclass(value) and not isinstance(value, type):
+        content = {f.name: _plain(getattr(value, f.name), arrays) for f in fields(value)}
+        return {"class": _name(type(value)), "fields": content}
+    raise TypeError(f"a state of arrays and numbers cannot hold {value!r}")
+
+
+def _revive(value: Any, arrays: dict[str, Any], classes: Classes) -> Any:
+    match value:
+        case {"enum": name, "value": chosen}:
+            return classes[name](chosen)
+        case {"array": index}:
+            return arrays[f"a{index}"]
+        case {"list": items}:
+            return [_revive(item, arrays, classes) for item in items]
+        case {"tuple": items}:
+            return tuple(_revive(item, arrays, classes) for item in items)
+        case {"class": name, "fields": content}:
+            kind = classes[name]
+            made = {key: _revive(item, arrays, classes) for key, item in content.items()}
+            if not is_dataclass(kind) or made.keys() != {field.name for field in fields(kind)}:
+                raise Unusable(f"another {name}")
+            state = object.__new__(kind)
+            for key, item in made.items():
+                object.__setattr__(state, key, item)
+            return state
+        case _:
+            return value

@@ -1,0 +1,86 @@
+"""What a run has come to, and the result of that: for live runs and for those read from disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bilevo.core.budget import StopReason
+from bilevo.core.request import Incumbent, Level
+from bilevo.core.result import Failure, History, Result
+from bilevo.version import __version__
+
+_REASONS = {
+    StopReason.TARGET: "F reached the target",
+    StopReason.STAGNATION: "the best F has settled: no change over the upper window",
+    StopReason.BUDGET: "the algorithm's upper budget is used up",
+    StopReason.MAX_EVALS: "the limit on evaluations leaves no room for the next batch of {points}",
+    StopReason.MAX_TIME: "the time limit is reached",
+    StopReason.CALLBACK: "the callback stopped the run",
+    StopReason.INTERRUPTED: "interrupted by the user",
+    StopReason.RUNNING: "still running",
+}
+
+
+LISTED = 100  # failed points that a result lists
+
+
+@dataclass(slots=True)
+class Tally:
+    """A run's counters, failures, history, and best pair in the user's coordinates."""
+
+    counts: dict[Level, int] = field(default_factory=lambda: dict.fromkeys(Level, 0))
+    failures: int = 0
+    failed_points: list[Failure] = field(default_factory=list)
+    history: History = field(default_factory=History)
+    best: Incumbent | None = None
+
+    def result(
+        self,
+        m: int,
+        n: int,
+        reason: StopReason,
+        refused: int,
+        time: float,
+        method: str,
+        seed: int,
+    ) -> Result:
+        """The answer so far; `refused` are points that a limit left no room for."""
+        best = self.best or Incumbent(
+            np.full(m, np.nan), np.full(n, np.nan), np.nan, np.nan, np.inf
+        )
+        result = Result(
+            x=best.x.copy(),
+            y=best.y.copy(),
+            F=best.F,
+            f=best.f,
+            violation=best.violation,
+            nfev_upper=self.counts[Level.UPPER],
+            nfev_lower=self.counts[Level.LOWER],
+            nit=len(self.history),
+            success=False,
+            status=reason,
+            message="",
+            time=time,
+            method=method,
+            seed=seed,
+            version=__version__,
+            failures=self.failures,
+            failed_points=list(self.failed_points),
+            history=History(list(self.history.generations)),
+        )
+        ended = reason not in (StopReason.INTERRUPTED, StopReason.RUNNING)
+        result.success = ended and result.feasible
+        result.message = f"{_REASONS[reason].format(points=refused)}; {_answer(result)}"
+        return result
+
+
+def _answer(result: Result) -> str:
+    if result.feasible:
+        return "the answer is feasible"
+    if np.isfinite(result.F) and np.isfinite(result.f):
+        return f"the best pair violates constraints by {result.violation:.3g}"
+    if np.isnan(result.x).any():
+        return "no value of F was computed before that"
+    return "no pair with finite values was found"

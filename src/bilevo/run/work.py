@@ -1,0 +1,124 @@
+"""One piece of work: the part of evaluation that may run in another thread, process or machine.
+
+A problem's functions travel by cloudpickle, so that lambdas and functions of a notebook do, too.
+What they raise travels as a value: an exception that comes out of an executor is its own.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from functools import cached_property
+from hashlib import blake2b
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from bilevo.core.arrays import FloatArray
+from bilevo.core.problem import Problem
+from bilevo.core.request import Level
+from bilevo.core.values import Returned
+
+
+class CannotTravel(ValueError):  # noqa: N818 (reads as what is wrong)
+    """A problem's functions cannot be sent to workers, or not be unpacked there."""
+
+
+class Reply(NamedTuple):
+    """A piece's objective (k,), constraints (k, c), and the seconds they took."""
+
+    objective: FloatArray
+    constraints: FloatArray
+    seconds: float
+
+
+class Raised:
+    """An exception of the user's functions; one that cannot travel does so as its text."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def __reduce__(self) -> tuple[Callable[..., Raised], tuple[Any, ...]]:
+        import cloudpickle
+
+        note = "".join(traceback.format_exception(self.error))
+        try:
+            sent = cloudpickle.dumps(self.error)
+            cloudpickle.loads(sent)
+        except Exception:
+            text = f"{type(self.error).__name__}: {self.error}"
+            sent = cloudpickle.dumps(RuntimeError(text))
+        return _unpack_raised, (sent, f"raised in a worker:\n{note}")
+
+
+def _unpack_raised(sent: bytes, note: str) -> Raised:
+    import cloudpickle
+
+    error = cloudpickle.loads(sent)
+    error.add_note(note)
+    return Raised(error)
+
+
+def work(problem: Problem, level: Level, x: FloatArray, y: FloatArray, count: int | None) -> Reply:
+    """The values of a piece: a point x (m,), y (n,), or rows of a vectorised problem.
+
+    `count` is the number of constraints, if known.
+    """
+    started = perf_counter()
+    returned = Returned(level, problem.vectorized, count, problem.repeats(level))
+    objective, constraints = problem.functions(level)
+    values = returned.objective(objective, x, y)
+    return Reply(values, returned.constraints(constraints, x, y), perf_counter() - started)
+
+
+class Carrier:
+    """A problem that can travel: pickled once, and unpacked once in each process it comes to."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+    @cached_property
+    def packed(self) -> bytes:
+        import cloudpickle
+
+        try:
+            packed: bytes = cloudpickle.dumps(self.problem)
+            return packed
+        except Exception as error:
+            raise CannotTravel(
+                f"the functions of {self.problem.name} cannot be sent to workers: {error}. They "
+                "must not hold open files, locks, connections or the like; make those inside them"
+            ) from error
+
+    def __reduce__(self) -> tuple[Callable[..., Carrier], tuple[Any, ...]]:
+        return unpack, (self.packed, blake2b(self.packed, digest_size=16).digest())
+
+    def run(self, level: Level, x: FloatArray, y: FloatArray, count: int | None) -> Reply | Raised:
+        try:
+            x.flags.writeable = y.flags.writeable = False
+            return work(self.problem, level, x, y, count)
+        except Exception as error:
+            return Raised(error)
+
+
+_unpacked: dict[bytes, Carrier] = {}
+
+
+def unpack(packed: bytes, key: bytes) -> Carrier:
+    """The carrier of packed functions; the last few are kept."""
+    import cloudpickle
+
+    if key not in _unpacked:
+        while len(_unpacked) > 3:
+            _unpacked.pop(next(iter(_unpacked)), None)
+        _unpacked[key] = Carrier(cloudpickle.loads(packed))
+    return _unpacked[key]
+
+
+def carry_out(
+    carrier: Carrier, ticket: int, level: Level, x: FloatArray, y: FloatArray, count: int | None
+) -> Reply | Raised:
+    """What a foreign executor is given to run.
+
+    The ticket makes each call a different one: Dask takes equal calls for the same.
+    """
+    return carrier.run(level, x, y, count)
