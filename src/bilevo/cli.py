@@ -55,7 +55,11 @@ def solve(
     target: float | None = None,
     to_target: Annotated[bool, Parameter(name="", negative="--no-target")] = True,
     ftol: float = 1e-6,
+    workers: Whole | None = None,
     on_failure: Literal["raise", "worst"] = "raise",
+    retries: Whole = 0,
+    timeout: float | None = None,
+    run_dir: Path | None = None,
     verified: Annotated[bool, Parameter(name="--verify", negative="")] = False,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
     progress: bool | None = None,
@@ -86,8 +90,16 @@ def solve(
         Do not stop at a target, not even at a known optimum.
     ftol
         How close to the target is close enough.
+    workers
+        Evaluate in this number of processes.
     on_failure
         What an exception of an objective does: end the run, or rank its point last.
+    retries
+        How often a failed evaluation is repeated before it counts as failed.
+    timeout
+        Seconds after which an evaluation is ended and has failed; needs --workers.
+    run_dir
+        Keep every evaluation in this directory. The same command continues a run that was killed.
     verified
         Re-solve the follower at the answer from independent starts, and say what that found.
     as_json
@@ -107,7 +119,11 @@ def solve(
             max_time=max_time,
             target=target if to_target else False,
             ftol=ftol,
+            workers=workers,
             on_failure=on_failure,
+            retries=retries,
+            timeout=timeout,
+            run_dir=run_dir,
             progress=sys.stderr.isatty() if progress is None else progress,
         )
         message = "there is no answer to verify"

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
-from contextlib import suppress
-from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
@@ -22,7 +19,7 @@ from bilevo.core.request import Level
 from bilevo.core.values import BadValue, Returned
 from bilevo.run.executors import Overhead, Workers
 from bilevo.run.session import Batch
-from bilevo.run.work import CannotTravel, Raised, Reply
+from bilevo.run.work import CannotTravel, Job, Reply
 
 OnFailure = Literal["raise", "worst"]
 _NOTHING: Mapping[int, Any] = {}
@@ -183,40 +180,26 @@ class Evaluator:
     ) -> Iterator[tuple[int, Outcome]]:
         """All pieces at once by the workers, in the order in which they end."""
         assert self._workers is not None
-        ended: SimpleQueue[Future[Reply | Raised]] = SimpleQueue()
-        under_way: dict[Future[Reply | Raised], int] = {}
-        attempts = dict.fromkeys(pieces, 0)
         started, computing = perf_counter(), 0.0
-
-        def start(i: int) -> None:
-            assert self._workers is not None
-            x, y = self._arguments(batch, pieces[i])
-            future = self._workers.evaluate(batch.level, x, y, self._returned[batch.level].count)
-            under_way[future] = i
-            future.add_done_callback(ended.put)
-
-        try:
-            for i in pieces:
-                start(i)
-            while under_way:
-                future = _first_of(ended, time_left())
-                i, reply = under_way.pop(future), future.result()
-                if isinstance(reply, Reply):
-                    computing += reply.seconds
-                    yield i, Outcome(reply.objective, reply.constraints)
-                elif attempts[i] < self._retries and not isinstance(reply.error, _FATAL):
-                    attempts[i] += 1
-                    start(i)
-                else:
-                    yield i, self._failed(pieces[i], reply.error)
-            self._overhead.note(len(batch.x), computing, perf_counter() - started)
-        finally:
-            for future in under_way:
-                future.cancel()
-
-
-def _first_of(ended: SimpleQueue[Future[Reply | Raised]], seconds: float) -> Future[Reply | Raised]:
-    """The next evaluation to end, if it does in time."""
-    with suppress(Empty):
-        return ended.get(timeout=None if seconds == math.inf else max(seconds, 0.0))
-    raise OutOfTime
+        attempts = dict.fromkeys(pieces, 0)
+        width = self._returned[batch.level].count
+        jobs = {i: Job(batch.level, *self._arguments(batch, pieces[i]), width) for i in pieces}
+        for i, job in jobs.items():
+            self._workers.submit(i, job)
+        while jobs:
+            ended = self._workers.next(time_left())
+            if ended is None:
+                raise OutOfTime
+            i, reply = ended
+            if isinstance(reply, Reply):
+                computing += reply.seconds
+                yield i, Outcome(reply.objective, reply.constraints)
+            elif attempts[i] < self._retries and not isinstance(reply.error, _FATAL):
+                attempts[i] += 1
+                self._workers.submit(i, jobs[i])
+                continue
+            else:
+                computing = math.inf  # failures tell nothing of what workers cost
+                yield i, self._failed(pieces[i], reply.error)
+            del jobs[i]
+        self._overhead.note(len(batch.x), computing, perf_counter() - started)

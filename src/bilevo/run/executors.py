@@ -7,44 +7,52 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from itertools import count as tickets
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
-from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import require_positive
 from bilevo.core.problem import Problem
-from bilevo.core.request import Level
 from bilevo.run.pool import WorkerPool
-from bilevo.run.work import Carrier, Raised, Reply, carry_out
+from bilevo.run.work import Carrier, Job, Raised, Reply, carry_out
 
 
 class Workers(Protocol):
-    """Evaluates pieces side by side."""
+    """Carries out jobs side by side; each has a key."""
 
-    def evaluate(
-        self, level: Level, x: FloatArray, y: FloatArray, count: int | None
-    ) -> Future[Reply | Raised]: ...
+    def submit(self, key: int, job: Job) -> None: ...
+
+    def next(self, seconds: float) -> tuple[int, Reply | Raised] | None:
+        """A job that has ended and its reply; None if none ends within that time."""
+        ...
 
     def close(self) -> None: ...
 
 
 class Foreign:
-    """An executor of the user's, which stays open."""
+    """An executor of the user's, which stays open. What it raises itself comes through as it is."""
 
     def __init__(self, executor: Any, carrier: Carrier) -> None:
         self._executor, self._carrier = executor, carrier
         self._tickets = tickets()
+        self._keys: dict[Future[Reply | Raised], int] = {}
+        self._ended: SimpleQueue[Future[Reply | Raised]] = SimpleQueue()
 
-    def evaluate(
-        self, level: Level, x: FloatArray, y: FloatArray, count: int | None
-    ) -> Future[Reply | Raised]:
-        ticket = next(self._tickets)
-        future: Future[Reply | Raised] = self._executor.submit(
-            carry_out, self._carrier, ticket, level, x, y, count
-        )
-        return future
+    def submit(self, key: int, job: Job) -> None:
+        future = self._executor.submit(carry_out, self._carrier, next(self._tickets), job)
+        self._keys[future] = key
+        future.add_done_callback(self._ended.put)
+
+    def next(self, seconds: float) -> tuple[int, Reply | Raised] | None:
+        try:
+            patience = None if seconds == math.inf else max(0.0, seconds)
+            future = self._ended.get(timeout=patience)
+        except Empty:
+            return None
+        return self._keys.pop(future), future.result()
 
     def close(self) -> None:
-        return
+        for future in self._keys:
+            future.cancel()
 
 
 class RayExecutor(Executor):

@@ -1,25 +1,25 @@
 """Worker processes of our own: a hanging one can be ended, a dead one is replaced.
 
-Each process stands in a loky executor of its own. In a pool of the usual kind, a worker that dies
-takes all evaluations under way with it, and one that hangs cannot be told from the others. loky
-starts processes without importing the main script again, and ends them with all their children.
+The pools at hand do not do. In those of concurrent.futures and loky a worker that dies takes all
+evaluations under way with it, and one that hangs cannot be ended; pebble's workers share a pipe
+under a lock, which a worker killed at the wrong moment never gives back. Here each process has a
+pipe of its own. loky starts them, without importing the main script again.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import signal
+import sys
 import threading
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Future
-from functools import partial
-from time import sleep
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from time import perf_counter, sleep
 from typing import Any
 
-from bilevo.core.arrays import FloatArray
-from bilevo.core.request import Level
-from bilevo.run.work import CannotTravel, Carrier, Raised, Reply, unpack
+from bilevo.run.work import CannotTravel, Carrier, Job, Raised, Reply, unpack
 
 WATCH_EVERY = 0.5  # seconds between a worker's looks after its parent
 
@@ -28,160 +28,157 @@ class WorkerDied(RuntimeError):  # noqa: N818 (reads as what happened)
     """The process of an evaluation ended, or was killed, in the middle of it."""
 
 
-class Task:
-    """An evaluation handed to the pool."""
-
-    def __init__(self, call: Callable[[], Reply | Raised]) -> None:
-        self.call = call
-        self.future: Future[Reply | Raised] = Future()
-
-
 class Worker:
-    """One process, made when it is first needed and again after it has ended."""
+    """One process, in a group of its own with all that it starts."""
 
-    def __init__(self, carrier: Carrier) -> None:
-        self._carrier = carrier
-        self._executor: Any = None
-        self.task: Task | None = None  # what it is evaluating
-        self.timer: threading.Timer | None = None
-        self.timed_out = False
+    def __init__(self, carrier: Carrier, timeout: float) -> None:
+        from loky.backend import get_context
 
-    def submit(self, call: Callable[[], Reply | Raised]) -> Future[Reply | Raised]:
-        from concurrent.futures.process import BrokenProcessPool
+        context = get_context("loky")
+        self.pipe, other = context.Pipe()
+        self.process = context.Process(
+            target=serve, args=(other, *carrier.parcel, os.getpid()), daemon=True
+        )
+        self.process.start()
+        other.close()
+        self.key: int | None = None  # of the job under way
+        self._ready = False  # it says when it has started: until then no time runs
+        self._timeout = timeout
+        self.deadline = math.inf
 
-        for _ in range(3):
+    def give(self, key: int, job: Job) -> None:
+        self.key = key
+        if self._ready:
+            self.deadline = perf_counter() + self._timeout
+        try:
+            self.pipe.send(job)
+        except OSError:
+            return  # it is dead: reading from the pipe will tell
+
+    def take(self) -> Reply | Raised | None:
+        """The reply that is there, or the word that there will be none; None if it is ready now."""
+        try:
+            reply: Reply | Raised | None = self.pipe.recv()
+            if reply is None:
+                self._ready, self.deadline = True, perf_counter() + self._timeout
+            return reply
+        except (EOFError, OSError):
+            self.process.join()
+            code = self.process.exitcode
+            how = f"exit status {code}" if code is None or code >= 0 else f"signal {-code}"
+            return Raised(WorkerDied(f"a worker process ended during an evaluation ({how})"))
+
+    @property
+    def dead(self) -> bool:
+        """Whether an idle worker has ended: its pipe has nothing else to say."""
+        return bool(self.pipe.poll())
+
+    def kill(self) -> None:
+        """End it and what it has started, whatever they are doing."""
+        for end in (os.killpg, os.kill):  # it may not have come to make its group
             try:
-                return self._running().submit(call)  # type: ignore[no-any-return]
-            except BrokenProcessPool:  # it died while it had nothing to do
-                self.end()
-        raise WorkerDied("worker processes end as soon as they start")
-
-    def _running(self) -> Any:
-        if self._executor is None:
-            from loky import ProcessPoolExecutor
-
-            self._executor = ProcessPoolExecutor(
-                max_workers=1,
-                initializer=_prepare,
-                initargs=(*self._carrier.__reduce__()[1], os.getpid()),
-            )
-        return self._executor
-
-    def end(self) -> None:
-        """Kill the process and its children; a new one starts with the next evaluation."""
-        executor, self._executor = self._executor, None
-        if executor is not None:
-            executor.shutdown(wait=False, kill_workers=True)
+                end(self.process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self.process.join()
+        self.pipe.close()
 
 
 class WorkerPool:
-    """A number of worker processes; evaluations wait in order for a free one.
+    """A number of worker processes; jobs wait in order for a free one.
 
-    Whatever happens to an evaluation's process becomes its reply: `Raised` with a TimeoutError or a
+    Whatever happens to a job's process becomes its reply: `Raised` with a TimeoutError or a
     `WorkerDied`.
     """
 
     def __init__(self, workers: int, carrier: Carrier, timeout: float | None = None) -> None:
-        carrier.packed  # noqa: B018 (a problem that cannot travel is refused before anything starts)
-        self._timeout = timeout
-        self._idle = [Worker(carrier) for _ in range(workers)]
-        self._workers = list(self._idle)
-        self._waiting: deque[Task] = deque()
-        self._lock = threading.RLock()
-        self._closed = False
+        carrier.parcel  # noqa: B018 (a problem that cannot travel is refused at once)
+        self._carrier = carrier
+        self._timeout = math.inf if timeout is None else timeout
+        self._free = workers  # places without a process
+        self._workers: list[Worker] = []
+        self._waiting: deque[tuple[int, Job]] = deque()
 
-    def evaluate(
-        self, level: Level, x: FloatArray, y: FloatArray, count: int | None
-    ) -> Future[Reply | Raised]:
-        task = Task(partial(_run, level, x, y, count))
-        with self._lock:
-            self._waiting.append(task)
-            self._feed()
-        return task.future
-
-    def _feed(self) -> None:
-        """Give waiting tasks to idle workers."""
-        while self._idle and self._waiting and not self._closed:
-            task = self._waiting.popleft()
-            if task.future.set_running_or_notify_cancel():
-                self._start(self._idle.pop(), task)
-
-    def _start(self, worker: Worker, task: Task) -> None:
-        worker.task, worker.timed_out = task, False
-        try:
-            running = worker.submit(task.call)
-        except Exception as error:
-            self._finish(worker, task, Raised(error))
-            return
-        if self._timeout is not None:
-            worker.timer = threading.Timer(self._timeout, self._expire, (worker, task))
-            worker.timer.daemon = True
-            worker.timer.start()
-        running.add_done_callback(partial(self._ended, worker, task))
-
-    def _expire(self, worker: Worker, task: Task) -> None:
-        with self._lock:
-            if worker.task is task:
-                worker.timed_out = True
-                worker.end()
-
-    def _ended(self, worker: Worker, task: Task, running: Future[Reply | Raised]) -> None:
-        error = running.exception()
-        if error is None:
-            reply = running.result()
-        elif worker.timed_out:
-            reply = Raised(TimeoutError(f"no answer within {self._timeout:g} s"))
-        else:
-            reply = Raised(WorkerDied(f"a worker process ended during an evaluation: {error}"))
-        with self._lock:
-            if error is not None:
-                worker.end()
-            self._finish(worker, task, reply)
-
-    def _finish(self, worker: Worker, task: Task, reply: Reply | Raised) -> None:
-        if worker.timer is not None:
-            worker.timer.cancel()
-        worker.task, worker.timer = None, None
-        self._idle.append(worker)
-        task.future.set_result(reply)
+    def submit(self, key: int, job: Job) -> None:
+        self._waiting.append((key, job))
         self._feed()
 
+    def _feed(self) -> None:
+        """Give waiting jobs to idle workers, old or new."""
+        while self._waiting and (worker := self._idle()) is not None:
+            key, job = self._waiting.popleft()
+            worker.give(key, job)
+
+    def _idle(self) -> Worker | None:
+        for worker in [worker for worker in self._workers if worker.key is None]:
+            if not worker.dead:
+                return worker
+            self._remove(worker)
+        if not self._free:
+            return None
+        self._free -= 1
+        self._workers.append(Worker(self._carrier, self._timeout))
+        return self._workers[-1]
+
+    def _remove(self, worker: Worker) -> None:
+        worker.kill()
+        self._workers.remove(worker)
+        self._free += 1
+
+    def next(self, seconds: float) -> tuple[int, Reply | Raised] | None:
+        """A job that has ended and its reply; None if none ends within that time."""
+        until = perf_counter() + seconds
+        while True:
+            busy = {worker.pipe: worker for worker in self._workers if worker.key is not None}
+            soonest = min([until, *(worker.deadline for worker in busy.values())])
+            patience = None if soonest == math.inf else max(0.0, soonest - perf_counter())
+            ready: list[Any] = wait(list(busy), patience)
+            for worker in (busy[pipe] for pipe in ready):
+                if (reply := worker.take()) is not None:
+                    return self._end(worker, reply)
+            now = perf_counter()
+            for worker in busy.values():
+                if worker.deadline <= now:
+                    late = TimeoutError(f"no answer within {self._timeout:g} s")
+                    return self._end(worker, Raised(late), kill=True)
+            if until <= now:
+                return None
+
+    def _end(
+        self, worker: Worker, reply: Reply | Raised, kill: bool = False
+    ) -> tuple[int, Reply | Raised]:
+        assert worker.key is not None
+        key, worker.key, worker.deadline = worker.key, None, math.inf
+        if kill or (isinstance(reply, Raised) and isinstance(reply.error, WorkerDied)):
+            self._remove(worker)
+        self._feed()
+        return key, reply
+
     def close(self) -> None:
-        """Kill all processes, whatever they are doing."""
-        with self._lock:
-            self._closed = True
-            for worker in self._workers:
-                if worker.timer is not None:
-                    worker.timer.cancel()
-                worker.end()
+        """End all processes, whatever they are doing."""
+        self._waiting.clear()
+        for worker in list(self._workers):
+            self._remove(worker)
 
 
-# In a worker process.
-
-_carrier: Carrier | None = None
-_trouble: CannotTravel | None = None
-
-
-def _prepare(packed: bytes, key: bytes, parent: int) -> None:
-    """Make a process ready: it leaves Ctrl-C to its parent, and ends when its parent has ended."""
-    global _carrier, _trouble  # noqa: PLW0603 (a process of one purpose)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def serve(pipe: Connection[Any, Any], packed: bytes, key: bytes, parent: int) -> None:
+    """A worker process: evaluate what comes through the pipe, until its parent has ended."""
+    os.setsid()  # Ctrl-C goes to the parent alone; all that is started here can be ended at once
     os.dup2(2, 1)  # what objectives print must not get into the parent's output
+    sys.stdout = sys.stderr
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     try:
-        _carrier = unpack(packed, key)
+        carrier: Carrier | CannotTravel = unpack(packed, key)
     except Exception as error:
-        _trouble = CannotTravel(f"a worker cannot load the problem: {error!r}")
+        carrier = CannotTravel(f"a worker cannot load the problem: {error!r}")
+    with suppress(EOFError, OSError):  # the parent has ended, or wants no more
+        pipe.send(None)
+        while True:
+            job: Job = pipe.recv()
+            pipe.send(carrier.run(job) if isinstance(carrier, Carrier) else Raised(carrier))
 
 
 def _end_with(parent: int) -> None:
     while os.getppid() == parent:
         sleep(WATCH_EVERY)
-    os._exit(1)
-
-
-def _run(level: Level, x: FloatArray, y: FloatArray, count: int | None) -> Reply | Raised:
-    if _carrier is None:
-        assert _trouble is not None
-        return Raised(_trouble)
-    return _carrier.run(level, x, y, count)
+    os.killpg(0, signal.SIGKILL)

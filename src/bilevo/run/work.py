@@ -23,6 +23,18 @@ class CannotTravel(ValueError):  # noqa: N818 (reads as what is wrong)
     """A problem's functions cannot be sent to workers, or not be unpacked there."""
 
 
+class Job(NamedTuple):
+    """A point x (m,), y (n,), or rows of a vectorised problem, to evaluate at a level.
+
+    `width` is the number of constraints, if known.
+    """
+
+    level: Level
+    x: FloatArray
+    y: FloatArray
+    width: int | None
+
+
 class Reply(NamedTuple):
     """A piece's objective (k,), constraints (k, c), and the seconds they took."""
 
@@ -58,13 +70,11 @@ def _unpack_raised(sent: bytes, note: str) -> Raised:
     return Raised(error)
 
 
-def work(problem: Problem, level: Level, x: FloatArray, y: FloatArray, count: int | None) -> Reply:
-    """The values of a piece: a point x (m,), y (n,), or rows of a vectorised problem.
-
-    `count` is the number of constraints, if known.
-    """
+def work(problem: Problem, job: Job) -> Reply:
+    """The values that a job asks for."""
     started = perf_counter()
-    returned = Returned(level, problem.vectorized, count, problem.repeats(level))
+    level, x, y, width = job
+    returned = Returned(level, problem.vectorized, width, problem.repeats(level))
     objective, constraints = problem.functions(level)
     values = returned.objective(objective, x, y)
     return Reply(values, returned.constraints(constraints, x, y), perf_counter() - started)
@@ -77,12 +87,13 @@ class Carrier:
         self.problem = problem
 
     @cached_property
-    def packed(self) -> bytes:
+    def parcel(self) -> tuple[bytes, bytes]:
+        """The problem as bytes, and a key to know them by."""
         import cloudpickle
 
         try:
             packed: bytes = cloudpickle.dumps(self.problem)
-            return packed
+            return packed, blake2b(packed, digest_size=16).digest()
         except Exception as error:
             raise CannotTravel(
                 f"the functions of {self.problem.name} cannot be sent to workers: {error}. They "
@@ -90,12 +101,12 @@ class Carrier:
             ) from error
 
     def __reduce__(self) -> tuple[Callable[..., Carrier], tuple[Any, ...]]:
-        return unpack, (self.packed, blake2b(self.packed, digest_size=16).digest())
+        return unpack, self.parcel
 
-    def run(self, level: Level, x: FloatArray, y: FloatArray, count: int | None) -> Reply | Raised:
+    def run(self, job: Job) -> Reply | Raised:
         try:
-            x.flags.writeable = y.flags.writeable = False
-            return work(self.problem, level, x, y, count)
+            job.x.flags.writeable = job.y.flags.writeable = False  # lost on the way
+            return work(self.problem, job)
         except Exception as error:
             return Raised(error)
 
@@ -114,11 +125,9 @@ def unpack(packed: bytes, key: bytes) -> Carrier:
     return _unpacked[key]
 
 
-def carry_out(
-    carrier: Carrier, ticket: int, level: Level, x: FloatArray, y: FloatArray, count: int | None
-) -> Reply | Raised:
+def carry_out(carrier: Carrier, ticket: int, job: Job) -> Reply | Raised:
     """What a foreign executor is given to run.
 
     The ticket makes each call a different one: Dask takes equal calls for the same.
     """
-    return carrier.run(level, x, y, count)
+    return carrier.run(job)
