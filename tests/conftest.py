@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
+from figures import figures_of, write_figures
 from hypothesis import settings
 
 import bilevo
@@ -73,3 +75,28 @@ def quadratic(**options: Any) -> bilevo.Problem:
         [(-5, 10)] * 2,
         **options,
     )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="the full number of trials")
+    parser.addoption("--figures", metavar="FILE", help="write what the trials came to")
+
+
+@pytest.fixture
+def trials(request: pytest.FixtureRequest) -> Callable[[int, int], int]:
+    """How many trials to make: `trials(on_every_push, in_full)`."""
+    return lambda usual, full: full if request.config.getoption("--full") else usual
+
+
+@pytest.fixture
+def figure(record_property: Callable[[str, object], None]) -> Callable[[int, int, str], None]:
+    """Say how many trials of a promise were made without a failure: `figure(row, number, of)`.
+
+    Rows are those of `figures.PROMISES`; figures of one row and kind add up.
+    """
+    return lambda row, number, of: record_property("figure", [row, number, of])
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if (path := config.getoption("--figures")) is not None:
+        write_figures(path, figures_of(terminalreporter.stats.get("passed", [])))

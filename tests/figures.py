@@ -1,0 +1,65 @@
+"""What the reliability tests came to, put into docs/reliability.md by `scripts/test --full`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+PROMISES = {
+    1: ("kill -9 of a run", "it resumes to a bit-identical result and equal counters"),
+    2: ("a cut anywhere in the journal", "the same"),
+    3: (
+        "a damaged journal",
+        "a torn tail is repaired; damage before good records is refused with `JournalCorrupt`",
+    ),
+    4: ("disk full, I/O errors", "an error that names the path; what was written resumes"),
+    5: ("power loss", "at most a second of evaluations is lost, and it resumes"),
+    6: ("a worker is killed", "it is replaced and its point repeated; the same result"),
+    7: (
+        "the objective raises",
+        "`raise`: the original error, and the run resumes; `worst`: counted and journalled",
+    ),
+    8: ("NaN and infinity", "ranked last, never the answer; nothing else ends with a clear status"),
+    9: ("wrong shapes and types", "accepted by rule, or `BadValue`"),
+    10: ("an evaluation that hangs", "ended by its timeout, journalled as a failure, no orphans"),
+    11: ("another executor", "one fingerprint: any executor, 1 or 2 BLAS threads"),
+    13: ("degenerate bounds and scales", "a result, or a ValueError before the first evaluation"),
+    14: ("ill-conditioned covariances", "finite and positive, or a reason to stop; no LinAlgError"),
+    15: ("allocation arithmetic", "probabilities finite, adding up to 1, each at least its base"),
+    16: ("files that are not to be trusted", "the named error; nothing is run"),
+    17: ("old formats", "resumed, or refused with a reason"),
+    18: (
+        "two writers",
+        "the second is refused and told who the first is; a killed one blocks nobody",
+    ),
+    21: ("the parent is killed while workers run", "workers end; the same call goes on at once"),
+}
+
+
+def figures_of(reports: list[Any]) -> Counter[tuple[int, str]]:
+    """The figures of tests that passed."""
+    found: Counter[tuple[int, str]] = Counter()
+    for report in reports:
+        for name, value in getattr(report, "user_properties", []):
+            if name == "figure":
+                row, number, of = value
+                found[row, of] += number
+    return found
+
+
+def write_figures(path: str, figures: Counter[tuple[int, str]]) -> None:
+    lines = [
+        "# Reliability",
+        "",
+        "What bilevo promises, and how often each promise was put to the test without being broken.",
+        "No failure in n trials bounds the rate of failures by 3/n (95%). Made by",
+        "`scripts/test --full`; the tests are in [tests/crash](../tests/crash).",
+        "",
+        "| # | threat | promise | trials, none of which failed |",
+        "|---|---|---|---|",
+    ]
+    for row, (threat, promise) in PROMISES.items():
+        made = "; ".join(f"{n:,} {of}" for (r, of), n in sorted(figures.items()) if r == row)
+        lines.append(f"| {row} | {threat} | {promise} | {made} |")
+    Path(path).write_text("\n".join(lines) + "\n")
