@@ -52,7 +52,7 @@ def write_figures(path: str, figures: Counter[tuple[int, str]]) -> None:
     lines = [
         "# Reliability",
         "",
-        "What bilevo promises, and how often each promise was put to the test without being broken.",
+        "What bilevo promises, and how often each promise was tried without being broken.",
         "No failure in n trials bounds the rate of failures by 3/n (95%). Made by",
         "`scripts/test --full`; the tests are in [tests/crash](../tests/crash).",
         "",

@@ -113,7 +113,7 @@ def minimize(
         evaluate = Evaluator(problem, on_failure, retries=retries, workers=pool)
         if run_dir is None:
             return drive(Session(problem, algorithm, spec, limits, _both(line, callback)), evaluate)
-        kept = open_things.enter_context(closing(RunDir(run_dir, problem, algorithm, spec)))
+        kept = open_things.enter_context(closing(RunDir(run_dir, problem, algorithm, spec, limits)))
         session = Session(
             problem, algorithm, spec, limits, _both(line, callback), kept.boundary, kept.taken_up
         )

@@ -11,7 +11,7 @@ from zlib import crc32
 import numpy as np
 
 from bilevo.core.arrays import FloatArray
-from bilevo.core.budget import StopReason
+from bilevo.core.budget import Limits, StopReason
 from bilevo.core.request import Incumbent, Level
 from bilevo.core.result import Failure, Generation, Result, plain, revive
 from bilevo.run.evaluate import Outcome
@@ -110,6 +110,10 @@ class Account:
             point = revive({"x": x, "y": y, "error": content["error"]})
             level, number = _LEVELS[record.level].value, content["first"] + i
             self.failed.append((record.number, Failure(level, number, **point)))
+
+    def within(self, limits: Limits) -> bool:
+        counts = self.counts[Level.UPPER], self.counts[Level.LOWER]
+        return self.elapsed < limits.time and not limits.exceeded(*counts)
 
     def copy(self) -> Account:
         return copy.deepcopy(self)

@@ -31,8 +31,8 @@ def _drive(session: Session, evaluate: Evaluator, run_dir: RunDir | None = None)
                     session.end(StopReason.CALLBACK, points)
                     break
             session.send(*evaluate(batch, known, keep, session.time_left))
-        if session.replaying:  # a run that had ended
-            session.go_live()
+        if session.replaying and session.go_live():  # a run that had ended
+            session.end(StopReason.CALLBACK)
     except KeyboardInterrupt:
         session.end(StopReason.INTERRUPTED, evaluate.done)
     except OutOfTime:

@@ -105,7 +105,7 @@ class Evaluator:
         self.done = sum(len(outcome.objective) for outcome in outcomes.values())
         missing = {i: rows for i, rows in enumerate(pieces) if i not in outcomes}
         evaluate = self._in_turn if self._workers is None else self._side_by_side
-        for i, outcome in evaluate(batch, missing, time_left):
+        for i, outcome in evaluate(batch, missing, time_left) if missing else ():
             if keep is not None:
                 keep(batch, i, outcome)
             outcomes[i] = outcome
@@ -202,4 +202,4 @@ class Evaluator:
                 computing = math.inf  # failures tell nothing of what workers cost
                 yield i, self._failed(pieces[i], reply.error)
             del jobs[i]
-        self._overhead.note(len(batch.x), computing, perf_counter() - started)
+        self._overhead.note(len(attempts), computing, perf_counter() - started)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bilevo.core.algorithm import Algorithm, AlgorithmState
-from bilevo.core.budget import StopReason
+from bilevo.core.budget import Limits, StopReason
 from bilevo.core.problem import Problem, Spec
 from bilevo.core.result import Result
 from bilevo.run import account, snapshot
@@ -41,7 +41,12 @@ class RunDir:
     """
 
     def __init__(
-        self, directory: str | Path, problem: Problem, algorithm: Algorithm[Any], spec: Spec
+        self,
+        directory: str | Path,
+        problem: Problem,
+        algorithm: Algorithm[Any],
+        spec: Spec,
+        limits: Limits,
     ) -> None:
         self._directory = Path(directory)
         self._header = identity(problem, algorithm, spec)
@@ -56,12 +61,12 @@ class RunDir:
         self._directory.mkdir(parents=True, exist_ok=True)
         self._lock = DirectoryLock(self._directory)
         try:
-            self._writer = self._open(algorithm, spec)
+            self._writer = self._open(algorithm, spec, limits)
         except BaseException:
             self._lock.release()
             raise
 
-    def _open(self, algorithm: Algorithm[Any], spec: Spec) -> JournalWriter:
+    def _open(self, algorithm: Algorithm[Any], spec: Spec, limits: Limits) -> JournalWriter:
         path = self._directory / JOURNAL
         if not path.exists() or header_line(self._header).startswith(path.read_bytes()):
             return JournalWriter.create(path, self._header)
@@ -71,10 +76,10 @@ class RunDir:
         whole, before, start, end = Account(), Account(), file.start, file.start
         for record, end in file.records():
             whole.add(record)
-            if end == reached:
+            if end == reached and whole.within(limits):
                 before, start = whole.copy(), end
         if start is file.start:
-            state = None  # there is no snapshot, or it is not this journal's
+            state = None  # no snapshot, or not of this journal, or beyond what is wanted now
         if whole.last is not None:
             self.taken_up = state, before.tally()
             self._told_end = whole.last.kind is Kind.END

@@ -1,0 +1,109 @@
+"""Runs that are meant to be broken off, in processes that are meant to be killed."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+import bilevo
+import bilevo.run.rundir
+from bilevo.core.result import plain
+from bilevo.run.journal import JournalFile
+
+METHODS = ("drc-cma-es", "bl-cma-es", "nested-cma-es")
+SMALL: dict[str, Any] = {"budget": bilevo.Budget(lower_max=4, upper_max=30), "max_evals": 70}
+MEDIUM: dict[str, Any] = {"budget": bilevo.Budget(lower_max=60, upper_max=400), "max_evals": 4000}
+
+processes = multiprocessing.get_context("forkserver")
+processes.set_forkserver_preload(["crashes"])
+
+
+def F(x: Any, y: Any) -> float:
+    return float(x @ x + y @ y)
+
+
+def f(x: Any, y: Any) -> float:
+    return float((y - x) @ (y - x))
+
+
+def slow_f(x: Any, y: Any) -> float:
+    time.sleep(0.001)
+    return f(x, y)
+
+
+def problem(size: int = 1, lower: Any = f) -> bilevo.Problem:
+    """The leader wants x and y small, the follower copies x."""
+    return bilevo.Problem(F, lower, [(-5, 10)] * size, [(-5, 10)] * size, name="copy")
+
+
+def course(result: bilevo.Result) -> str:
+    """All of a result, as text, but for its time."""
+    content = plain(asdict(result))
+    del content["time"]
+    return json.dumps(content)
+
+
+def small(run_dir: Path | None, method: str = METHODS[0], **options: Any) -> bilevo.Result:
+    """A run of one generation and the beginning of another."""
+    options = {**SMALL, **options}
+    if method == "nested-cma-es":  # its generations are longer
+        options["max_evals"] *= 3
+    return bilevo.minimize(problem(), method=method, run_dir=run_dir, **options)
+
+
+def medium(run_dir: Path, out: Path, method: str, seed: int, workers: int | None = None) -> None:
+    """A run of a few thousand evaluations with many snapshots; its course goes into a file."""
+    bilevo.run.rundir.SNAPSHOT_AFTER = 0.02
+    options: dict[str, Any] = {**MEDIUM, "method": method, "rng": seed}
+    if workers is None:
+        result = bilevo.minimize(problem(2), run_dir=run_dir, **options)
+    else:
+        options["max_evals"] = 1500
+        result = bilevo.minimize(problem(2, slow_f), run_dir=run_dir, workers=workers, **options)
+    temporary = out.with_suffix(".new")
+    temporary.write_text(course(result))
+    os.replace(temporary, out)
+
+
+def hold(run_dir: Path) -> None:
+    """Keep a run directory in use until killed."""
+
+    def wait(x: Any, y: Any) -> float:
+        time.sleep(60)
+        return 0.0
+
+    bilevo.minimize(problem(lower=wait), run_dir=run_dir, **SMALL)
+
+
+def boundaries(journal: Path) -> list[int]:
+    """The offsets between the records of a journal."""
+    file = JournalFile(journal)
+    return [file.start.offset, *(position.offset for _, position in file.records())]
+
+
+def start(target: Any, *arguments: Any) -> Any:
+    process = processes.Process(target=target, args=arguments)
+    process.start()
+    return process
+
+
+def left_after(seconds: float, watched: list[psutil.Process]) -> list[psutil.Process]:
+    """Which of these processes still run after that time at most; a zombie does not."""
+    until = time.monotonic() + seconds
+    while (left := [p for p in watched if _runs(p)]) and time.monotonic() < until:
+        time.sleep(0.02)
+    return left
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

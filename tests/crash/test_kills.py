@@ -1,0 +1,107 @@
+"""Real processes, really killed."""
+
+import time
+from pathlib import Path
+
+import crashes
+import numpy as np
+import psutil
+import pytest
+from crashes import METHODS, course, left_after, medium, small, start
+
+import bilevo
+from bilevo.run.lock import DirectoryLock
+
+RUNS = 6  # pieces of the work, for several cores
+
+
+def killed_runs(folder: Path, kills: int, seed: int, longest: float, workers: int | None = None):
+    """Make runs with up to six kills each until there were enough; each must end as if unharmed."""
+    rng = np.random.default_rng(seed)
+    made = run = 0
+    while made < kills:
+        method, run = METHODS[run % len(METHODS)], run + 1
+        here = folder / f"run{run}"
+        arguments = (here, folder / f"{run}.json", method, seed * 1000 + run, workers)
+        for _ in range(min(6, kills - made)):
+            process = start(medium, *arguments)
+            process.join(rng.uniform(0.02, longest))
+            if process.exitcode is not None:
+                break
+            helpers = psutil.Process(process.pid).children(recursive=True)
+            process.kill()
+            process.join()
+            made += 1
+            assert left_after(2, helpers) == [], "orphans"
+        process = start(medium, *arguments)
+        process.join()
+        assert process.exitcode == 0
+        unharmed = folder / f"{run}-unharmed"
+        process = start(medium, unharmed, folder / f"{run}-unharmed.json", *arguments[2:4])
+        process.join()
+        if workers is None:
+            assert arguments[1].read_text() == (folder / f"{run}-unharmed.json").read_text()
+        else:  # the same problem with a slower follower
+            killed, whole = bilevo.load(here), bilevo.load(unharmed)
+            assert (killed.nfev, killed.failures) == (killed.nfev_upper + killed.nfev_lower, 0)
+            assert killed.history.generations == whole.history.generations[: killed.nit]
+
+
+@pytest.mark.parametrize("part", range(RUNS))
+def test_a_run_killed_again_and_again_ends_with_the_same_bits(
+    part: int, tmp_path: Path, trials, figure
+) -> None:
+    kills = trials(60, 2000) // RUNS
+    killed_runs(tmp_path, kills, part, longest=0.4)
+    figure(1, kills, "kills")
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_killing_the_parent_of_workers_leaves_no_orphans_and_changes_nothing(
+    part: int, tmp_path: Path, trials, figure
+) -> None:
+    kills = trials(20, 100) // 2
+    killed_runs(tmp_path, kills, 100 + part, longest=2.0, workers=2)
+    figure(21, kills, "kills")
+
+
+def await_lock(run_dir: Path, pid: int) -> None:
+    while (
+        not (run_dir / "lock").exists() or f"process {pid} " not in (run_dir / "lock").read_text()
+    ):
+        time.sleep(0.01)
+
+
+def test_a_second_writer_is_refused_and_told_the_first_ones_pid(tmp_path: Path, figure) -> None:
+    holder = start(crashes.hold, tmp_path)
+    try:
+        await_lock(tmp_path, holder.pid)
+        before = (tmp_path / "journal.bin").read_bytes()
+        for _ in range(100):
+            with pytest.raises(bilevo.RunLocked, match=f"process {holder.pid} "):
+                small(tmp_path)
+        assert (tmp_path / "journal.bin").read_bytes() == before
+        assert bilevo.load(tmp_path).status == "running"  # looking is allowed
+    finally:
+        holder.kill()
+        holder.join()
+    figure(18, 100, "refusals")
+
+
+def test_the_lock_of_a_killed_writer_is_free_at_once(tmp_path: Path, figure) -> None:
+    for _ in range(20):
+        holder = start(crashes.hold, tmp_path)
+        await_lock(tmp_path, holder.pid)
+        holder.kill()
+        holder.join()
+        DirectoryLock(tmp_path).release()
+    assert course(small(tmp_path)) == course(small(None))
+    figure(18, 20, "locks of the dead taken over")
+
+
+def test_two_runs_of_one_process_are_kept_apart(tmp_path: Path) -> None:
+    lock = DirectoryLock(tmp_path)
+    with pytest.raises(bilevo.RunLocked, match="this process"):
+        small(tmp_path)
+    lock.release()
+    assert small(tmp_path).nfev > 0
