@@ -1,0 +1,76 @@
+"""What keeping a run costs: microseconds a record, and the share of a whole run's time."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+import bilevo
+from bilevo.core.request import Level
+from bilevo.run import journal
+from bilevo.run.account import evaluation
+from bilevo.run.evaluate import Outcome
+from bilevo.run.journal import JournalWriter
+from bilevo.run.session import Batch
+
+RECORDS = 50_000
+RUNS = 7
+
+
+def record_cost(folder: Path) -> float:
+    """Microseconds to make and append the record of one point at (10,10), best of five."""
+    batch = Batch(Level.LOWER, np.zeros((1, 10)), np.zeros((1, 10)))
+    outcome, rows = Outcome(np.zeros(1), np.empty((1, 0))), slice(0, 1)
+    times = []
+    for attempt in range(5):
+        writer = JournalWriter.create(folder / f"{attempt}.bin", {})
+        started = perf_counter()
+        for number in range(RECORDS):
+            writer.append(evaluation(batch, rows, outcome, number, number, 0.0))
+        times.append(perf_counter() - started)
+        writer.close()
+    return min(times) / RECORDS * 1e6
+
+
+def run_times(folder: Path) -> tuple[float, float, int]:
+    """Seconds of a SMD1 run with scalar functions, without and with a journal, best of several.
+
+    And the number of its evaluations, each of which is a record.
+    """
+    smd1 = bilevo.problems.get("smd1")
+
+    def scalar(function: bilevo.core.problem.Function) -> bilevo.core.problem.Function:
+        return lambda x, y: function(x[None], y[None])[0]
+
+    problem = bilevo.Problem(
+        scalar(smd1.F), scalar(smd1.f), smd1.x_bounds, smd1.y_bounds, optimum=smd1.optimum
+    )
+    plain, kept = [], []
+    for attempt in range(RUNS):
+        started = perf_counter()
+        result = bilevo.minimize(problem)
+        plain.append(perf_counter() - started)
+        started = perf_counter()
+        bilevo.minimize(problem, run_dir=folder / str(attempt))
+        kept.append(perf_counter() - started)
+    return min(plain), min(kept), result.nfev
+
+
+if __name__ == "__main__":
+    journal.os.fsync = lambda file: None  # what the disk takes is the disk's affair
+    with tempfile.TemporaryDirectory(dir=os.getcwd()) as name:
+        print("journal, without fsync")
+        print(f"  a record: {record_cost(Path(name)):.1f} us (best of 5)")
+        without, with_journal, records = run_times(Path(name))
+        extra = with_journal - without
+        allowed = 5e-6 * records + 0.1 * without
+        print(
+            f"  SMD1 (2,3), scalar functions: {without:.3f} s, kept {with_journal:.3f} s: "
+            f"{100 * extra / without:.1f}% more, {1e6 * extra / records:.1f} us a record "
+            f"({records} records, best of {RUNS}); 5 us a record + 10% would be {allowed:.3f} s, "
+            f"it is {extra:.3f} s"
+        )
