@@ -69,11 +69,21 @@ class Task:
         return self.follower.answer
 
     def execute(self, state: State, guide: FloatArray | None = None) -> Steps[None]:
-        """One lower generation; a new answer costs one upper evaluation. Archive the pair."""
-        if (yield from self.follower.execute(guide)):
+        """One lower generation, then the leader's view of it."""
+        improved = yield from self.advance(guide)
+        yield from self.rate(state, improved)
+
+    def advance(self, guide: FloatArray | None = None) -> Steps[bool]:
+        """One lower generation; True when there is a new answer."""
+        improved = yield from self.follower.execute(guide)
+        self._note_fluctuation()
+        return improved
+
+    def rate(self, state: State, improved: bool) -> Steps[None]:
+        """A new answer costs one upper evaluation. Archive the pair."""
+        if improved:
             yield from evaluate_leader(state, self.pair)
         self.archive()
-        self._note_fluctuation()
 
     def archive(self) -> None:
         """Store the pair in the discounted sums."""
@@ -120,6 +130,7 @@ class DRC(JointSearch):
     cooperation: bool = True
     selection: Literal["competitive", "uniform"] = "competitive"
     stop: Literal["half", "all"] = "half"
+    parallel: Literal["points", "rounds"] = "points"
 
     revision = 1
 
@@ -130,6 +141,7 @@ class DRC(JointSearch):
             ("cooperation", (True, False)),
             ("selection", ("competitive", "uniform")),
             ("stop", ("half", "all")),
+            ("parallel", ("points", "rounds")),
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}")
@@ -151,28 +163,79 @@ class DRC(JointSearch):
         """One turn of Algorithm 1: new leaders, competition of their followers, upper update."""
         followers = self.followers(spec, state)
         tasks = [Task(i, follower, self.gamma) for i, follower in enumerate(followers)]
-        yield from self.compete(state, tasks, stream(spec.seed, "roulette", state.generation))
+        competition = self.compete(state, tasks, stream(spec.seed, "roulette", state.generation))
+        if self.parallel == "rounds":
+            return (yield from self.conclude_later(spec, state, followers, competition))
+        yield from competition
         return (yield from self.conclude(spec, state, followers))
 
     def compete(self, state: State, tasks: list[Task], rng: np.random.Generator) -> Steps[None]:
         """Algorithm 2: tasks are drawn and executed until half of them have finished."""
         yield from together(task.execute(state) for task in tasks)
         distances = leader_distances(np.array([task.follower.x for task in tasks])).tolist()
-        live = [task for task in tasks if not task.follower.finished]
+        take_turns = self.side_by_side if self.parallel == "rounds" else self.one_by_one
+        while not self.decided(tasks):
+            yield from take_turns(state, tasks, distances, rng)
+
+    def decided(self, tasks: list[Task]) -> bool:
+        """Whether enough tasks have finished to end the competition."""
         wanted = len(tasks) // 2 if self.stop == "half" else len(tasks)
-        while len(tasks) - len(live) < wanted:
-            wheel = self.wheel(tasks, live)
-            for _ in tasks:  # one round is p turns
-                task = live[roulette(wheel, rng)]
-                guide = self.cooperate(task, tasks, distances)
-                before = [other.pair for other in tasks]
-                yield from task.execute(state, guide)
-                task.add_potential(evolving_potential(task.pair, task.index, before))
-                if task.follower.finished:  # it withdraws from the competition
-                    live.remove(task)
-                    if len(tasks) - len(live) >= wanted:
-                        return
-                    wheel = self.wheel(tasks, live)
+        return len(tasks) - len(unfinished(tasks)) >= wanted
+
+    def one_by_one(
+        self,
+        state: State,
+        tasks: list[Task],
+        distances: list[list[float]],
+        rng: np.random.Generator,
+    ) -> Steps[None]:
+        """A round of p turns, each of which sees what came of the one before."""
+        live = unfinished(tasks)
+        wheel = self.wheel(tasks, live)
+        for _ in tasks:
+            task = live[roulette(wheel, rng)]
+            guide = self.cooperate(task, tasks, distances)
+            before = [other.pair for other in tasks]
+            yield from task.execute(state, guide)
+            task.add_potential(evolving_potential(task.pair, task.index, before))
+            if task.follower.finished:  # it withdraws from the competition
+                if self.decided(tasks):
+                    return
+                live.remove(task)
+                wheel = self.wheel(tasks, live)
+
+    def side_by_side(
+        self,
+        state: State,
+        tasks: list[Task],
+        distances: list[list[float]],
+        rng: np.random.Generator,
+    ) -> Steps[None]:
+        """A round of p turns in two halves of distinct tasks, whose answers are rated at its end.
+
+        Three batches: two below, one above. An answer that the second half replaces is not rated.
+        """
+        before = [task.pair for task in tasks]
+        drawn: dict[int, Task] = {}
+        for _ in range(2):
+            half = self.draw(tasks, len(tasks) // 2, rng)
+            yield from together(
+                task.advance(self.cooperate(task, tasks, distances)) for task in half
+            )
+            drawn |= {task.index: task for task in half}
+            if self.decided(tasks):
+                break
+        yield from together(
+            task.rate(state, task.pair is not before[i]) for i, task in drawn.items()
+        )
+        for i, task in drawn.items():
+            task.add_potential(evolving_potential(task.pair, i, before))
+
+    def draw(self, tasks: list[Task], count: int, rng: np.random.Generator) -> list[Task]:
+        """Distinct unfinished tasks, each by Algorithm 3 among those that are left."""
+        left = unfinished(tasks)
+        count = min(count, len(left))
+        return [left.pop(roulette(self.wheel(tasks, left), rng)) for _ in range(count)]
 
     def wheel(self, tasks: list[Task], live: list[Task]) -> list[float]:
         """The live tasks' cumulative probabilities of being drawn."""
@@ -210,6 +273,10 @@ class DRC(JointSearch):
             [weight / divisor for weight in intensity],
         )
         return sources[int(np.argmax(intensity))].pair.y
+
+
+def unfinished(tasks: list[Task]) -> list[Task]:
+    return [task for task in tasks if not task.follower.finished]
 
 
 def selection_probability(tasks: list[Task], live: list[Task], drc: DRC) -> list[float]:

@@ -21,7 +21,7 @@ from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import Scale, StopReason, change_over
 from bilevo.core.order import ranking
 from bilevo.core.problem import Spec
-from bilevo.core.request import Level, Steps, evaluate
+from bilevo.core.request import Level, Steps, alongside, evaluate
 from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import PopulationOptimizer, Start
@@ -35,6 +35,7 @@ class State:
     generation: int = 0
     provisional: Pair | None = None  # the best pair until there is an elite
     elite: Pair | None = None
+    pending: Pair | None = None  # a candidate to refine beside the next generation's search
     elite_F: list[float] = field(default_factory=list)  # after each generation
     F_scale: Scale = field(default_factory=Scale)
     f_scale: Scale = field(default_factory=Scale)
@@ -89,23 +90,27 @@ def close_generation(
     state: State,
     followers: list[Follower],
     pairs: list[Pair],
-    optimizer: PopulationOptimizer[Any],
-    points: FloatArray,
 ) -> None:
-    """With the elite settled: note how the tasks fared, test the stop rules, update the search.
+    """With the elite known: note how the tasks fared, and test the stop rules.
 
-    Survivors are the better half of the pairs. `points` are what the upper optimiser learns from.
+    Survivors are the better half of the pairs.
     """
     assert state.elite is not None
-    F = np.array([pair.F for pair in pairs])
-    state.F_scale.see(F)
+    state.F_scale.see(np.array([pair.F for pair in pairs]))
     state.elite_F.append(state.elite.F)
     state.executions = np.array([follower.executions for follower in followers])
     state.survived = np.zeros(len(pairs), np.bool_)
     state.survived[leader_ranking(pairs)[: len(pairs) // 2]] = True
     state.stop = stop_reason(spec, state, len(pairs))
-    optimizer.tell(state.leader, points, F, np.array([pair.violation for pair in pairs]))
     state.generation += 1
+
+
+def tell_leader(
+    state: State, optimizer: PopulationOptimizer[Any], points: FloatArray, pairs: list[Pair]
+) -> None:
+    """Update the upper search: `points` are the pairs in its variables."""
+    F, violation = np.array([p.F for p in pairs]), np.array([p.violation for p in pairs])
+    optimizer.tell(state.leader, points, F, violation)
 
 
 def reached(spec: Spec, pair: Pair) -> bool:
@@ -173,31 +178,98 @@ class JointSearch:
 
     def conclude(self, spec: Spec, state: State, followers: list[Follower]) -> Steps[State]:
         """End a generation whose followers have answered: elite, stop rules, upper update."""
+        pairs = yield from self.answers(spec, state, followers)
+        yield from self.elect(spec, state, pairs, candidate_index(pairs))
+        return (yield from self.close(spec, state, followers, pairs, pairs))
+
+    def conclude_later(
+        self, spec: Spec, state: State, followers: list[Follower], search: Steps[None]
+    ) -> Steps[State]:
+        """Run the followers' `search` and end the generation, with refinement one generation late.
+
+        It runs beside the next search, and the refined pair joins the upper update of that
+        generation. Until then a candidate is in no update: if the follower's error flatters it, the
+        leader would follow. Nothing is put off without an elite, or when the target is met.
+        """
+        late: list[Pair] = []
+        if state.elite is None:
+            yield from search
+        else:
+            settling = self.settle(spec, state, state.pending, "late")
+            _, refined = yield from alongside(search, settling)
+            late = [refined]
+        state.pending = None
+        pairs = yield from self.answers(spec, state, followers)
+        i = candidate_index(pairs)
+        if state.elite is None or alone_reaches(spec, pairs[i], state.elite):
+            yield from self.elect(spec, state, pairs, i)
+        elif challenges(spec, state, pairs[i]):
+            state.pending = pairs[i]
+        ready = [pair for pair in pairs if pair is not state.pending]
+        return (yield from self.close(spec, state, followers, pairs, ready + late))
+
+    def answers(self, spec: Spec, state: State, followers: list[Follower]) -> Steps[list[Pair]]:
+        """The generation's pairs; that of x0 has its follower solved in full."""
         pairs = [follower.answer for follower in followers]
         if state.generation == 0 and spec.x0 is not None:
             pairs[0] = yield from self.refine(spec, state, pairs[0], "x0")
             pairs[0].converged = True
+        return pairs
+
+    def elect(self, spec: Spec, state: State, pairs: list[Pair], i: int) -> Steps[None]:
+        """Settle the elite with candidate i of the pairs, which is replaced when refined."""
+        if challenges(spec, state, pairs[i]):
+            pairs[i] = yield from self.settle(spec, state, pairs[i])
+            return
+        elite = yield from self.settle(spec, state, None)
+        if alone_reaches(spec, pairs[i], elite):
+            state.elite = pairs[i]
+
+    def settle(
+        self, spec: Spec, state: State, challenger: Pair | None, name: str = "refine"
+    ) -> Steps[Pair]:
+        """Refine a challenger, which may become the elite, or without one the elite; return it."""
         elite = state.elite
-        converged = [i for i, pair in enumerate(pairs) if pair.converged]
-        among = converged or list(range(len(pairs)))
-        i = next(int(j) for j in leader_ranking(pairs) if j in among)
-        coin = stream(spec.seed, "coin", state.generation).random()
-        if elite is None or pairs[i].no_worse(elite) or coin < 0.5:
-            pairs[i] = yield from self.refine(spec, state, pairs[i])
-            if elite is None or pairs[i].no_worse(elite):
-                elite = pairs[i]
-        else:  # the elite may get worse for the leader: the follower's optimality goes first
-            elite = yield from self.refine(spec, state, elite)
-        if reached(spec, pairs[i]) and not reached(spec, elite):
-            elite = pairs[i]
-        state.elite = elite
-        yield elite.incumbent
-        close_generation(
-            spec,
-            state,
-            followers,
-            pairs,
-            self.upper,
-            np.array([np.concatenate([pair.x, pair.y]) for pair in pairs]),
-        )
+        if challenger is None:
+            assert elite is not None
+            # It may get worse for the leader: the follower's optimality goes first.
+            state.elite = yield from self.refine(spec, state, elite, name)
+            return state.elite
+        refined = yield from self.refine(spec, state, challenger, name)
+        if elite is None or refined.no_worse(elite) or alone_reaches(spec, refined, elite):
+            state.elite = refined
+        return refined
+
+    def close(
+        self,
+        spec: Spec,
+        state: State,
+        followers: list[Follower],
+        pairs: list[Pair],
+        learnt: list[Pair],
+    ) -> Steps[State]:
+        """End a generation that has its elite; the upper search is told the `learnt` pairs."""
+        assert state.elite is not None
+        yield state.elite.incumbent
+        close_generation(spec, state, followers, pairs)
+        points = np.array([np.concatenate([pair.x, pair.y]) for pair in learnt])
+        tell_leader(state, self.upper, points, learnt)
         return state
+
+
+def candidate_index(pairs: list[Pair]) -> int:
+    """Where the best of the converged pairs is; the best of all when none has converged."""
+    converged = [i for i, pair in enumerate(pairs) if pair.converged]
+    among = converged or range(len(pairs))
+    return next(int(i) for i in leader_ranking(pairs) if i in among)
+
+
+def challenges(spec: Spec, state: State, candidate: Pair) -> bool:
+    """Whether to refine the candidate and not the elite: a coin decides when it is worse."""
+    coin = stream(spec.seed, "coin", state.generation).random()
+    return state.elite is None or candidate.no_worse(state.elite) or bool(coin < 0.5)
+
+
+def alone_reaches(spec: Spec, pair: Pair, elite: Pair) -> bool:
+    """Whether a pair meets the target and the elite does not."""
+    return reached(spec, pair) and not reached(spec, elite)

@@ -17,6 +17,7 @@ from bilevo.algorithms.leader import (
     sample_leaders,
     solve_follower,
     start_leader,
+    tell_leader,
 )
 from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Spec
@@ -58,7 +59,8 @@ class NestedCMAES:
         if state.elite is None or best.no_worse(state.elite):
             state.elite = best
             yield best.incumbent
-        close_generation(spec, state, followers, pairs, self.upper, leaders)
+        close_generation(spec, state, followers, pairs)
+        tell_leader(state, self.upper, leaders, pairs)
         return state
 
     def follower(self, spec: Spec, state: State, x: FloatArray, task: int) -> Follower:

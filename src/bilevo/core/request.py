@@ -4,14 +4,15 @@ Rules:
 - An algorithm is a generator. It yields requests and is sent values; it does no I/O of its own.
 - `Evaluate` asks for one level's values at k pairs, in unit coordinates; `Values` answer it.
 - `Incumbent` tells the best pair so far; it is answered by nothing.
-- `yield from` composes procedures; `together` advances several of them as one batch.
+- `yield from` composes procedures; `together` advances several of them as one batch, `alongside`
+  lets one of them ride along with another.
 - Messages are named tuples: they cannot be changed, and cost a fifth of a frozen dataclass.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,6 +21,7 @@ import numpy as np
 from bilevo.core.arrays import FloatArray
 
 T = TypeVar("T")
+S = TypeVar("S")
 
 
 class Level(StrEnum):
@@ -100,8 +102,32 @@ def together(procedures: Iterable[Steps[T]]) -> Steps[list[T]]:
     Lower-level requests are served first, so that upper-level ones gather in one batch too.
     Returns the procedures' results in their order.
     """
-    running = list(procedures)
-    results: dict[int, T] = {}
+
+    def lower_first(waiting: dict[int, Evaluate]) -> Level:
+        below = any(request.level is Level.LOWER for request in waiting.values())
+        return Level.LOWER if below else Level.UPPER
+
+    return (yield from _joined(list(procedures), lower_first))
+
+
+def alongside(main: Steps[T], side: Steps[S]) -> Steps[tuple[T, S]]:
+    """Advance `side` with `main`'s batches of the level it waits for, and alone after their end.
+
+    `side` adds no batch before `main` has ended. Returns both results.
+    """
+
+    def main_first(waiting: dict[int, Evaluate]) -> Level:
+        return waiting[min(waiting)].level
+
+    results = yield from _joined([main, side], main_first)
+    return results[0], results[1]
+
+
+def _joined(
+    running: Sequence[Steps[Any]], next_level: Callable[[dict[int, Evaluate]], Level]
+) -> Steps[list[Any]]:
+    """Advance procedures by batches of the level that `next_level` picks for those waiting."""
+    results: dict[int, Any] = {}
     waiting: dict[int, Evaluate] = {}
 
     def resume(i: int, values: Values | None) -> Steps[None]:
@@ -119,11 +145,11 @@ def together(procedures: Iterable[Steps[T]]) -> Steps[list[T]]:
     for i in range(len(running)):
         yield from resume(i, None)
     while waiting:
-        lower = [i for i, request in waiting.items() if request.level is Level.LOWER]
-        batch = sorted(lower or waiting)
+        level = next_level(waiting)
+        batch = sorted(i for i, request in waiting.items() if request.level is level)
         requests = [waiting[i] for i in batch]
         values = yield from evaluate(
-            requests[0].level,
+            level,
             np.concatenate([request.x for request in requests]),
             np.concatenate([request.y for request in requests]),
         )
