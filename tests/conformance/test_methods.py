@@ -1,4 +1,6 @@
-"""What every registered method must do; a new method is tested by being registered."""
+"""What every registered method must do; a new method is tested by being registered.
+
+DRC's variant for many workers runs another course, so it is tested like a method of its own."""
 
 import math
 
@@ -8,38 +10,44 @@ from conftest import fingerprint, minimize_counted, quadratic
 
 import bilevo
 from bilevo import Budget, Problem
+from bilevo.algorithms import DRC
 from bilevo.problems import get
 from bilevo.registry import get_method, methods
 
 SHORT = Budget(lower_max=60, upper_max=400)
 
 
-@pytest.mark.parametrize("method", methods())
-class TestMethod:
-    def test_has_the_name_it_is_registered_under(self, method: str) -> None:
-        assert get_method(method).name == method
+ROUNDS = pytest.param(DRC(parallel="rounds"), id="drc-in-rounds")
 
-    def test_repeats_to_the_bit(self, method: str) -> None:
+
+@pytest.mark.parametrize("method", methods())
+def test_has_the_name_it_is_registered_under(method: str) -> None:
+    assert get_method(method).name == method
+
+
+@pytest.mark.parametrize("method", [*methods(), ROUNDS])
+class TestMethod:
+    def test_repeats_to_the_bit(self, method: str | DRC) -> None:
         runs = [minimize_counted(get("smd2"), method=method, rng=8, budget=SHORT) for _ in "ab"]
         assert fingerprint(runs[0]) == fingerprint(runs[1])
 
-    def test_improves_on_its_first_generation(self, method: str) -> None:
+    def test_improves_on_its_first_generation(self, method: str | DRC) -> None:
         result = minimize_counted(quadratic(), method=method, rng=1, max_evals=20_000)
         assert result.success and result.F < result.history[0].F / 10
 
     @pytest.mark.parametrize("limit", [100, 1000, 5000])
-    def test_never_exceeds_its_limit(self, method: str, limit: int) -> None:
+    def test_never_exceeds_its_limit(self, method: str | DRC, limit: int) -> None:
         result = minimize_counted(get("smd1"), method=method, max_evals=limit, target=False)
         assert result.nfev <= limit
 
     @pytest.mark.parametrize("name", ["smd9", "smd10", "smd12", "tp2", "tp7", "decision-making"])
-    def test_handles_constraints_at_both_levels(self, method: str, name: str) -> None:
+    def test_handles_constraints_at_both_levels(self, method: str | DRC, name: str) -> None:
         result = minimize_counted(get(name), method=method, max_evals=20_000, budget=SHORT)
         F, _, f, _ = get(name).evaluate(result.x, result.y)
         assert F[0] == result.F and f[0] == result.f
 
     @pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 1), (1, 3)])
-    def test_handles_one_dimensional_levels(self, method: str, m: int, n: int) -> None:
+    def test_handles_one_dimensional_levels(self, method: str | DRC, m: int, n: int) -> None:
         problem = Problem(
             lambda x, y: float(x @ x + y @ y),
             lambda x, y: float((y - x[0]) @ (y - x[0])),
@@ -51,7 +59,7 @@ class TestMethod:
         # The follower has really answered: the leader does not live on its errors.
         assert result.y == pytest.approx(result.x[0], abs=0.02)
 
-    def test_survives_failures_of_one_point_in_ten(self, method: str) -> None:
+    def test_survives_failures_of_one_point_in_ten(self, method: str | DRC) -> None:
         def f(x, y):
             if math.modf(1e3 * abs(y[0]))[0] < 0.1:
                 raise ArithmeticError
@@ -63,25 +71,25 @@ class TestMethod:
         )
         assert result.success and result.failures > 0 and np.isfinite(result.F)
 
-    def test_ends_when_nothing_is_finite(self, method: str) -> None:
+    def test_ends_when_nothing_is_finite(self, method: str | DRC) -> None:
         problem = Problem(lambda x, y: math.nan, lambda x, y: math.nan, [(0, 1)], [(0, 1)])
         result = minimize_counted(problem, method=method, budget=SHORT)
         assert not result.success
 
-    def test_reports_the_values_at_the_pair_it_reports(self, method: str) -> None:
+    def test_reports_the_values_at_the_pair_it_reports(self, method: str | DRC) -> None:
         result = minimize_counted(get("smd1"), method=method, rng=2, budget=SHORT)
         F, _, f, _ = get("smd1").evaluate(result.x, result.y)
         assert (result.F, result.f) == (F[0], f[0])
         assert (result.F, result.f) == (result.history[-1].F, result.history[-1].f)
 
-    def test_keeps_a_history_of_its_tasks(self, method: str) -> None:
+    def test_keeps_a_history_of_its_tasks(self, method: str | DRC) -> None:
         result = minimize_counted(get("smd1"), method=method, budget=SHORT)
         assert len(result.history) == result.nit > 0
         for row in result.history:
             assert len(row.executions) == len(row.survived) > 0
             assert any(row.survived) and min(row.executions) >= 1
 
-    def test_works_by_ask_and_tell(self, method: str) -> None:
+    def test_works_by_ask_and_tell(self, method: str | DRC) -> None:
         opt = bilevo.Optimizer(get("smd1"), method=method, rng=4, max_evals=3000, budget=SHORT)
         while not opt.done:
             batch = opt.ask()

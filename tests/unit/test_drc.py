@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 
 import numpy as np
 import pytest
-from conftest import minimize_counted
+from conftest import fingerprint, minimize_counted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -173,6 +173,7 @@ def test_roulette_draws_by_probability() -> None:
         {"mixing": "raw"},
         {"selection": "best"},
         {"stop": "quarter"},
+        {"parallel": "tasks"},
         {"gamma": 2.0},
         {"w_base": 0.5},
         {"epsilon": 1.0},
@@ -186,7 +187,13 @@ def test_settings_out_of_range_are_refused(bad) -> None:
 
 @pytest.mark.parametrize(
     "switch",
-    [{"cooperation": False}, {"selection": "uniform"}, {"stop": "all"}, {"mixing": "convex"}],
+    [
+        {"cooperation": False},
+        {"selection": "uniform"},
+        {"stop": "all"},
+        {"mixing": "convex"},
+        {"parallel": "rounds"},
+    ],
 )
 def test_every_ablation_runs_and_changes_the_course(switch) -> None:
     problem = bilevo.problems.get("smd1")
@@ -200,6 +207,80 @@ def test_the_competition_ends_when_half_of_the_tasks_have_finished() -> None:
     half = minimize_counted(bilevo.problems.get("smd1"), max_evals=4000)
     everyone = minimize_counted(bilevo.problems.get("smd1"), method=DRC(stop="all"), max_evals=4000)
     assert sum(half.history[0].executions) < sum(everyone.history[0].executions)
+
+
+def test_a_round_draws_distinct_unfinished_tasks_and_better_ones_first() -> None:
+    tasks = [task_with([(F, 0.0)], i) for i, F in enumerate([1.0, 2.0, 3.0, 9.0, 1.0])]
+    tasks[4].follower.finished = True
+    rng = np.random.default_rng(1)
+    draws = [[task.index for task in DRC().draw(tasks, 2, rng)] for _ in range(2000)]
+    assert all(len(set(draw)) == 2 and 4 not in draw for draw in draws)
+    often = np.bincount(np.ravel(draws), minlength=4)
+    assert often[0] > often[1] > often[2] > often[3] > 0
+    assert len(DRC().draw(tasks, 9, rng)) == 4
+
+
+def requests_of(problem: bilevo.Problem, method: DRC, seed: int) -> tuple[int, int]:
+    """A run's requests and its points."""
+    opt, requests = bilevo.Optimizer(problem, method=method, rng=seed), 0
+    while not opt.done:
+        batch = opt.ask()
+        F, _, f, _ = problem.evaluate(batch.x, batch.y)
+        opt.tell(batch, F if batch.level == "upper" else f)
+        requests += 1
+    return requests, opt.result.nfev
+
+
+def test_rounds_ask_for_thrice_the_points_at_once_and_for_no_more_in_all() -> None:
+    """Figures over more problems and seeds: benchmarks/rounds.py."""
+    points, evaluations = [], []
+    for name in ("smd1", "smd3", "smd5"):
+        problem = bilevo.problems.get(name)
+        exact, rounds = (
+            np.array([requests_of(problem, method, seed) for seed in range(7)])
+            for method in (DRC(), DRC(parallel="rounds"))
+        )
+        size = [np.median(runs[:, 1] / runs[:, 0]) for runs in (exact, rounds)]
+        points.append(size[1] / size[0])
+        evaluations.append(np.median(rounds[:, 1]) / np.median(exact[:, 1]))
+    assert min(points) > 3
+    assert np.mean(evaluations) == pytest.approx(1, abs=0.1)
+
+
+def test_rounds_stop_at_the_step_in_which_half_of_the_tasks_have_finished() -> None:
+    """With budgets of two lower generations every task ends at its second execution."""
+    problem, short = bilevo.problems.get("smd1"), bilevo.Budget(lower_max=14)
+    result = minimize_counted(problem, method=DRC(parallel="rounds"), budget=short, max_evals=3000)
+    assert {tuple(sorted(row.executions)) for row in result.history} == {(1,) * 4 + (2,) * 4}
+
+
+def rebuilt(value):
+    """A copy made of dataclasses, lists, arrays and numbers; anything else is refused."""
+    if is_dataclass(value):
+        return type(value)(**{f.name: rebuilt(getattr(value, f.name)) for f in fields(value)})
+    if isinstance(value, list):
+        return [rebuilt(item) for item in value]
+    assert value is None or isinstance(value, np.ndarray | int | float | str)
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+class Stored(DRC):
+    """Each generation goes on from a copy of the state, as if it had been stored."""
+
+    def generation(self, spec, state):
+        return (yield from DRC.generation(self, spec, rebuilt(state)))
+
+
+@pytest.mark.parametrize("parallel", ["points", "rounds"])
+@pytest.mark.parametrize("x0", [None, [1.0, 1.0]])
+def test_a_run_goes_on_from_its_stored_state_bit_for_bit(parallel, x0) -> None:
+    runs = [
+        minimize_counted(
+            bilevo.problems.get("smd2"), method=method(parallel=parallel), max_evals=6000, x0=x0
+        )
+        for method in (DRC, Stored)
+    ]
+    assert runs[0].nit > 5 and fingerprint(runs[0]) == fingerprint(runs[1])
 
 
 @dataclass

@@ -1,9 +1,18 @@
-"""`together` and `Values`."""
+"""`together`, `alongside` and `Values`."""
 
 import numpy as np
 import pytest
 
-from bilevo.core.request import Evaluate, Incumbent, Level, Steps, Values, evaluate, together
+from bilevo.core.request import (
+    Evaluate,
+    Incumbent,
+    Level,
+    Steps,
+    Values,
+    alongside,
+    evaluate,
+    together,
+)
 
 
 def answers(request: Evaluate, spent: int = 0) -> Values:
@@ -25,6 +34,11 @@ def run(steps: Steps) -> tuple[list, object]:
         values = answers(request) if isinstance(request, Evaluate) else None
 
 
+def batches(steps: Steps) -> list[tuple[Level, int]]:
+    """The level and size of a procedure's evaluations."""
+    return [(r.level, len(r.x)) for r in run(steps)[0] if isinstance(r, Evaluate)]
+
+
 def procedure(name: float, rounds: int) -> Steps[list[float]]:
     seen = []
     for i in range(rounds):
@@ -42,19 +56,30 @@ def test_together_gives_each_procedure_its_own_values() -> None:
 
 
 def test_together_batches_requests_of_one_level_and_passes_incumbents_on() -> None:
-    requests, _ = run(together([procedure(1.0, 2), procedure(2.0, 1), procedure(3.0, 3)]))
-    batches = [(r.level, len(r.x)) for r in requests if isinstance(r, Evaluate)]
-    assert batches == [
-        (Level.LOWER, 3),
-        (Level.LOWER, 2),
-        (Level.LOWER, 1),
-        (Level.UPPER, 3),
-    ]
+    three = [(1.0, 2), (2.0, 1), (3.0, 3)]
+    expected = [(Level.LOWER, 3), (Level.LOWER, 2), (Level.LOWER, 1), (Level.UPPER, 3)]
+    assert batches(together(procedure(*one) for one in three)) == expected
+    requests, _ = run(together(procedure(*one) for one in three))
     assert [r.F for r in requests if isinstance(r, Incumbent)] == [2.0, 1.0, 3.0]
 
 
 def test_together_of_nothing_is_nothing() -> None:
     assert run(together([])) == ([], [])
+
+
+@pytest.mark.parametrize(("main", "side"), [(3, 1), (2, 2), (1, 3)])
+def test_alongside_gives_both_procedures_their_own_values(main: int, side: int) -> None:
+    alone = [run(procedure(name, rounds))[1] for name, rounds in ((1.0, main), (2.0, side))]
+    requests, joined = run(alongside(procedure(1.0, main), procedure(2.0, side)))
+    assert list(joined) == alone
+    assert {r.F for r in requests if isinstance(r, Incumbent)} == {1.0, 2.0}
+
+
+def test_alongside_adds_no_batch_before_the_main_procedure_has_ended() -> None:
+    waits = [(Level.LOWER, 2), (Level.LOWER, 1), (Level.LOWER, 1), (Level.UPPER, 2)]
+    assert batches(alongside(procedure(1.0, 3), procedure(2.0, 1))) == waits
+    goes_on = [(Level.LOWER, 2), (Level.UPPER, 1), (Level.LOWER, 1), (Level.UPPER, 1)]
+    assert batches(alongside(procedure(1.0, 1), procedure(2.0, 2))) == goes_on
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
