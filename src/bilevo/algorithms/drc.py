@@ -234,7 +234,7 @@ class DRC(JointSearch):
         before = [task.pair for task in tasks]
         drawn: dict[int, Task] = {}
         for _ in range(2):
-            half = self.draw(tasks, len(tasks) // 2, rng)
+            half = self.draw(tasks, (len(tasks) + 1) // 2, rng)
             yield from together(
                 task.advance(self.cooperate(task, tasks, distances)) for task in half
             )
