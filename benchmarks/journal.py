@@ -10,8 +10,8 @@ from time import perf_counter
 import numpy as np
 
 import bilevo
+from bilevo.core.problem import Function
 from bilevo.core.request import Level
-from bilevo.run import journal
 from bilevo.run.account import evaluation
 from bilevo.run.evaluate import Outcome
 from bilevo.run.journal import JournalWriter
@@ -43,7 +43,7 @@ def run_times(folder: Path) -> tuple[float, float, int]:
     """
     smd1 = bilevo.problems.get("smd1")
 
-    def scalar(function: bilevo.core.problem.Function) -> bilevo.core.problem.Function:
+    def scalar(function: Function) -> Function:
         return lambda x, y: function(x[None], y[None])[0]
 
     problem = bilevo.Problem(
@@ -61,7 +61,7 @@ def run_times(folder: Path) -> tuple[float, float, int]:
 
 
 if __name__ == "__main__":
-    journal.os.fsync = lambda file: None  # what the disk takes is the disk's affair
+    os.fsync = lambda fd: None  # what the disk takes is the disk's affair
     with tempfile.TemporaryDirectory(dir=os.getcwd()) as name:
         print("journal, without fsync")
         print(f"  a record: {record_cost(Path(name)):.1f} us (best of 5)")

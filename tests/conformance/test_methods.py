@@ -3,6 +3,7 @@
 DRC's variant for many workers runs another course, so it is tested like a method of its own."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,20 @@ from bilevo.problems import get
 from bilevo.registry import get_method, methods
 
 SHORT = Budget(lower_max=60, upper_max=400)
+
+
+def minimize(
+    problem: Problem, method: str, run_dir: Path, budget: Budget, stop_at: int | None = None
+) -> bilevo.Result:
+    """A kept run, up to a generation."""
+
+    def callback(result: bilevo.Result) -> None:
+        if result.nit == stop_at:
+            raise StopIteration
+
+    return bilevo.minimize(
+        problem, method=method, rng=6, budget=budget, run_dir=run_dir, callback=callback
+    )
 
 
 ROUNDS = pytest.param(DRC(parallel="rounds"), id="drc-in-rounds")
@@ -88,6 +103,18 @@ class TestMethod:
         for row in result.history:
             assert len(row.executions) == len(row.survived) > 0
             assert any(row.survived) and min(row.executions) >= 1
+
+    def test_resumes_from_every_snapshot_to_the_same_bits(
+        self, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("bilevo.run.rundir.SNAPSHOT_AFTER", 0.0)
+        short = Budget(lower_max=20, upper_max=60)
+        whole = minimize_counted(get("smd9"), method=method, rng=6, budget=short)
+        for stop in range(1, whole.nit):
+            minimize(get("smd9"), method, tmp_path / str(stop), short, stop_at=stop)
+            assert (tmp_path / str(stop) / "snapshot.npz").exists()
+            again = minimize(get("smd9"), method, tmp_path / str(stop), short)
+            assert fingerprint(again) == fingerprint(whole)
 
     def test_works_by_ask_and_tell(self, method: str | DRC) -> None:
         opt = bilevo.Optimizer(get("smd1"), method=method, rng=4, max_evals=3000, budget=SHORT)

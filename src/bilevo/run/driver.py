@@ -26,7 +26,7 @@ def _drive(session: Session, evaluate: Evaluator, run_dir: RunDir | None = None)
         while (batch := session.batch) is not None:
             if run_dir is not None:
                 known = run_dir.known(batch)
-                if session.replaying and len(known) < run_dir.pieces and session.go_live():
+                if session.replaying and len(known) < len(run_dir.pieces) and session.go_live():
                     points = sum(len(outcome.objective) for outcome in known.values())
                     session.end(StopReason.CALLBACK, points)
                     break

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
@@ -44,19 +45,24 @@ class Outcome(NamedTuple):
             return self.constraints
         return np.full((len(self.objective), width), np.nan)
 
+    def alone(self) -> BatchOutcome:
+        """As that of a batch of this piece."""
+        return BatchOutcome(self.objective, self.constraints, _NOTHING)
+
 
 class BatchOutcome(NamedTuple):
     """What came of a batch: objective (k,), constraints (k, c), and the errors of failed rows."""
 
     objective: FloatArray
     constraints: FloatArray
-    errors: dict[int, str]
+    errors: Mapping[int, str]
 
 
-def piece_rows(vectorized: bool, points: int) -> list[slice]:
+@lru_cache(64)
+def piece_rows(vectorized: bool, points: int) -> tuple[slice, ...]:
     """The rows of each piece of a batch."""
     size = ROWS if vectorized else 1
-    return [slice(i, min(i + size, points)) for i in range(0, points, size)]
+    return tuple(slice(i, min(i + size, points)) for i in range(0, points, size))
 
 
 class Evaluator:
@@ -100,9 +106,15 @@ class Evaluator:
 
         `keep` is told each piece's outcome as it comes; `time_left` is asked between pieces.
         """
-        outcomes = dict(known)
         pieces = piece_rows(self._vectorized, len(batch.x))
-        self.done = sum(len(outcome.objective) for outcome in outcomes.values())
+        if len(pieces) == 1 and self._workers is None and not known:  # the usual case of many runs
+            only = self._attempt(batch, pieces[0])
+            if keep is not None:
+                keep(batch, 0, only)
+            self.done = len(batch.x)
+            return only.alone() if only.error is None else self._join(batch.level, [only])
+        outcomes = dict(known)
+        self.done = sum(len(outcome.objective) for outcome in known.values())
         missing = {i: rows for i, rows in enumerate(pieces) if i not in outcomes}
         evaluate = self._in_turn if self._workers is None else self._side_by_side
         for i, outcome in evaluate(batch, missing, time_left) if missing else ():
@@ -122,17 +134,11 @@ class Evaluator:
             else:
                 errors.update((row + i, error) for i in range(len(objective)))
             row += len(objective)
-        if len(outcomes) == 1 and not errors:
-            return BatchOutcome(outcomes[0].objective, outcomes[0].constraints, errors)
         width = returned.count or 0  # failed points may come before it is known
-        rows = [
-            part.constraints
-            if part.error is None
-            else np.full((len(part.objective), width), np.nan)
-            for part in outcomes
-        ]
         return BatchOutcome(
-            np.concatenate([part.objective for part in outcomes]), np.concatenate(rows), errors
+            np.concatenate([part.objective for part in outcomes]),
+            np.concatenate([part.constraints_of(width) for part in outcomes]),
+            errors,
         )
 
     def _arguments(self, batch: Batch, rows: slice) -> tuple[FloatArray, FloatArray]:

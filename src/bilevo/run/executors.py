@@ -108,6 +108,7 @@ class Overhead:
     """Compares, at the start, what evaluations take with what they take by way of workers."""
 
     POINTS = 50
+    CLEARLY = 1.5
 
     def __init__(self) -> None:
         self._batches, self._points, self._computing, self._waiting = 0, 0, 0.0, 0.0
@@ -120,7 +121,7 @@ class Overhead:
         self._points += points
         self._computing += computing
         self._waiting += waiting
-        if self._points >= self.POINTS and self._waiting > self._computing:
+        if self._points >= self.POINTS and self._waiting > self.CLEARLY * self._computing:
             slower = self._waiting / max(self._computing, 1e-9)
             factor = f"{slower:.1f}" if slower < 10 else f"{math.floor(slower)}"
             warnings.warn(
@@ -128,5 +129,5 @@ class Overhead:
                 f"{1e6 * self._computing / self._points:.0f} us, by way of workers "
                 f"{1e6 * self._waiting / self._points:.0f} us ({factor} times as much); "
                 "leave workers out, or use vectorized functions",
-                stacklevel=2,
+                stacklevel=7,  # the line that calls minimize
             )

@@ -187,7 +187,7 @@ class JournalWriter:
         self._crc = crc
         if perf_counter() - self._synced >= SYNC_EVERY:
             self.sync()
-        else:
+        elif not self._unsynced.is_set():
             self._unsynced.set()
 
     def _write(self, content: bytes) -> None:

@@ -37,7 +37,7 @@ class RunDir:
     """Replays what a directory holds of a run, and keeps what follows. Close it at the end.
 
     `taken_up` is what the session starts from: a state (None: from the beginning) and its tally;
-    None when the run is a new one. `pieces` is how many there are in the present batch.
+    None when the run is a new one. `pieces` are the rows of those of the present batch.
     """
 
     def __init__(
@@ -53,7 +53,8 @@ class RunDir:
         self._vectorized = problem.vectorized
         self.taken_up: tuple[AlgorithmState | None, Tally] | None = None
         self._session: Session | None = None
-        self._first = self.pieces = 0  # number of the present batch's first piece, and of pieces
+        self._first = 0  # number of the present batch's first piece
+        self.pieces: tuple[slice, ...] = ()
         self._stored: Iterator[tuple[Record, Position]] = iter(())  # what is still to be replayed
         self._next: Record | None = None
         self._told_end = False  # the last record is that of the run's end
@@ -110,8 +111,8 @@ class RunDir:
     def known(self, batch: Batch) -> dict[int, Outcome]:
         """What the journal holds of a batch's pieces; all of them until its end is near."""
         assert self._session is not None
-        pieces = piece_rows(self._vectorized, len(batch.x))
-        self._first, self.pieces = self._first + self.pieces, len(pieces)
+        self._first += len(self.pieces)
+        self.pieces = pieces = piece_rows(self._vectorized, len(batch.x))
         found: dict[int, Outcome] = {}
         while self._next is not None and len(found) < len(pieces):
             i = self._next.number - self._first
@@ -126,10 +127,9 @@ class RunDir:
     def keep(self, batch: Batch, i: int, outcome: Outcome) -> None:
         """Write down what a piece's evaluation gave."""
         assert self._session is not None
-        rows = piece_rows(self._vectorized, len(batch.x))[i]
         counted = self._session.tally.counts[batch.level]
         number, elapsed = self._first + i, self._session.time
-        self._append(account.evaluation(batch, rows, outcome, number, counted, elapsed))
+        self._append(account.evaluation(batch, self.pieces[i], outcome, number, counted, elapsed))
 
     def _append(self, record: Record) -> None:
         self._writer.append(record)
@@ -138,7 +138,7 @@ class RunDir:
     def boundary(self, state: AlgorithmState, tally: Tally) -> None:
         """A generation has ended: compare it with the stored one, or write it down."""
         elapsed = 0.0 if self._session is None else self._session.time
-        record = account.generation(tally, self._first + self.pieces, elapsed)
+        record = account.generation(tally, self._first + len(self.pieces), elapsed)
         if self._next is not None:
             if self._next.kind is not Kind.GENERATION or self._next.payload != record.payload:
                 raise self._diverged(self._next)
