@@ -114,9 +114,7 @@ def minimize(
         if run_dir is None:
             return drive(Session(problem, algorithm, spec, limits, _both(line, callback)), evaluate)
         kept = open_things.enter_context(closing(RunDir(run_dir, problem, algorithm, spec, limits)))
-        session = Session(
-            problem, algorithm, spec, limits, _both(line, callback), kept.boundary, kept.taken_up
-        )
+        session = Session(problem, algorithm, spec, limits, _both(line, callback), kept)
         return drive(session, evaluate, kept)
 
 

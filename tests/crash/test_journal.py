@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from crashes import METHODS, SMALL, boundaries, course, problem, small
+from crashes import METHODS, SMALL, boundaries, course, problem, slow_f, small
 
 import bilevo
 from bilevo.core.result import plain
@@ -306,8 +306,7 @@ def test_nothing_is_evaluated_twice(tmp_path: Path) -> None:
         return float((y - x) @ (y - x))
 
     for limit in (30, 50, 80, 110):
-        options = {**SMALL, "max_evals": limit}
-        result = bilevo.minimize(problem(lower=f), run_dir=tmp_path, **options)
+        result = bilevo.minimize(problem(lower=f), run_dir=tmp_path, **small_to(limit))
         assert len(calls) == result.nfev_lower
 
 
@@ -323,7 +322,8 @@ def test_load_tells_how_far_a_run_has_come(tmp_path: Path) -> None:
     assert halfway.status == "running" and not halfway.success and "not ended" in halfway.message
     assert 0 < halfway.nit < ended.nit and halfway.nfev < ended.nfev
     assert halfway.history.generations == ended.history.generations[: halfway.nit]
-    assert halfway.F == halfway.history[-1].F
+    F, _, f, _ = problem().evaluate(halfway.x, halfway.y)
+    assert (halfway.F, halfway.f) == (F[0], f[0])
 
 
 def plain_result(result: bilevo.Result) -> object:
@@ -359,5 +359,12 @@ def test_a_run_may_be_taken_up_with_another_number_of_workers(tmp_path: Path) ->
 
 
 def test_time_goes_on_from_where_it_was(tmp_path: Path) -> None:
-    first = small(tmp_path, max_evals=50)
-    assert small(tmp_path).time > first.time
+    for limit in (40, 70, 100):  # to a snapshot's very place, and beyond it
+        slow = bilevo.minimize(problem(lower=slow_f), run_dir=tmp_path, **small_to(limit))
+    again = small(tmp_path, max_evals=100)
+    assert again.time > 0.001 * slow.nfev_lower
+    assert small(tmp_path, max_evals=200, max_time=0.05).status == "max_time"
+
+
+def small_to(limit: int) -> dict[str, Any]:
+    return {**SMALL, "max_evals": limit}

@@ -60,10 +60,15 @@ def outcome(record: Record) -> Outcome:
     return Outcome(values[:k], values[k:].reshape(k, -1) if values.size > k else np.empty((k, 0)))
 
 
-def generation(tally: Tally, number: int, elapsed: float) -> Record:
-    """The record of a generation that has just ended, with the best pair."""
+def best(tally: Tally, number: int, elapsed: float) -> Record:
+    """The record of a new best pair."""
     assert tally.best is not None
-    row = {**asdict(tally.history[-1]), "x": tally.best.x, "y": tally.best.y}
+    return Record(Kind.BEST, 0, 0, number, 0, elapsed, _json(tally.best._asdict()))
+
+
+def generation(tally: Tally, number: int, elapsed: float) -> Record:
+    """The record of a generation that has just ended."""
+    row = asdict(tally.history[-1])
     return Record(Kind.GENERATION, 0, 0, number, 0, elapsed, _json(row))
 
 
@@ -98,11 +103,10 @@ class Account:
             self.counts[_LEVELS[record.level]] += record.points
         if record.kind is Kind.FAILURE:
             self._add_failures(record)
+        elif record.kind is Kind.BEST:
+            self.best = Incumbent(**revive(json.loads(record.payload)))
         elif record.kind is Kind.GENERATION:
-            row = revive(json.loads(record.payload))
-            x, y = row.pop("x"), row.pop("y")
-            self.generations.append(Generation(**row))
-            self.best = Incumbent(x, y, row["F"], row["f"], row["violation"])
+            self.generations.append(Generation(**revive(json.loads(record.payload))))
 
     def _add_failures(self, record: Record) -> None:
         content = json.loads(record.payload)

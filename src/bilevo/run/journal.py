@@ -41,8 +41,9 @@ _CRC = struct.Struct("<I")
 class Kind(IntEnum):
     VALUES = 0  # float64: objective (k,), then constraints (k, c)
     FAILURE = 1  # JSON: the error's text
-    GENERATION = 2  # JSON: a row of the history and the best pair
-    END = 3  # JSON: the result of a run that ended; more evaluations may follow
+    BEST = 2  # JSON: the best pair so far
+    GENERATION = 3  # JSON: a row of the history
+    END = 4  # JSON: the result of a run that ended; more evaluations may follow
 
 
 class Record(NamedTuple):

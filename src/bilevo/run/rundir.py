@@ -53,6 +53,7 @@ class RunDir:
         self._vectorized = problem.vectorized
         self.taken_up: tuple[AlgorithmState | None, Tally] | None = None
         self._session: Session | None = None
+        self._elapsed_before = 0.0
         self._first = 0  # number of the present batch's first piece
         self.pieces: tuple[slice, ...] = ()
         self._stored: Iterator[tuple[Record, Position]] = iter(())  # what is still to be replayed
@@ -84,7 +85,7 @@ class RunDir:
         if whole.last is not None:
             self.taken_up = state, before.tally()
             self._told_end = whole.last.kind is Kind.END
-        self._first = before.pieces
+        self._first, self._elapsed_before = before.pieces, before.elapsed
         self._stored = file.records(start)
         self._move_on()
         return JournalWriter(path, end)
@@ -105,8 +106,9 @@ class RunDir:
         self._next = next((r for r, _ in self._stored if r.kind is not Kind.END), None)
 
     def follow(self, session: Session) -> None:
-        """Keep this session's clock and count."""
+        """Keep by this session's clock and count; the clock goes on from where it was."""
         self._session = session
+        session.elapse(self._elapsed_before)
 
     def known(self, batch: Batch) -> dict[int, Outcome]:
         """What the journal holds of a batch's pieces; all of them until its end is near."""
@@ -135,18 +137,28 @@ class RunDir:
         self._writer.append(record)
         self._told_end = record.kind is Kind.END
 
-    def boundary(self, state: AlgorithmState, tally: Tally) -> None:
-        """A generation has ended: compare it with the stored one, or write it down."""
-        elapsed = 0.0 if self._session is None else self._session.time
-        record = account.generation(tally, self._first + len(self.pieces), elapsed)
-        if self._next is not None:
-            if self._next.kind is not Kind.GENERATION or self._next.payload != record.payload:
-                raise self._diverged(self._next)
-            self._move_on()
-            return
-        self._append(record)
-        if self._session is not None and self._snapshots:
+    def best(self, tally: Tally) -> None:
+        """There is a new best pair."""
+        self._event(account.best(tally, self._first + len(self.pieces), self._elapsed))
+
+    def generation(self, state: AlgorithmState, tally: Tally) -> None:
+        """A generation has ended; a time for a snapshot, when there is much to save."""
+        self._event(account.generation(tally, self._first + len(self.pieces), self._elapsed))
+        if self._next is None and self._session is not None and self._snapshots:
             self._maybe_snapshot(state, self._session.own_time)
+
+    @property
+    def _elapsed(self) -> float:
+        return 0.0 if self._session is None else self._session.time
+
+    def _event(self, record: Record) -> None:
+        """Compare what has happened with what did, or write it down."""
+        if self._next is None:
+            self._append(record)
+        elif (self._next.kind, self._next.payload) == (record.kind, record.payload):
+            self._move_on()
+        else:
+            raise self._diverged(self._next)
 
     def _maybe_snapshot(self, state: AlgorithmState, own_time: float) -> None:
         if own_time - self._snapshot_at < SNAPSHOT_AFTER:
@@ -192,8 +204,7 @@ def _first_state(algorithm: Algorithm[Any], spec: Spec) -> Any:
 def load(run_dir: str | Path) -> Result:
     """The result of a run that was given this `run_dir`, or how far it has come; runs nothing.
 
-    `status` is "running" for a run that has not ended: its answer and history are those of the last
-    whole generation. A run under way may be looked at.
+    `status` is "running" for a run that has not ended. A run under way may be looked at.
     """
     path = Path(run_dir) / JOURNAL
     if not path.is_file():

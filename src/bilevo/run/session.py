@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from bilevo.core.algorithm import Algorithm, AlgorithmState
 from bilevo.core.arrays import FloatArray
@@ -28,6 +28,20 @@ class Batch(NamedTuple):
     y: FloatArray
 
 
+class Recorder(Protocol):
+    """Is told a run's events; and says where it starts, if it is taken up again."""
+
+    taken_up: tuple[AlgorithmState | None, Tally] | None
+
+    def best(self, tally: Tally) -> None:
+        """There is a new best pair."""
+        ...
+
+    def generation(self, state: AlgorithmState, tally: Tally) -> None:
+        """A generation has ended."""
+        ...
+
+
 class Session:
     """A run that hands out batches and takes their values until it is done.
 
@@ -42,18 +56,18 @@ class Session:
         spec: Spec,
         limits: Limits,
         callback: Callable[[Result], Any] | None = None,
-        boundary: Callable[[AlgorithmState, Tally], None] | None = None,
-        taken_up: tuple[AlgorithmState | None, Tally] | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self.x_box, self.y_box = UnitBox(problem.x_bounds), UnitBox(problem.y_bounds)
         self.seed, self.method = spec.seed, algorithm.name
         self.stop: StopReason | None = None
         self._refused = 0  # points that a limit left no room for
         self.batch: Batch | None = None
+        taken_up = None if recorder is None else recorder.taken_up
         self.replaying = taken_up is not None
         state, self.tally = taken_up or (None, Tally())
         self._repeats = {level: problem.repeats(level) for level in Level}
-        self._limits, self._callback, self._boundary = limits, callback, boundary
+        self._limits, self._callback, self._recorder = limits, callback, recorder
         self._steps = self._run(algorithm, spec, state)
         self._started, self._ended = perf_counter(), 0.0
         self.own_time = 0.0  # seconds spent by the algorithm
@@ -85,8 +99,8 @@ class Session:
                 tuple(state.survived.tolist()),
             )
         )
-        if self._boundary is not None:
-            self._boundary(state, self.tally)
+        if self._recorder is not None:
+            self._recorder.generation(state, self.tally)
 
     def _stopped_by_callback(self) -> bool:
         try:
@@ -136,8 +150,7 @@ class Session:
         try:
             request: Request = self._steps.send(values)
             while isinstance(request, Incumbent):
-                x, y = self.x_box.real(request.x[None])[0], self.y_box.real(request.y[None])[0]
-                self.tally.best = request._replace(x=x, y=y)
+                self._note_best(request)
                 request = self._steps.send(None)
         except StopIteration as end:
             self.end(end.value)
@@ -153,6 +166,12 @@ class Session:
             x, y = self.x_box.real(request.x), self.y_box.real(request.y)
             x.flags.writeable = y.flags.writeable = False
             self.batch = Batch(request.level, x, y)
+
+    def _note_best(self, best: Incumbent) -> None:
+        x, y = self.x_box.real(best.x[None])[0], self.y_box.real(best.y[None])[0]
+        self.tally.best = best._replace(x=x, y=y)
+        if self._recorder is not None:
+            self._recorder.best(self.tally)
 
     def _beyond(self, level: Level, points: int) -> bool:
         """Whether that many more points at a level would pass a limit."""
