@@ -44,9 +44,9 @@ def problem(size: int = 1, lower: Any = f) -> bilevo.Problem:
 
 
 def course(result: bilevo.Result) -> str:
-    """All of a result, as text, but for its time."""
+    """All of a result, as text, but for its time and version."""
     content = plain(asdict(result))
-    del content["time"]
+    del content["time"], content["version"]
     return json.dumps(content)
 
 

@@ -76,7 +76,7 @@ def test_public_names_are_sorted_and_there() -> None:
 
 def test_importing_bilevo_is_light() -> None:
     """No heavy library is imported before it is needed."""
-    heavy = ("scipy", "matplotlib", "polars", "rich", "cyclopts", "numba")
+    heavy = ("scipy", "matplotlib", "polars", "rich", "cyclopts", "numba", "loky", "cloudpickle")
     code = f"import bilevo, sys; print([m for m in {heavy!r} if m in sys.modules])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"

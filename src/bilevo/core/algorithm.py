@@ -1,6 +1,8 @@
 """What an algorithm is: two generators over a plain state, one step being an upper generation.
 
-The state holds arrays and numbers only, so that a run can be stored between two generations.
+The state holds arrays and numbers only, so that a run can be stored between two generations: a
+tree of dataclasses, lists, numbers, strings, enums and arrays, whose classes its first state holds
+or declares by type hints.
 """
 
 from __future__ import annotations

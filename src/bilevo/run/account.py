@@ -26,21 +26,21 @@ EVALUATIONS = (Kind.VALUES, Kind.FAILURE)
 
 def digest(level: Level, x: FloatArray, y: FloatArray) -> int:
     """Of a request for these rows: a check that a record answers it."""
-    return crc32(y.data, crc32(x.data, _NUMBER[level]))
+    return crc32(y.tobytes(), crc32(x.tobytes(), _NUMBER[level]))
 
 
 def evaluation(
     batch: Batch, rows: slice, outcome: Outcome, number: int, counted: int, elapsed: float
 ) -> Record:
     """The record of a piece; `counted` points of its level came before the batch."""
-    x, y = batch.x[rows], batch.y[rows]
+    level, x, y = batch.level, batch.x[rows], batch.y[rows]
     if outcome.error is None:
         kind, payload = Kind.VALUES, outcome.objective.tobytes() + outcome.constraints.tobytes()
     else:
         kind, first = Kind.FAILURE, counted + rows.start + 1
         payload = _json({"error": outcome.error, "first": first, "x": x, "y": y})
-    level, points = _NUMBER[batch.level], rows.stop - rows.start
-    return Record(kind, level, points, number, digest(batch.level, x, y), elapsed, payload)
+    asked = digest(level, x, y)
+    return Record(kind, _NUMBER[level], len(x), number, asked, elapsed, payload)
 
 
 def answers(record: Record, batch: Batch, rows: slice) -> bool:

@@ -162,7 +162,7 @@ class JournalWriter:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND)
         if os.fstat(self._file).st_size != position.offset:
             os.ftruncate(self._file, position.offset)
-        self._synced = 0.0
+        self._synced, self._waiting = 0.0, False  # when last, and whether there is more to sync
         self._unsynced, self._closing = threading.Event(), threading.Event()
         self._syncing = threading.Thread(target=self._sync_when_idle, daemon=True)
         self._syncing.start()
@@ -180,18 +180,9 @@ class JournalWriter:
 
     def append(self, record: Record) -> None:
         kind, level, points, number, digest, elapsed, payload = record
-        body = (
-            _HEAD.pack(_MARK, len(payload), kind, level, points, number, digest, elapsed) + payload
-        )
-        crc = crc32(body, self._crc)
-        self._write(body + _CRC.pack(crc))
-        self._crc = crc
-        if perf_counter() - self._synced >= SYNC_EVERY:
-            self.sync()
-        elif not self._unsynced.is_set():
-            self._unsynced.set()
-
-    def _write(self, content: bytes) -> None:
+        head = _HEAD.pack(_MARK, len(payload), kind, level, points, number, digest, elapsed)
+        crc = crc32(payload, crc32(head, self._crc))
+        content = head + payload + _CRC.pack(crc)
         try:
             written = os.write(self._file, content)
             while written < len(content):
@@ -199,7 +190,13 @@ class JournalWriter:
         except OSError as error:
             self._undo()
             raise _explained(error, self._path) from error
-        self._offset += len(content)
+        self._crc = crc
+        self._offset += written
+        if perf_counter() - self._synced >= SYNC_EVERY:
+            self.sync()
+        elif not self._waiting:
+            self._waiting = True
+            self._unsynced.set()
 
     def _undo(self) -> None:
         """Take back a part of a record, if the disk still lets us; a torn tail does no harm."""
@@ -211,6 +208,7 @@ class JournalWriter:
     def sync(self) -> None:
         """Force what was written to the disk."""
         self._unsynced.clear()
+        self._waiting = False
         self._synced = perf_counter()
         try:
             os.fsync(self._file)
@@ -223,7 +221,7 @@ class JournalWriter:
             self._unsynced.wait()
             if self._closing.wait(max(0.0, self._synced + SYNC_EVERY - perf_counter())):
                 return
-            if self._unsynced.is_set():
+            if self._waiting:
                 try:
                     self.sync()
                 except OSError:

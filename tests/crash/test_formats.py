@@ -1,0 +1,65 @@
+"""Files of every released format: resumed, or refused with a reason.
+
+A new format gets a folder of its own, made by `python tests/crash/test_formats.py` before its
+release; the old ones stay.
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crashes import F, course, f
+
+import bilevo
+from bilevo.run import rundir
+
+FORMATS = Path(__file__).parent.parent / "data" / "formats"
+
+
+def run(run_dir: Path | None, limit: int) -> bilevo.Result:
+    def lower(x: Any, y: Any) -> float:
+        if y[0] > 8:
+            raise ArithmeticError("no mesh")
+        return f(x, y)
+
+    def constraints(x: Any, y: Any) -> list[float]:
+        return [1.0 - x[0] - y[0]]
+
+    problem = bilevo.Problem(F, lower, [(-5, 10)], [(-5, 10)], g=constraints, name="format")
+    short = bilevo.Budget(lower_max=4, upper_max=30)
+    return bilevo.minimize(
+        problem, budget=short, max_evals=limit, on_failure="worst", run_dir=run_dir
+    )
+
+
+@pytest.mark.parametrize("folder", sorted(FORMATS.iterdir()), ids=lambda folder: folder.name)
+def test_files_of_every_format_are_resumed_or_refused_with_a_reason(
+    folder: Path, tmp_path: Path, figure
+) -> None:
+    stored = json.loads((folder / "expected.json").read_text())
+    shutil.copytree(folder, tmp_path / "run")
+    assert course(bilevo.load(tmp_path / "run")) == stored["halfway"]
+    assert course(bilevo.Result.load(folder / "result.json")) == stored["end"]
+    try:
+        assert course(run(tmp_path / "run", 130)) == stored["end"]
+    except bilevo.RunMismatch as error:  # other machines and libraries may round otherwise
+        assert "another course of this run" in str(error)
+    figure(17, 1, "formats: journal, snapshot and result")
+
+
+def make(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    rundir.SNAPSHOT_AFTER = 0.0
+    run(folder, 100)
+    halfway = course(bilevo.load(folder))
+    ended = run(None, 130)
+    ended.save(folder / "result.json")
+    (folder / "lock").unlink()
+    stored = {"halfway": halfway, "end": course(ended)}
+    (folder / "expected.json").write_text(json.dumps(stored, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    make(FORMATS / "1")
