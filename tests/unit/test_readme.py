@@ -11,10 +11,6 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 DOCUMENTS = ["README.md", "CONTRIBUTING.md"]
 DOCUMENTS += [f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")]
-    "README.md",
-    "CONTRIBUTING.md",
-    *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md")),
-]
 pytestmark = pytest.mark.filterwarnings("ignore:workers slow this run down")
 
 
