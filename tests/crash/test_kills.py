@@ -13,6 +13,7 @@ import bilevo
 from bilevo.run.lock import DirectoryLock
 
 RUNS = 6  # pieces of the work, for several cores
+PATIENCE = 10  # seconds: two are promised, but a process that is just starting must start first
 
 
 def killed_runs(folder: Path, kills: int, seed: int, longest: float, workers: int | None = None):
@@ -32,7 +33,7 @@ def killed_runs(folder: Path, kills: int, seed: int, longest: float, workers: in
             process.kill()
             process.join()
             made += 1
-            assert left_after(2, helpers) == [], "orphans"
+            assert left_after(PATIENCE, helpers) == [], "orphans"
         process = start(medium, *arguments)
         process.join()
         assert process.exitcode == 0
@@ -76,6 +77,8 @@ def test_a_second_writer_is_refused_and_told_the_first_ones_pid(tmp_path: Path, 
     holder = start(crashes.hold, tmp_path)
     try:
         await_lock(tmp_path, holder.pid)
+        while not (tmp_path / "journal.bin").exists():
+            time.sleep(0.01)
         before = (tmp_path / "journal.bin").read_bytes()
         for _ in range(100):
             with pytest.raises(bilevo.RunLocked, match=f"process {holder.pid} "):

@@ -128,10 +128,11 @@ def deaf(x, y):
 
 @pytest.mark.parametrize("hang", [sleep_long, busy_loop, deaf])
 def test_a_hanging_evaluation_is_ended_and_leaves_nothing_behind(hang, tmp_path, figure) -> None:
+    before = set(psutil.Process().children(recursive=True))
     watched: set[psutil.Process] = set()
 
     def watch(result: bilevo.Result) -> None:
-        watched.update(psutil.Process().children(recursive=True))
+        watched.update(set(psutil.Process().children(recursive=True)) - before)
 
     def lower(x, y):
         return hang(x, y) if y[0] > 8 else f(x, y)

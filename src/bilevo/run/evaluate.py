@@ -106,6 +106,7 @@ class Evaluator:
 
         `keep` is told each piece's outcome as it comes; `time_left` is asked between pieces.
         """
+        self.done = 0
         pieces = piece_rows(self._vectorized, len(batch.x))
         if len(pieces) == 1 and self._workers is None and not known:  # the usual case of many runs
             only = self._attempt(batch, pieces[0])
