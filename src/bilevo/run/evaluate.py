@@ -159,10 +159,8 @@ class Evaluator:
             yield i, self._attempt(batch, rows)
 
     def _attempt(self, batch: Batch, rows: slice) -> Outcome:
-        (objective, constraints), returned = (
-            self._functions[batch.level],
-            self._returned[batch.level],
-        )
+        returned = self._returned[batch.level]
+        objective, constraints = self._functions[batch.level]
         x, y = self._arguments(batch, rows)
         attempts = 0
         while True:

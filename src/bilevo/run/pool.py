@@ -36,9 +36,7 @@ class Worker:
 
         context = get_context("loky")
         self.pipe, other = context.Pipe()
-        self.process = context.Process(
-            target=serve, args=(other, *carrier.parcel, os.getpid()), daemon=True
-        )
+        self.process = context.Process(target=serve, args=(other, *carrier.parcel, os.getpid()))
         self.process.start()
         other.close()
         self.key: int | None = None  # of the job under way
@@ -63,7 +61,7 @@ class Worker:
                 self._ready, self.deadline = True, perf_counter() + self._timeout
             return reply
         except (EOFError, OSError):
-            self.process.join()
+            self.process.join(1)
             code = self.process.exitcode
             how = f"exit status {code}" if code is None or code >= 0 else f"signal {-code}"
             return Raised(WorkerDied(f"a worker process ended during an evaluation ({how})"))
@@ -75,11 +73,10 @@ class Worker:
 
     def kill(self) -> None:
         """End it and what it has started, whatever they are doing."""
-        for end in (os.killpg, os.kill):  # it may not have come to make its group
-            try:
-                end(self.process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        if self.process.exitcode is None:  # it had not come to make its group
+            os.kill(self.process.pid, signal.SIGKILL)
         self.process.join()
         self.pipe.close()
 
