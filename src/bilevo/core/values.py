@@ -71,7 +71,10 @@ class Returned:
 
     def _number(self, value: Any) -> float:
         if isinstance(value, float | int):
-            return float(value)
+            try:
+                return float(value)
+            except OverflowError:
+                raise self._bad("objective", "an integer beyond floating point") from None
         array = self._real(value, "objective")
         if array.size != 1:
             raise self._bad("objective", f"of shape {array.shape}, not one number")
@@ -101,17 +104,18 @@ class Returned:
         """
         if type(value) is np.ndarray and value.dtype == np.float64:
             return value.copy()  # the function may use its array again
-        if isinstance(value, np.ma.MaskedArray):
-            value = np.ma.filled(value.astype(np.float64), np.nan)
+        masked = isinstance(value, np.ma.MaskedArray)
         try:
-            array = np.asarray(value)
+            array: Any = value if masked else np.asarray(value)
         except ValueError:  # ragged lists
             raise self._bad(what, f"{_short(value)}, which has no shape") from None
         if array.dtype.kind not in kinds:  # complex, object, str, None, ...
             kind = f"{type(value).__name__} of shape {array.shape}, dtype {array.dtype}"
             raise self._bad(what, f"{_short(value)} ({kind}), not real numbers")
         with np.errstate(over="ignore"):
-            return array.astype(np.float64)
+            real: Any = array.astype(np.float64)
+        numbers: FloatArray = real.filled(np.nan) if masked else real
+        return numbers
 
     def _bad(self, what: str, problem: str) -> BadValue:
         verb = "is" if what == "objective" else "are"
@@ -119,5 +123,8 @@ class Returned:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # such as an integer of too many digits
+        text = f"a {type(value).__name__}"
     return text if len(text) <= 60 else text[:57] + "..."
