@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 from zlib import crc32
@@ -22,6 +23,7 @@ from bilevo.run.tally import LISTED, Tally
 _LEVELS = tuple(Level)
 _NUMBER = {level: number for number, level in enumerate(_LEVELS)}
 EVALUATIONS = (Kind.VALUES, Kind.FAILURE)
+LARGEST_SIZE = 10**6  # variables of a level; algorithms keep the square of that
 
 
 def digest(level: Level, x: FloatArray, y: FloatArray) -> int:
@@ -80,13 +82,20 @@ def end(result: Result, number: int) -> Record:
     return Record(Kind.END, 0, 0, number, 0, result.time, _json(content))
 
 
+def _ended(record: Record) -> Result:
+    return Result(**revive(json.loads(record.payload)))
+
+
 def _json(content: dict[str, Any]) -> bytes:
     return json.dumps(plain(content), allow_nan=False).encode()
 
 
 @dataclass(slots=True)
 class Account:
-    """What a journal's records add up to, one after another."""
+    """What a journal's records add up to, one after another.
+
+    A record that does not hold what its kind says is an error, of any type.
+    """
 
     pieces: int = 0
     elapsed: float = 0.0
@@ -97,19 +106,28 @@ class Account:
     last: Record | None = None
 
     def add(self, record: Record) -> None:
+        if not 0 <= record.elapsed < math.inf:
+            raise ValueError(f"{record.elapsed} seconds")
         self.elapsed, self.last = record.elapsed, record
         if record.kind in EVALUATIONS:
             self.pieces += 1
             self.counts[_LEVELS[record.level]] += record.points
-        if record.kind is Kind.FAILURE:
+        if record.kind is Kind.VALUES:
+            if not record.payload or len(record.payload) % (8 * record.points):
+                raise ValueError(f"{len(record.payload)} bytes for {record.points} points")
+        elif record.kind is Kind.FAILURE:
             self._add_failures(record)
         elif record.kind is Kind.BEST:
             self.best = Incumbent(**revive(json.loads(record.payload)))
+        elif record.kind is Kind.END:
+            _ended(record)
         elif record.kind is Kind.GENERATION:
             self.generations.append(Generation(**revive(json.loads(record.payload))))
 
     def _add_failures(self, record: Record) -> None:
         content = json.loads(record.payload)
+        if len(content["x"]) != record.points:
+            raise ValueError(f"{len(content['x'])} failures of {record.points} points")
         for i, (x, y) in enumerate(zip(content["x"], content["y"], strict=True)):
             point = revive({"x": x, "y": y, "error": content["error"]})
             level, number = _LEVELS[record.level].value, content["first"] + i
@@ -134,12 +152,13 @@ class Account:
         """The run's result if it has ended, and how far it has come if not."""
         tally = self.tally()
         if self.last is not None and self.last.kind is Kind.END:
-            ended = Result(**revive(json.loads(self.last.payload)))
+            ended = _ended(self.last)
             ended.history, ended.failed_points = tally.history, tally.failed_points
             return ended
         m, n = header["sizes"]
-        result = tally.result(
-            m, n, StopReason.RUNNING, 0, self.elapsed, header["method"], header["seed"]
-        )
+        if max(m, n) > LARGEST_SIZE:
+            raise ValueError(f"sizes {m} and {n}")
+        run = revive({name: header[name] for name in ("method", "seed")})
+        result = tally.result(m, n, StopReason.RUNNING, 0, self.elapsed, **run)
         result.message = "not ended: the call that began it goes on with it"
         return result

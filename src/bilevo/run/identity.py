@@ -63,18 +63,24 @@ def _parameters(value: Any) -> Any:
 
 def require_same(directory: Path, there: dict[str, Any], here: dict[str, Any]) -> None:
     """Refuse a journal of another run, and say in what it differs."""
-    stored, wanted = dict(_leaves(there)), dict(_leaves(here))
-    different = [
-        f"{name} is {stored.get(name)!r} there and {wanted.get(name)!r} here"
-        for name in sorted(stored.keys() | wanted.keys())
-        if stored.get(name) != wanted.get(name)
-    ]
+    try:
+        different = list(_differences(there, here))
+    except RecursionError:  # of a header that no run has written
+        different = ["its header is nested too deeply"]
     if different:
         more = f" (and {len(different) - 3} more)" if len(different) > 3 else ""
         raise RunMismatch(
             f"{directory} holds another run: {'; '.join(different[:3])}{more}. Make the call that "
             "began it, or use another run_dir"
         )
+
+
+def _differences(there: dict[str, Any], here: dict[str, Any]) -> Iterator[str]:
+    stored, wanted = dict(_leaves(there)), dict(_leaves(here))
+    for name in sorted(stored.keys() | wanted.keys()):
+        if stored.get(name) != wanted.get(name):
+            values = (repr(side.get(name))[:200] for side in (stored, wanted))
+            yield "{} is {} there and {} here".format(name[:200], *values)
 
 
 def _leaves(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -32,6 +32,7 @@ FORMAT = "bilevo-journal-1"
 SYNC_EVERY = 1.0  # seconds
 LONGEST_HEADER = 2**20
 LONGEST_RECORD = 2**26
+PATIENCE = 16  # times the length of a file, to look for records in it
 
 _MARK = b"\xb1\x1e"
 _HEAD = struct.Struct("<2sIBBHQId")  # mark, length, kind, level, points, number, digest, elapsed
@@ -88,21 +89,21 @@ class JournalFile:
                     f"{self.path} has the format {written}, this version of bilevo has {FORMAT}: "
                     "continue it with the version that wrote it"
                 )
-            raise self._corrupt("it does not begin like a journal")
+            raise self.corrupt("it does not begin like a journal")
         crc, _, text = rest.partition(b" ")
         try:
             if int(crc, 16) != crc32(text) or len(crc) != 8:
-                raise self._corrupt("its header is damaged")
+                raise self.corrupt("its header is damaged")
             header = json.loads(text)
         except (ValueError, RecursionError) as error:
             if isinstance(error, JournalCorrupt):
                 raise
-            raise self._corrupt("its header is damaged") from None
+            raise self.corrupt("its header is damaged") from None
         if not isinstance(header, dict) or len(self._content) <= len(line):
-            raise self._corrupt("its header is damaged")
+            raise self.corrupt("its header is damaged")
         return header, Position(len(line) + 1, crc32(line + b"\n"))
 
-    def _corrupt(self, why: str) -> JournalCorrupt:
+    def corrupt(self, why: str) -> JournalCorrupt:
         return JournalCorrupt(
             f"{self.path} cannot be read: {why}. Nothing was changed; restore the file from a "
             "copy, or use another run_dir"
@@ -118,7 +119,7 @@ class JournalFile:
             found = self._record(position)
             if found is None:
                 if self._intact_after(position.offset):
-                    raise self._corrupt(f"it is damaged at byte {position.offset}")
+                    raise self.corrupt(f"it is damaged at byte {position.offset}")
                 return
             position = found[1]
             yield found
@@ -142,12 +143,19 @@ class JournalFile:
         return record, Position(end + _CRC.size, stored)
 
     def _intact_after(self, offset: int) -> bool:
-        """Whether a whole record that follows another one stands somewhere behind."""
-        at = self._content.find(_MARK, offset + 1)
+        """Whether a whole record that follows another one stands somewhere behind.
+
+        Each that claims to be one is summed up; a file made to keep us busy with that is damaged.
+        """
+        at, patience = self._content.find(_MARK, offset + 1), PATIENCE * len(self._content)
         while at >= 0:
-            if at >= _CRC.size:
+            if at >= _CRC.size and at + _HEAD.size < len(self._content):
                 (before,) = _CRC.unpack_from(self._content, at - _CRC.size)
                 if self._record(Position(at, before)) is not None:
+                    return True
+                length = _HEAD.unpack_from(self._content, at)[1]
+                patience -= length if at + length < len(self._content) else 0
+                if patience < 0:
                     return True
             at = self._content.find(_MARK, at + 1)
         return False

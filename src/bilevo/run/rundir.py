@@ -21,7 +21,7 @@ from bilevo.core.problem import Problem, Spec
 from bilevo.core.result import Result
 from bilevo.run import account, snapshot
 from bilevo.run.account import EVALUATIONS, Account
-from bilevo.run.errors import JournalCorrupt, RunMismatch
+from bilevo.run.errors import RunMismatch
 from bilevo.run.evaluate import Outcome, piece_rows
 from bilevo.run.identity import identity, require_same
 from bilevo.run.journal import JournalFile, JournalWriter, Kind, Position, Record, header_line
@@ -77,7 +77,7 @@ class RunDir:
         state, reached = self._load_snapshot(algorithm, spec)
         whole, before, start, end = Account(), Account(), file.start, file.start
         for record, end in file.records():
-            whole.add(record)
+            _take(file, whole, record)
             if end == reached and whole.within(limits):
                 before, start = whole.copy(), end
         if start is file.start:
@@ -190,6 +190,13 @@ class RunDir:
         )
 
 
+def _take(file: JournalFile, account: Account, record: Record) -> None:
+    try:
+        account.add(record)
+    except Exception as error:  # a foreign file can be wrong in any way
+        raise file.corrupt(f"record {record.number} makes no sense ({str(error)[:200]})") from None
+
+
 def _first_state(algorithm: Algorithm[Any], spec: Spec) -> Any:
     """An algorithm's state before its first generation; None if that takes evaluations."""
     steps = algorithm.init(spec)
@@ -211,11 +218,9 @@ def load(run_dir: str | Path) -> Result:
         raise ValueError(f"{run_dir} holds no run: there is no {JOURNAL} in it")
     file = JournalFile(path)
     whole = Account()
+    for record, _ in file.records():
+        _take(file, whole, record)
     try:
-        for record, _ in file.records():
-            whole.add(record)
         return whole.result(file.header)
-    except (ValueError, TypeError, LookupError) as error:
-        if isinstance(error, JournalCorrupt):
-            raise
-        raise JournalCorrupt(f"{path} has records of another kind: {error}") from None
+    except Exception as error:  # a foreign file can be wrong in any way
+        raise file.corrupt(f"its header makes no sense ({str(error)[:200]})") from None
