@@ -10,10 +10,13 @@ journal, each checked against the digest of what was asked, until the journal en
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from bilevo.core.algorithm import Algorithm, AlgorithmState
 from bilevo.core.budget import Limits, StopReason
@@ -30,6 +33,7 @@ from bilevo.run.session import Batch, Session
 from bilevo.run.tally import Tally
 
 JOURNAL, SNAPSHOT = "journal.bin", "snapshot.npz"
+_OWN = (StopReason.TARGET, StopReason.STAGNATION, StopReason.BUDGET)  # ends that repeat
 SNAPSHOT_AFTER = 1.0  # seconds of the algorithm's own time: what replaying would take
 
 
@@ -96,7 +100,9 @@ class RunDir:
         path = self._directory / SNAPSHOT
         if path.exists():
             try:
-                return snapshot.load(path, _first_state(algorithm, spec))
+                state, reached = snapshot.load(path, _first_state(algorithm, spec))
+                _try_out(algorithm, spec, state)
+                return state, reached
             except snapshot.Unusable as error:
                 warnings.warn(f"{path} cannot be used ({error}): replaying all", stacklevel=2)
         return None, None
@@ -172,6 +178,8 @@ class RunDir:
 
     def ended(self, result: Result) -> None:
         """Write down the result, unless it ended before the journal does, or was interrupted."""
+        if self._next is not None and result.status in _OWN:
+            raise self._diverged(self._next)
         live = self._next is None and not self._told_end
         if live and result.status is not StopReason.INTERRUPTED:
             self._append(account.end(result, self._first))
@@ -206,6 +214,19 @@ def _first_state(algorithm: Algorithm[Any], spec: Spec) -> Any:
         return end.value
     steps.close()
     return None
+
+
+def _try_out(algorithm: Algorithm[Any], spec: Spec, state: AlgorithmState) -> None:
+    """Refuse a state from which no generation can begin, at no evaluation's cost."""
+    try:
+        if state.stop is None:
+            with np.errstate(all="ignore"):
+                request = next(algorithm.generation(spec, copy.deepcopy(state)))
+            points = np.concatenate([request.x, request.y], axis=1)
+            if points.shape[1] != spec.m + spec.n or not (0 <= points.min() <= points.max() <= 1):
+                raise ValueError(f"points of shape {points.shape} or outside the box")
+    except Exception as error:  # a foreign file can be wrong in any way
+        raise snapshot.Unusable(f"{type(error).__name__}: {error}") from None
 
 
 def load(run_dir: str | Path) -> Result:

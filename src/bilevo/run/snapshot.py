@@ -23,7 +23,6 @@ import numpy as np
 from bilevo.run.journal import Position, write_whole
 
 FORMAT = "bilevo-snapshot-1"
-LARGEST = 2**30  # bytes, unpacked
 
 Classes = dict[str, type]
 
@@ -47,7 +46,8 @@ def load(path: Path, like: Any) -> tuple[Any, Position]:
     """A state of the kind of `like`, and where in the journal it was reached."""
     try:
         with zipfile.ZipFile(path) as file:
-            if sum(item.file_size for item in file.infolist()) > LARGEST:
+            # `save` does not pack: what unpacks to more than the file was made by somebody else.
+            if sum(item.file_size for item in file.infolist()) > path.stat().st_size:
                 raise Unusable("too large")
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
@@ -56,7 +56,7 @@ def load(path: Path, like: Any) -> tuple[Any, Position]:
             raise Unusable("another format")
         offset, crc = (int(part) for part in tree["position"])
         state = _revive(tree["state"], arrays, classes_of(like))
-        if type(state) is not type(like):
+        if not _alike(state, like):
             raise Unusable("another state")
         return state, Position(offset, crc)
     except Unusable:
@@ -131,9 +131,37 @@ def _revive(value: Any, arrays: dict[str, Any], classes: Classes) -> Any:
             made = {key: _revive(item, arrays, classes) for key, item in content.items()}
             if not is_dataclass(kind) or made.keys() != {field.name for field in fields(kind)}:
                 raise Unusable(f"another {name}")
+            hints = typing.get_type_hints(kind)
+            if wrong := [key for key, item in made.items() if not _fits(item, hints[key])]:
+                raise Unusable(f"another {name}.{wrong[0]}")
             state = object.__new__(kind)
             for key, item in made.items():
                 object.__setattr__(state, key, item)
             return state
         case _:
             return value
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of the type that a field declares, as far as that can be told."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if isinstance(hint, types.UnionType) or origin is typing.Union:
+        return any(_fits(value, part) for part in parts)
+    if origin is np.ndarray:
+        return isinstance(value, np.ndarray) and [value.dtype] == [
+            np.dtype(kind) for kind in typing.get_args(parts[1])
+        ]
+    if origin is list:
+        return type(value) is list and all(_fits(item, parts[0]) for item in value)
+    if hint is float:
+        return type(value) is float or (type(value) is int and abs(value) < 2**63)
+    return type(value) is hint if isinstance(hint, type) and hint is not Any else True
+
+
+def _alike(state: Any, like: Any) -> bool:
+    """Whether a state has the classes, and its arrays the dimensions, of the first one."""
+    if is_dataclass(like) and not isinstance(like, type):
+        return type(state) is type(like) and all(
+            _alike(getattr(state, field.name), getattr(like, field.name)) for field in fields(like)
+        )
+    return not isinstance(like, np.ndarray) or np.ndim(state) == like.ndim
