@@ -31,6 +31,7 @@ from bilevo.optimizers.protocol import Start
 SMALLEST = (
     1e-30  # deviation below which points of the unit box are equal: no need to shrink further
 )
+WIDEST = 1e60  # deviation, and distance of the mean, that is as good as any larger one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,6 +153,9 @@ class CMAES:
         for other, weight in zip(others, weights, strict=True):
             mean += weight * other.mean
             C += weight * other.C
+        if max(mean @ mean, C.trace()) > WIDEST**2:  # weights of a sum above 1 let both grow
+            mean = np.clip(mean, -WIDEST, WIDEST)
+            C *= min(1.0, WIDEST**2 / C.trace())
         state.mean, state.C = mean, C
 
     def exhausted(self, state: State) -> bool:
