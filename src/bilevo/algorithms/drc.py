@@ -17,6 +17,7 @@ Where the paper leaves a detail open, this reading reproduces its tables:
   as printed: covariances grow and means move, so tasks settle sooner. `mixing="convex"` divides
   by S, as one would expect to read, and costs more evaluations. As printed, the mixture depends on
   where the origin lies: here it is the lower corner of the box, because of the unit box;
+- sources at no distance, whose leaders are equal, have equal shares in the distances of Eq. (9);
 - a target is only met by a feasible pair.
 
 `parallel="rounds"` is a variant of ours for slow objectives on many workers. The paper executes one
@@ -148,7 +149,7 @@ class DRC(JointSearch):
     stop: Literal["half", "all"] = "half"
     parallel: Literal["points", "rounds"] = "points"
 
-    revision = 1
+    revision = 2
 
     def __post_init__(self) -> None:
         JointSearch.__post_init__(self)
@@ -275,9 +276,11 @@ class DRC(JointSearch):
             return None
         sources = [tasks[i] for i in near]
         Z = target.fluctuation + sum(source.fluctuation for source in sources)
-        distance = sum(row[i] for i in near) + TINY
+        distance = sum(row[i] for i in near)
         intensity = [  # Eq. (9)
-            1 - self.alpha * tasks[i].fluctuation / Z - (1 - self.alpha) * row[i] / distance
+            1
+            - self.alpha * tasks[i].fluctuation / Z
+            - (1 - self.alpha) * (row[i] / distance if distance > 0 else 1 / len(near))
             for i in near
         ]
         own = 1 - self.alpha * target.fluctuation / Z
