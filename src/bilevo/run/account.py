@@ -100,6 +100,7 @@ class Account:
     pieces: int = 0
     elapsed: float = 0.0
     counts: dict[Level, int] = field(default_factory=lambda: dict.fromkeys(Level, 0))
+    widths: dict[int, int] = field(default_factory=dict)  # numbers per point, by level
     failed: list[tuple[int, Failure]] = field(default_factory=list)
     generations: list[Generation] = field(default_factory=list)
     best: Incumbent | None = None
@@ -113,7 +114,8 @@ class Account:
             self.pieces += 1
             self.counts[_LEVELS[record.level]] += record.points
         if record.kind is Kind.VALUES:
-            if not record.payload or len(record.payload) % (8 * record.points):
+            width, rest = divmod(len(record.payload), 8 * record.points)
+            if rest or width < 1 or width != self.widths.setdefault(record.level, width):
                 raise ValueError(f"{len(record.payload)} bytes for {record.points} points")
         elif record.kind is Kind.FAILURE:
             self._add_failures(record)
