@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import time
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ from bilevo.run.journal import JournalFile
 
 METHODS = ("drc-cma-es", "bl-cma-es", "nested-cma-es")
 SMALL: dict[str, Any] = {"budget": bilevo.Budget(lower_max=4, upper_max=30), "max_evals": 70}
-MEDIUM: dict[str, Any] = {"budget": bilevo.Budget(lower_max=60, upper_max=400), "max_evals": 4000}
 
 processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload(["crashes"])
@@ -58,15 +58,29 @@ def small(run_dir: Path | None, method: str = METHODS[0], **options: Any) -> bil
     return bilevo.minimize(problem(), method=method, run_dir=run_dir, **options)
 
 
-def medium(run_dir: Path, out: Path, method: str, seed: int, workers: int | None = None) -> None:
-    """A run of a few thousand evaluations with many snapshots; its course goes into a file."""
+def medium(
+    run_dir: Path | None,
+    out: Path,
+    method: str,
+    seed: int,
+    workers: int | None = None,
+    limit: int = 4000,
+) -> None:
+    """A run of a few thousand evaluations with many snapshots; its course goes into a file.
+
+    Slower with workers, which makes no difference to its course.
+    """
     bilevo.run.rundir.SNAPSHOT_AFTER = 0.02
-    options: dict[str, Any] = {**MEDIUM, "method": method, "rng": seed}
-    if workers is None:
-        result = bilevo.minimize(problem(2), run_dir=run_dir, **options)
-    else:
-        options["max_evals"] = 1500
-        result = bilevo.minimize(problem(2, slow_f), run_dir=run_dir, workers=workers, **options)
+    warnings.simplefilter("ignore")  # workers may slow it down
+    result = bilevo.minimize(
+        problem(2, f if workers is None else slow_f),
+        method=method,
+        rng=seed,
+        budget=bilevo.Budget(lower_max=60, upper_max=400),
+        max_evals=limit,
+        workers=workers,
+        run_dir=run_dir,
+    )
     temporary = out.with_suffix(".new")
     temporary.write_text(course(result))
     os.replace(temporary, out)

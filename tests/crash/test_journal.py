@@ -4,17 +4,21 @@ import errno
 import itertools
 import os
 import shutil
+import signal
 import stat
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from crashes import METHODS, SMALL, boundaries, course, problem, slow_f, small
+from crashes import METHODS, SMALL, boundaries, course, f, problem, slow_f, small
 
 import bilevo
 from bilevo.core.result import plain
 from bilevo.run import journal, rundir
+from bilevo.run.lock import DirectoryLock
 
 
 class FaultyDisk:
@@ -155,6 +159,14 @@ def test_a_failing_disk_names_the_path_and_what_was_written_resumes(
     figure(4, calls, "calls of the system that failed")
 
 
+def break_off(writer: journal.JournalWriter) -> None:
+    """End without a last sync."""
+    writer._closing.set()
+    writer._unsynced.set()
+    writer._syncing.join()
+    os.close(writer._file)
+
+
 def test_a_run_whose_unsynced_records_are_lost_resumes(
     tmp_path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch, figure
 ) -> None:
@@ -165,8 +177,9 @@ def test_a_run_whose_unsynced_records_are_lost_resumes(
         here, count = tmp_path / str(step), itertools.count()
         # A clock by which a second passes every few calls.
         monkeypatch.setattr(journal, "perf_counter", lambda count=count, k=step: next(count) / k)
-        monkeypatch.setattr(journal.JournalWriter, "close", lambda self: os.close(self._file))
-        small(here)
+        with monkeypatch.context() as power_failure:
+            power_failure.setattr(journal.JournalWriter, "close", break_off)
+            small(here)
         content = (here / "journal.bin").read_bytes()
         assert boundaries(here / "journal.bin")[0] <= disk.synced <= len(content)
         (here / "journal.bin").write_bytes(content[: disk.synced])
@@ -195,8 +208,6 @@ def test_records_are_synced_once_a_second_and_within_a_second(
 def test_a_record_with_none_behind_it_is_synced_by_itself(
     tmp_path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import threading
-
     monkeypatch.setattr(journal, "SYNC_EVERY", 0.05)
     writer = journal.JournalWriter.create(tmp_path / "journal.bin", {})
     synced = threading.Event()
@@ -243,15 +254,87 @@ def test_another_problem_is_refused_by_what_differs(tmp_path: Path) -> None:
             bilevo.minimize(other, run_dir=tmp_path, **SMALL)
 
 
-def test_functions_that_changed_are_noticed(tmp_path: Path) -> None:
-    small(tmp_path)
-    for changed in (lambda x, y: float(abs(y[0])), lambda x, y: float("nan")):
-        content = (tmp_path / "journal.bin").read_bytes()
-        file = journal.JournalFile(tmp_path / "journal.bin")
-        assert file.header["problem"] == "copy"
-        result = bilevo.minimize(problem(lower=changed), run_dir=tmp_path, **SMALL)
-        assert course(result) == course(small(None))  # all of it stands in the journal
-        assert (tmp_path / "journal.bin").read_bytes() == content
+def test_what_stands_in_the_journal_is_not_evaluated_again(tmp_path: Path) -> None:
+    whole = small(tmp_path)
+    result = bilevo.minimize(problem(lower=lambda x, y: 1 / 0), run_dir=tmp_path, **SMALL)
+    assert course(result) == course(whole)
+
+
+def test_a_background_sync_that_fails_is_told(
+    tmp_path: Path, disk: FaultyDisk, monkeypatch
+) -> None:
+    monkeypatch.setattr(journal, "SYNC_EVERY", 0.02)
+    failed = threading.Event()
+
+    def fsync(file: int) -> None:
+        failed.set()
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def lower(x: Any, y: Any) -> float:
+        if not failed.is_set():
+            monkeypatch.setattr(disk, "fsync", fsync)
+            failed.wait(10)
+            time.sleep(0.05)
+        return f(x, y)
+
+    small(tmp_path, max_evals=30)
+    with pytest.raises(OSError, match=r"Input/output error.*continues the run.*journal\.bin"):
+        bilevo.minimize(problem(lower=lower), run_dir=tmp_path, **SMALL)
+
+
+def test_an_objective_may_change_the_directory(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def lower(x: Any, y: Any) -> float:
+        os.chdir("/")
+        return f(x, y)
+
+    result = bilevo.minimize(problem(lower=lower), run_dir="runs/here", **SMALL)
+    assert course(bilevo.load(tmp_path / "runs" / "here")) == course(result)
+
+
+def test_what_is_no_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for wrong in ("", 3, tmp_path / "file"):
+        with pytest.raises(ValueError, match="run_dir must be the name of a directory"):
+            small(wrong)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_copying_a_run_does_not_give_its_lock_away(tmp_path: Path) -> None:
+    def copy_it(result: bilevo.Result) -> None:
+        shutil.copytree(tmp_path / "run", tmp_path / f"copy{result.nit}")
+        with pytest.raises(bilevo.RunLocked, match=f"process {os.getpid()} "):
+            small(tmp_path / "run")
+
+    result = small(tmp_path / "run", callback=copy_it)
+    assert course(small(tmp_path / "copy1")) == course(result)
+
+
+def test_a_child_that_outlives_its_parent_does_not_hold_the_lock(tmp_path: Path) -> None:
+    lock = DirectoryLock(tmp_path)
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    lock.release()
+    DirectoryLock(tmp_path).release()
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def test_a_directory_removed_meanwhile_is_told(tmp_path: Path) -> None:
+    def remove(result: bilevo.Result) -> None:
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+
+    with pytest.warns(UserWarning, match="was removed: nothing of the run is kept"):
+        small(tmp_path / "run", callback=remove, max_evals=40)
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
+    options = {"ftol": np.float32(1e-6), "retries": np.int64(1), "max_evals": np.int64(70)}
+    small(tmp_path, **options)
+    assert small(tmp_path, **options).nfev <= 70
 
 
 def test_a_new_revision_of_the_algorithm_is_refused(tmp_path: Path, monkeypatch) -> None:
@@ -302,12 +385,12 @@ def test_larger_limits_go_on_with_a_run_that_has_ended(tmp_path: Path) -> None:
 def test_nothing_is_evaluated_twice(tmp_path: Path) -> None:
     calls = []
 
-    def f(x, y):
+    def counted(x, y):
         calls.append(1)
-        return float((y - x) @ (y - x))
+        return f(x, y)
 
     for limit in (30, 50, 80, 110):
-        result = bilevo.minimize(problem(lower=f), run_dir=tmp_path, **small_to(limit))
+        result = bilevo.minimize(problem(lower=counted), run_dir=tmp_path, **small_to(limit))
         assert len(calls) == result.nfev_lower
 
 
@@ -364,7 +447,9 @@ def test_time_goes_on_from_where_it_was(tmp_path: Path) -> None:
         slow = bilevo.minimize(problem(lower=slow_f), run_dir=tmp_path, **small_to(limit))
     again = small(tmp_path, max_evals=100)
     assert again.time > 0.001 * slow.nfev_lower
-    assert small(tmp_path, max_evals=200, max_time=0.05).status == "max_time"
+    ended = small(tmp_path, max_evals=200, max_time=0.05)
+    assert ended.status == "max_time"
+    assert course(small(tmp_path, max_evals=200, max_time=0.05)) == course(ended)
 
 
 def small_to(limit: int) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from crashes import METHODS, SMALL, course, f, left_after, problem, slow_f, smal
 import bilevo
 
 HERE = Path(__file__).parent
+SLEEP = 100_000 + os.getpid()  # seconds that tell our sleepers from others
 ONE = (
     "serial",
     "vectorized",
@@ -81,7 +82,7 @@ def test_killed_workers_are_replaced_and_their_points_repeated(trials, figure) -
     thread = threading.Thread(target=killer)
     thread.start()
     result = bilevo.minimize(
-        problem(2, slow_f), workers=2, retries=50, callback=stop_when_done, **options
+        problem(2, slow_f), workers=2, retries=10_000, callback=stop_when_done, **options
     )
     over.set()
     thread.join()
@@ -123,28 +124,21 @@ def busy_loop(x, y):
 
 def deaf(x, y):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    subprocess.run(["sleep", "1000"], check=True)
+    subprocess.run(["sleep", f"{SLEEP}"], check=True)
 
 
 @pytest.mark.parametrize("hang", [sleep_long, busy_loop, deaf])
 def test_a_hanging_evaluation_is_ended_and_leaves_nothing_behind(hang, tmp_path, figure) -> None:
-    before = set(psutil.Process().children(recursive=True))
-    watched: set[psutil.Process] = set()
-
-    def watch(result: bilevo.Result) -> None:
-        watched.update(set(psutil.Process().children(recursive=True)) - before)
-
     def lower(x, y):
         return hang(x, y) if y[0] > 8 else f(x, y)
 
     options = {**SMALL, "workers": 2, "timeout": 0.2}
-    result = bilevo.minimize(
-        problem(lower=lower), on_failure="worst", callback=watch, run_dir=tmp_path, **options
-    )
+    result = bilevo.minimize(problem(lower=lower), on_failure="worst", run_dir=tmp_path, **options)
     assert 0 < result.failures == sum(point.y[0] > 8 for point in result.failed_points)
     assert all(point.error.startswith("TimeoutError") for point in result.failed_points)
-    tracker = "resource_tracker"  # of loky: one for the whole of this process
-    assert left_after(2, [p for p in watched if tracker not in command(p)]) == []
+    mine = psutil.Process().children(recursive=True)
+    asleep = [p for p in psutil.process_iter() if command(p) == f"sleep {SLEEP}"]
+    assert left_after(2, [*asleep, *(p for p in mine if "popen_loky" in command(p))]) == []
     ranked_last = problem(lower=lambda x, y: float("nan") if y[0] > 8 else f(x, y))
     calm = bilevo.minimize(ranked_last, **SMALL)
     assert (result.F, result.nfev, result.x) == (calm.F, calm.nfev, calm.x)
@@ -210,6 +204,46 @@ def test_wrong_returns_raise_bad_value_from_workers_too() -> None:
     for lower in (lambda x, y: "text", lambda x, y: np.zeros(3)):
         with pytest.raises(bilevo.BadValue, match="lower"):
             bilevo.minimize(problem(lower=lower), workers=2, on_failure="worst", retries=3)
+
+
+class UnspeakableError(Exception):
+    def __str__(self) -> str:
+        raise ValueError
+
+
+@pytest.mark.parametrize("error", [StopIteration, UnspeakableError, MemoryError, RecursionError])
+def test_any_exception_is_raised_or_forgiven(error) -> None:
+    def failing(x, y):
+        if y[0] > 5:
+            raise error
+        return f(x, y)
+
+    with pytest.raises(error):
+        bilevo.minimize(problem(lower=failing), **SMALL)
+    result = bilevo.minimize(problem(lower=failing), on_failure="worst", **SMALL)
+    assert result.failures > 0 and result.failed_points[0].error.startswith(error.__name__)
+
+
+def test_functions_in_workers_may_start_processes(tmp_path: Path) -> None:
+    def lower(x, y):
+        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(0.001,))
+        child.start()
+        child.join()
+        return f(x, y)
+
+    result = bilevo.minimize(problem(lower=lower), workers=2, **SMALL)
+    assert course(result) == course(small(None))
+
+
+def test_a_worker_that_dies_with_a_child_alive_is_noticed() -> None:
+    def lower(x, y):
+        if os.fork() == 0:
+            time.sleep(30)
+            os._exit(0)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(RuntimeError, match="signal 9"):
+        bilevo.minimize(problem(lower=lower), workers=1)
 
 
 def test_points_are_read_only_in_workers_too() -> None:

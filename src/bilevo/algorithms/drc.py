@@ -149,7 +149,7 @@ class DRC(JointSearch):
     stop: Literal["half", "all"] = "half"
     parallel: Literal["points", "rounds"] = "points"
 
-    revision = 2
+    revision = 1
 
     def __post_init__(self) -> None:
         JointSearch.__post_init__(self)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class JournalCorrupt(ValueError):  # noqa: N818 (a public name)
     """A journal is damaged before its tail, or is not a journal at all."""
@@ -13,3 +15,9 @@ class RunMismatch(ValueError):  # noqa: N818 (a public name)
 
 class RunLocked(ValueError):  # noqa: N818 (a public name)
     """Another run is writing in the run directory."""
+
+
+def explained(error: OSError, path: Path) -> OSError:
+    """The same error, with the path and what to do."""
+    advice = f"{error.strerror or error}; once that is mended the same call continues the run"
+    return type(error)(error.errno, advice, str(path))

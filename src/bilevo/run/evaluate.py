@@ -20,7 +20,7 @@ from bilevo.core.request import Level
 from bilevo.core.values import BadValue, Returned
 from bilevo.run.executors import Overhead, Workers
 from bilevo.run.session import Batch
-from bilevo.run.work import CannotTravel, Job, Reply
+from bilevo.run.work import CannotTravel, Job, Raised, Reply, described
 
 OnFailure = Literal["raise", "worst"]
 _NOTHING: Mapping[int, Any] = {}
@@ -81,7 +81,7 @@ class Evaluator:
     ) -> None:
         if on_failure not in ("raise", "worst"):
             raise ValueError(f'on_failure must be "raise" or "worst", got {on_failure!r}')
-        if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
+        if isinstance(retries, bool) or not isinstance(retries, int | np.integer) or retries < 0:
             raise ValueError(f"retries must be a number of repeats, 0 or more; got {retries!r}")
         self.done = 0
         self._forgiving = on_failure == "worst"
@@ -109,7 +109,7 @@ class Evaluator:
         self.done = 0
         pieces = piece_rows(self._vectorized, len(batch.x))
         if len(pieces) == 1 and self._workers is None and not known:  # the usual case of many runs
-            only = self._attempt(batch, pieces[0])
+            only = self._outcome(pieces[0], self._attempt(batch, pieces[0]))
             if keep is not None:
                 keep(batch, 0, only)
             self.done = len(batch.x)
@@ -118,7 +118,8 @@ class Evaluator:
         self.done = sum(len(outcome.objective) for outcome in known.values())
         missing = {i: rows for i, rows in enumerate(pieces) if i not in outcomes}
         evaluate = self._in_turn if self._workers is None else self._side_by_side
-        for i, outcome in evaluate(batch, missing, time_left) if missing else ():
+        for i, reply in evaluate(batch, missing, time_left) if missing else ():
+            outcome = self._outcome(pieces[i], reply)
             if keep is not None:
                 keep(batch, i, outcome)
             outcomes[i] = outcome
@@ -149,7 +150,7 @@ class Evaluator:
 
     def _in_turn(
         self, batch: Batch, pieces: dict[int, slice], time_left: Callable[[], float]
-    ) -> Iterator[tuple[int, Outcome]]:
+    ) -> Iterator[tuple[int, Outcome | Raised]]:
         """One piece after another, in this thread."""
         first = True
         for i, rows in pieces.items():
@@ -158,7 +159,7 @@ class Evaluator:
             first = False
             yield i, self._attempt(batch, rows)
 
-    def _attempt(self, batch: Batch, rows: slice) -> Outcome:
+    def _attempt(self, batch: Batch, rows: slice) -> Outcome | Raised:
         returned = self._returned[batch.level]
         objective, constraints = self._functions[batch.level]
         x, y = self._arguments(batch, rows)
@@ -170,19 +171,21 @@ class Evaluator:
             except Exception as error:
                 attempts += 1
                 if attempts > self._retries or isinstance(error, _FATAL):
-                    return self._failed(rows, error)
+                    return Raised(error)
 
-    def _failed(self, rows: slice, error: Exception) -> Outcome:
-        """The outcome of a piece that failed for good; its error itself if that is wanted."""
-        if not self._forgiving or isinstance(error, _FATAL):
-            raise error
+    def _outcome(self, rows: slice, reply: Outcome | Raised) -> Outcome:
+        """What came of a piece in the end; its error itself unless failures are forgiven."""
+        if isinstance(reply, Outcome):
+            return reply
+        if not self._forgiving or isinstance(reply.error, _FATAL):
+            raise reply.error
         points = rows.stop - rows.start
-        text = f"{type(error).__name__}: {error}"[:500]
-        return Outcome(np.full(points, np.nan), np.empty((points, 0)), text)
+        nothing = np.full(points, np.nan), np.empty((points, 0))
+        return Outcome(*nothing, described(reply.error))
 
     def _side_by_side(
         self, batch: Batch, pieces: dict[int, slice], time_left: Callable[[], float]
-    ) -> Iterator[tuple[int, Outcome]]:
+    ) -> Iterator[tuple[int, Outcome | Raised]]:
         """All pieces at once by the workers, in the order in which they end."""
         assert self._workers is not None
         started, computing = perf_counter(), 0.0
@@ -205,6 +208,6 @@ class Evaluator:
                 continue
             else:
                 computing = math.inf  # failures tell nothing of what workers cost
-                yield i, self._failed(pieces[i], reply.error)
+                yield i, reply
             del jobs[i]
         self._overhead.note(len(attempts), computing, perf_counter() - started)

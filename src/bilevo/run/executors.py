@@ -10,6 +10,8 @@ from itertools import count as tickets
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
+import numpy as np
+
 from bilevo.core.budget import require_positive
 from bilevo.core.problem import Problem
 from bilevo.run.pool import WorkerPool
@@ -82,7 +84,7 @@ def open_workers(workers: Any, problem: Problem, timeout: float | None) -> Worke
     """What `minimize(workers=...)` asks for; None is this thread alone."""
     if timeout is not None:
         require_positive("timeout", timeout)
-    number = isinstance(workers, int) and not isinstance(workers, bool)
+    number = isinstance(workers, int | np.integer) and not isinstance(workers, bool)
     if number and workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")
     if timeout is not None and not number:
@@ -93,7 +95,7 @@ def open_workers(workers: Any, problem: Problem, timeout: float | None) -> Worke
     if workers is None:
         return None
     if number:
-        return WorkerPool(workers, Carrier(problem), timeout)
+        return WorkerPool(int(workers), Carrier(problem), timeout)
     if hasattr(workers, "get_executor"):  # a Dask client
         workers = workers.get_executor(pure=False)
     if not hasattr(workers, "submit"):

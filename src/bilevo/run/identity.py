@@ -47,7 +47,8 @@ def identity(problem: Problem, algorithm: Algorithm[Any], spec: Spec) -> dict[st
             "machine": platform.machine(),
         },
     }
-    readable: dict[str, Any] = json.loads(json.dumps(content))  # as it will be read back
+    text = json.dumps(content, default=lambda number: number.item())  # of numpy
+    readable: dict[str, Any] = json.loads(text)  # as it will be read back
     return readable
 
 
@@ -56,7 +57,7 @@ def _parameters(value: Any) -> Any:
     if is_dataclass(value):
         content = {field.name: _parameters(getattr(value, field.name)) for field in fields(value)}
         return {"class": type(value).__name__, **content}
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, bool | int | float | str | np.number):
         return value
     return type(value).__name__
 

@@ -26,12 +26,11 @@ from time import perf_counter
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from bilevo.run.errors import JournalCorrupt, RunMismatch
+from bilevo.run.errors import JournalCorrupt, RunMismatch, explained
 
 FORMAT = "bilevo-journal-1"
 SYNC_EVERY = 1.0  # seconds
 LONGEST_HEADER = 2**20
-LONGEST_RECORD = 2**26
 PATIENCE = 16  # times the length of a file, to look for records in it
 
 _MARK = b"\xb1\x1e"
@@ -119,7 +118,10 @@ class JournalFile:
             found = self._record(position)
             if found is None:
                 if self._intact_after(position.offset):
-                    raise self.corrupt(f"it is damaged at byte {position.offset}")
+                    raise self.corrupt(
+                        f"it is damaged at byte {position.offset}, and what follows is not; "
+                        f"`truncate -s {position.offset}` would give that up"
+                    )
                 return
             position = found[1]
             yield found
@@ -170,6 +172,7 @@ class JournalWriter:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND)
         if os.fstat(self._file).st_size != position.offset:
             os.ftruncate(self._file, position.offset)
+        self._error: OSError | None = None  # of a sync in the thread, for the next record to tell
         self._synced, self._waiting = 0.0, False  # when last, and whether there is more to sync
         self._unsynced, self._closing = threading.Event(), threading.Event()
         self._syncing = threading.Thread(target=self._sync_when_idle, daemon=True)
@@ -187,6 +190,8 @@ class JournalWriter:
         return Position(self._offset, self._crc)
 
     def append(self, record: Record) -> None:
+        if self._error is not None:
+            raise self._error
         kind, level, points, number, digest, elapsed, payload = record
         head = _HEAD.pack(_MARK, len(payload), kind, level, points, number, digest, elapsed)
         crc = crc32(payload, crc32(head, self._crc))
@@ -197,7 +202,7 @@ class JournalWriter:
                 written += os.write(self._file, content[written:])
         except OSError as error:
             self._undo()
-            raise _explained(error, self._path) from error
+            raise explained(error, self._path) from error
         self._crc = crc
         self._offset += written
         if perf_counter() - self._synced >= SYNC_EVERY:
@@ -221,7 +226,7 @@ class JournalWriter:
         try:
             os.fsync(self._file)
         except OSError as error:
-            raise _explained(error, self._path) from error
+            raise explained(error, self._path) from error
 
     def _sync_when_idle(self) -> None:
         """Within a second of a record that is followed by none, in a thread."""
@@ -232,8 +237,8 @@ class JournalWriter:
             if self._waiting:
                 try:
                     self.sync()
-                except OSError:
-                    continue  # the next record reports it
+                except OSError as error:  # the system tells it only once
+                    self._error = error
 
     def close(self) -> None:
         """Force everything to the disk and end."""
@@ -261,10 +266,4 @@ def write_whole(path: Path, content: bytes) -> None:
         finally:
             os.close(directory)
     except OSError as error:
-        raise _explained(error, path) from error
-
-
-def _explained(error: OSError, path: Path) -> OSError:
-    """The same error, with the path and what to do."""
-    advice = f"{error.strerror or error}; once that is mended the same call continues the run"
-    return type(error)(error.errno, advice, str(path))
+        raise explained(error, path) from error

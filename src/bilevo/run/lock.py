@@ -1,72 +1,73 @@
 """One writer for a run directory. The lock is the kernel's, so it ends with its process, however.
 
-A POSIX record lock is used rather than `flock`, which processes started by the owner would inherit
-and hold on to after its death. Such locks do not keep two threads of one process apart, so the
-directories in use by this process are remembered as well.
+It is that of `flock`: unlike a POSIX record lock it stays when the file is opened and closed again,
+as by copying the directory. It belongs to the open file, which a forked child would keep open after
+its parent's death; so children close it.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-import threading
 from pathlib import Path
 from time import monotonic, sleep
 
-from bilevo.run.errors import RunLocked
+from bilevo.run.errors import RunLocked, explained
 
-_ours: set[Path] = set()
-_guard = threading.Lock()
+_held: set[int] = set()  # files of this process's locks
+
+
+def _leave_to_parent() -> None:
+    """In a forked child."""
+    for file in _held:
+        os.close(file)
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 class DirectoryLock:
     """Held from construction to `release`."""
 
     def __init__(self, directory: Path) -> None:
-        self._path = directory / "lock"
-        self._key = self._path.resolve()
-        with _guard:
-            if self._key in _ours:
-                raise RunLocked(f"{directory} is in use by another run of this process")
-            _ours.add(self._key)
-        try:
-            self._file = self._acquire(directory)
-        except BaseException:
-            self._forget()
-            raise
-
-    def _acquire(self, directory: Path) -> int:
         try:
             import fcntl
         except ImportError:
             raise OSError("run_dir needs a POSIX system: it locks files by fcntl") from None
-        file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+        path = directory / "lock"
         try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError):
-            owner = self._owner()
-            os.close(file)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise explained(error, path) from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(self._file, 0)
+            os.write(self._file, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+        except BlockingIOError:
+            os.close(self._file)
             raise RunLocked(
-                f"{directory} is in use by {owner}; wait for it, end it, or use another run_dir"
+                f"{directory} is in use by {_owner(path)}; wait for it, end it, or use another "
+                "run_dir"
             ) from None
-        os.ftruncate(file, 0)
-        os.write(file, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
-        return file
-
-    def _owner(self) -> str:
-        """What the owner wrote; it may be about to."""
-        until = monotonic() + 0.5
-        while monotonic() < until:
-            text = self._path.read_text(errors="replace")[:300]
-            if text.endswith("\n"):
-                return text.strip()
-            sleep(0.01)
-        return "another process"
+        except OSError as error:
+            os.close(self._file)
+            raise explained(error, path) from error
+        _held.add(self._file)
 
     def release(self) -> None:
-        os.close(self._file)
-        self._forget()
+        if self._file in _held:  # it is not in a child that was forked meanwhile
+            _held.remove(self._file)
+            os.close(self._file)
 
-    def _forget(self) -> None:
-        with _guard:
-            _ours.discard(self._key)
+
+def _owner(path: Path) -> str:
+    """What the owner wrote; it may be about to."""
+    until = monotonic() + 0.5
+    while monotonic() < until:
+        text = path.read_text(errors="replace")[:300]
+        if text.endswith("\n"):
+            return text.strip()
+        sleep(0.01)
+    return "another process"

@@ -21,7 +21,7 @@ from typing import Any
 
 from bilevo.run.work import CannotTravel, Carrier, Job, Raised, Reply, unpack
 
-WATCH_EVERY = 0.5  # seconds between a worker's looks after its parent
+WATCH_EVERY = 0.5  # seconds between two looks whether a parent, or a worker, is alive
 
 
 class WorkerDied(RuntimeError):  # noqa: N818 (reads as what happened)
@@ -37,7 +37,12 @@ class Worker:
         context = get_context("loky")
         self.pipe, other = context.Pipe()
         self.process = context.Process(target=serve, args=(other, *carrier.parcel, os.getpid()))
-        self.process.start()
+        # Ctrl-C is for the parent alone; a process inherits what is blocked.
+        unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
         other.close()
         self.key: int | None = None  # of the job under way
         self._ready = False  # it says when it has started: until then no time runs
@@ -61,15 +66,17 @@ class Worker:
                 self._ready, self.deadline = True, perf_counter() + self._timeout
             return reply
         except (EOFError, OSError):
-            self.process.join(1)
-            code = self.process.exitcode
-            how = f"exit status {code}" if code is None or code >= 0 else f"signal {-code}"
-            return Raised(WorkerDied(f"a worker process ended during an evaluation ({how})"))
+            return self.death()
+
+    def death(self) -> Raised:
+        self.process.join(1)
+        code = self.process.exitcode
+        how = f"exit status {code}" if code is None or code >= 0 else f"signal {-code}"
+        return Raised(WorkerDied(f"a worker process ended during an evaluation ({how})"))
 
     @property
     def dead(self) -> bool:
-        """Whether an idle worker has ended: its pipe has nothing else to say."""
-        return bool(self.pipe.poll())
+        return not self.process.is_alive()
 
     def kill(self) -> None:
         """End it and what it has started, whatever they are doing."""
@@ -110,7 +117,7 @@ class WorkerPool:
         for worker in [worker for worker in self._workers if worker.key is None]:
             if not worker.dead:
                 return worker
-            self._remove(worker)
+            self._remove(worker)  # it died while it had nothing to do
         if not self._free:
             return None
         self._free -= 1
@@ -128,13 +135,16 @@ class WorkerPool:
         while True:
             busy = {worker.pipe: worker for worker in self._workers if worker.key is not None}
             soonest = min([until, *(worker.deadline for worker in busy.values())])
-            patience = None if soonest == math.inf else max(0.0, soonest - perf_counter())
+            # What a worker has forked keeps its pipe open after its death: look now and then.
+            patience = min(WATCH_EVERY, max(0.0, soonest - perf_counter()))
             ready: list[Any] = wait(list(busy), patience)
             for worker in (busy[pipe] for pipe in ready):
                 if (reply := worker.take()) is not None:
                     return self._end(worker, reply)
             now = perf_counter()
-            for worker in busy.values():
+            for worker in [] if ready else busy.values():
+                if worker.dead and not worker.pipe.poll():
+                    return self._end(worker, worker.death())
                 if worker.deadline <= now:
                     late = TimeoutError(f"no answer within {self._timeout:g} s")
                     return self._end(worker, Raised(late), kill=True)
@@ -160,7 +170,7 @@ class WorkerPool:
 
 def serve(pipe: Connection[Any, Any], packed: bytes, key: bytes, parent: int) -> None:
     """A worker process: evaluate what comes through the pipe, until its parent has ended."""
-    os.setsid()  # Ctrl-C goes to the parent alone; all that is started here can be ended at once
+    os.setsid()  # all that is started here can be ended at once
     os.dup2(2, 1)  # what objectives print must not get into the parent's output
     sys.stdout = sys.stderr
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()

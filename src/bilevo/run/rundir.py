@@ -52,7 +52,7 @@ class RunDir:
         spec: Spec,
         limits: Limits,
     ) -> None:
-        self._directory = Path(directory)
+        self._directory = _directory(directory)
         self._header = identity(problem, algorithm, spec)
         self._vectorized = problem.vectorized
         self.taken_up: tuple[AlgorithmState | None, Tally] | None = None
@@ -64,7 +64,6 @@ class RunDir:
         self._next: Record | None = None
         self._told_end = False  # the last record is that of the run's end
         self._snapshots, self._snapshot_at = True, 0.0
-        self._directory.mkdir(parents=True, exist_ok=True)
         self._lock = DirectoryLock(self._directory)
         try:
             self._writer = self._open(algorithm, spec, limits)
@@ -108,8 +107,15 @@ class RunDir:
         return None, None
 
     def _move_on(self) -> None:
-        """To the next stored record; an end that was not the end is passed over."""
-        self._next = next((r for r, _ in self._stored if r.kind is not Kind.END), None)
+        """To the next stored record; an end that was not the end is passed over, with its time."""
+        for record, _ in self._stored:
+            if record.kind is not Kind.END:
+                self._next = record
+                return
+            self._elapsed_before = record.elapsed
+            if self._session is not None:
+                self._session.elapse(record.elapsed)
+        self._next = None
 
     def follow(self, session: Session) -> None:
         """Keep by this session's clock and count; the clock goes on from where it was."""
@@ -180,6 +186,10 @@ class RunDir:
         """Write down the result, unless it ended before the journal does, or was interrupted."""
         if self._next is not None and result.status in _OWN:
             raise self._diverged(self._next)
+        if not (self._directory / JOURNAL).exists():
+            warnings.warn(
+                f"{self._directory} was removed: nothing of the run is kept", stacklevel=4
+            )
         live = self._next is None and not self._told_end
         if live and result.status is not StopReason.INTERRUPTED:
             self._append(account.end(result, self._first))
@@ -196,6 +206,17 @@ class RunDir:
             "the functions, or the machine and its libraries, do not give the values they gave. "
             "Put them back, or use another run_dir"
         )
+
+
+def _directory(name: str | Path) -> Path:
+    """The directory of that name, made if need be; objectives may change the present one."""
+    if not isinstance(name, str | Path) or not str(name):
+        raise ValueError(f"run_dir must be the name of a directory, got {name!r}")
+    directory = Path(name).absolute()
+    if directory.exists() and not directory.is_dir():
+        raise ValueError(f"run_dir must be the name of a directory; {name} is a file")
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
 
 
 def _take(file: JournalFile, account: Account, record: Record) -> None:
@@ -222,9 +243,9 @@ def _try_out(algorithm: Algorithm[Any], spec: Spec, state: AlgorithmState) -> No
         if state.stop is None:
             with np.errstate(all="ignore"):
                 request = next(algorithm.generation(spec, copy.deepcopy(state)))
-            points = np.concatenate([request.x, request.y], axis=1)
-            if points.shape[1] != spec.m + spec.n or not (0 <= points.min() <= points.max() <= 1):
-                raise ValueError(f"points of shape {points.shape} or outside the box")
+            sizes = request.x.shape[-1], request.y.shape[-1]
+            if sizes != (spec.m, spec.n) or not np.isfinite(request.x).all():
+                raise ValueError(f"points of sizes {sizes}, or not finite")
     except Exception as error:  # a foreign file can be wrong in any way
         raise snapshot.Unusable(f"{type(error).__name__}: {error}") from None
 

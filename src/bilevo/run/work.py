@@ -57,9 +57,17 @@ class Raised:
             sent = cloudpickle.dumps(self.error)
             cloudpickle.loads(sent)
         except Exception:
-            text = f"{type(self.error).__name__}: {self.error}"
-            sent = cloudpickle.dumps(RuntimeError(text))
+            sent = cloudpickle.dumps(RuntimeError(described(self.error)))
         return _unpack_raised, (sent, f"raised in a worker:\n{note}")
+
+
+def described(error: Exception) -> str:
+    """An error in a line, of at most 500 characters."""
+    try:
+        text = str(error)
+    except Exception:  # user classes may do anything
+        text = "(it cannot be shown)"
+    return f"{type(error).__name__}: {text}"[:500]
 
 
 def _unpack_raised(sent: bytes, note: str) -> Raised:
