@@ -311,6 +311,7 @@ def test_copying_a_run_does_not_give_its_lock_away(tmp_path: Path) -> None:
     assert course(small(tmp_path / "copy1")) == course(result)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_child_that_outlives_its_parent_does_not_hold_the_lock(tmp_path: Path) -> None:
     lock = DirectoryLock(tmp_path)
     child = os.fork()
