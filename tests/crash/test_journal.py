@@ -314,10 +314,13 @@ def test_copying_a_run_does_not_give_its_lock_away(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_child_that_outlives_its_parent_does_not_hold_the_lock(tmp_path: Path) -> None:
     lock = DirectoryLock(tmp_path)
+    reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
+        os.write(writing, b"here")
         time.sleep(60)
         os._exit(0)
+    os.read(reading, 4)
     lock.release()
     DirectoryLock(tmp_path).release()
     os.kill(child, signal.SIGKILL)

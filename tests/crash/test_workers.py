@@ -1,5 +1,6 @@
 """Evaluation by others: the same bits, and nothing lost when they hang, die or fail."""
 
+import importlib
 import json
 import multiprocessing
 import os
@@ -19,9 +20,14 @@ import pytest
 from crashes import METHODS, SMALL, course, f, left_after, problem, slow_f, small
 
 import bilevo
+from bilevo.core.request import Level
+from bilevo.run.evaluate import Evaluator
+from bilevo.run.pool import WorkerPool
+from bilevo.run.session import Batch
+from bilevo.run.work import Carrier
 
 HERE = Path(__file__).parent
-SLEEP = 100_000 + os.getpid()  # seconds that tell our sleepers from others
+SLEEP = 98765.4321  # seconds that tell our sleepers from others
 ONE = (
     "serial",
     "vectorized",
@@ -94,6 +100,29 @@ def test_killed_workers_are_replaced_and_their_points_repeated(trials, figure) -
 
     assert course(result) == course(bilevo.minimize(problem(2), callback=stop_there, **options))
     figure(6, killed, "kills of workers")
+
+
+def test_a_worker_that_dies_while_it_starts_is_charged_to_nobody() -> None:
+    killed = 0
+
+    def kill_starting(pool: WorkerPool) -> None:
+        nonlocal killed
+        for worker in pool._workers:
+            if killed < 3 and not worker.ready:
+                os.kill(worker.process.pid, signal.SIGKILL)
+                worker.process.join()
+                killed += 1
+
+    class Harassed(WorkerPool):
+        def next(self, seconds):
+            kill_starting(self)
+            return super().next(seconds)
+
+    pool = Harassed(2, Carrier(problem()))
+    evaluate = Evaluator(problem(), workers=pool)
+    outcome = evaluate(Batch(Level.LOWER, np.zeros((4, 1)), np.ones((4, 1))))
+    pool.close()
+    assert killed == 3 and outcome.objective.tolist() == [1.0] * 4
 
 
 def test_a_point_that_kills_its_workers_fails_after_its_retries(tmp_path: Path) -> None:
@@ -186,9 +215,6 @@ class PeculiarError(Exception):
 
 
 def test_an_exception_in_a_worker_comes_out_with_its_traceback() -> None:
-    def failing(x, y):
-        return 1 / (x[0] * 0.0)
-
     def peculiar(x, y):
         raise PeculiarError("smoke", "the simulator")
 
@@ -253,6 +279,25 @@ def test_points_are_read_only_in_workers_too() -> None:
 
     with pytest.raises(ValueError, match="read-only"):
         bilevo.minimize(problem(lower=writing), workers=2)
+
+
+def test_functions_that_cannot_be_unpacked_get_a_clear_error(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "only_here.py").write_text("def f(x, y):\n    return 0.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    only_here = importlib.import_module("only_here")
+    monkeypatch.undo()
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
+        for workers in (2, executor):
+            with pytest.raises(ValueError, match=r"a worker cannot load the problem.*only_here"):
+                bilevo.minimize(problem(lower=only_here.f), workers=workers, on_failure="worst")
+
+
+def test_leaving_the_process_from_a_worker_is_a_failure_like_others() -> None:
+    def leaving(x, y):
+        sys.exit("enough")
+
+    with pytest.raises(RuntimeError, match="SystemExit: enough"):
+        bilevo.minimize(problem(lower=leaving), workers=2)
 
 
 def test_functions_that_cannot_travel_get_a_clear_error() -> None:

@@ -19,8 +19,9 @@ from multiprocessing.connection import Connection, wait
 from time import perf_counter, sleep
 from typing import Any
 
-from bilevo.run.work import CannotTravel, Carrier, Job, Raised, Reply, unpack
+from bilevo.run.work import Carrier, Job, Raised, Reply, unpack
 
+STILLBORN = 10  # processes that die while they start, before it is no accident
 WATCH_EVERY = 0.5  # seconds between two looks whether a parent, or a worker, is alive
 
 
@@ -45,13 +46,14 @@ class Worker:
             signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
         other.close()
         self.key: int | None = None  # of the job under way
-        self._ready = False  # it says when it has started: until then no time runs
+        self.job: Job | None = None
+        self.ready = False  # it says when it has started: until then no time runs
         self._timeout = timeout
         self.deadline = math.inf
 
     def give(self, key: int, job: Job) -> None:
-        self.key = key
-        if self._ready:
+        self.key, self.job = key, job
+        if self.ready:
             self.deadline = perf_counter() + self._timeout
         try:
             self.pipe.send(job)
@@ -63,7 +65,7 @@ class Worker:
         try:
             reply: Reply | Raised | None = self.pipe.recv()
             if reply is None:
-                self._ready, self.deadline = True, perf_counter() + self._timeout
+                self.ready, self.deadline = True, perf_counter() + self._timeout
             return reply
         except (EOFError, OSError):
             return self.death()
@@ -102,6 +104,7 @@ class WorkerPool:
         self._free = workers  # places without a process
         self._workers: list[Worker] = []
         self._waiting: deque[tuple[int, Job]] = deque()
+        self._stillborn = 0  # processes that died while they started, in a row
 
     def submit(self, key: int, job: Job) -> None:
         self._waiting.append((key, job))
@@ -139,24 +142,46 @@ class WorkerPool:
             patience = min(WATCH_EVERY, max(0.0, soonest - perf_counter()))
             ready: list[Any] = wait(list(busy), patience)
             for worker in (busy[pipe] for pipe in ready):
-                if (reply := worker.take()) is not None:
-                    return self._end(worker, reply)
+                if (ended := self._hear(worker)) is not None:
+                    return ended
             now = perf_counter()
-            for worker in [] if ready else busy.values():
+            for worker in [] if ready else list(busy.values()):
                 if worker.dead and not worker.pipe.poll():
-                    return self._end(worker, worker.death())
-                if worker.deadline <= now:
+                    if (ended := self._bury(worker, worker.death())) is not None:
+                        return ended
+                elif worker.deadline <= now:
                     late = TimeoutError(f"no answer within {self._timeout:g} s")
                     return self._end(worker, Raised(late), kill=True)
             if until <= now:
                 return None
+
+    def _hear(self, worker: Worker) -> tuple[int, Reply | Raised] | None:
+        """What a worker has to say: a reply, that it has started, or nothing any more."""
+        reply = worker.take()
+        if reply is None:
+            self._stillborn = 0
+            return None
+        if isinstance(reply, Raised) and isinstance(reply.error, WorkerDied):
+            return self._bury(worker, reply)
+        return self._end(worker, reply)
+
+    def _bury(self, worker: Worker, death: Raised) -> tuple[int, Reply | Raised] | None:
+        """Replace a dead worker. If it had not started, its job has not failed: another does it."""
+        if worker.ready or self._stillborn > STILLBORN:
+            return self._end(worker, death, kill=True)
+        self._stillborn += 1
+        assert worker.key is not None and worker.job is not None
+        self._waiting.appendleft((worker.key, worker.job))
+        self._remove(worker)
+        self._feed()
+        return None
 
     def _end(
         self, worker: Worker, reply: Reply | Raised, kill: bool = False
     ) -> tuple[int, Reply | Raised]:
         assert worker.key is not None
         key, worker.key, worker.deadline = worker.key, None, math.inf
-        if kill or (isinstance(reply, Raised) and isinstance(reply.error, WorkerDied)):
+        if kill:
             self._remove(worker)
         self._feed()
         return key, reply
@@ -174,15 +199,12 @@ def serve(pipe: Connection[Any, Any], packed: bytes, key: bytes, parent: int) ->
     os.dup2(2, 1)  # what objectives print must not get into the parent's output
     sys.stdout = sys.stderr
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    try:
-        carrier: Carrier | CannotTravel = unpack(packed, key)
-    except Exception as error:
-        carrier = CannotTravel(f"a worker cannot load the problem: {error!r}")
+    carrier = unpack(packed, key)
     with suppress(EOFError, OSError):  # the parent has ended, or wants no more
         pipe.send(None)
         while True:
             job: Job = pipe.recv()
-            pipe.send(carrier.run(job) if isinstance(carrier, Carrier) else Raised(carrier))
+            pipe.send(carrier.run(job))
 
 
 def _end_with(parent: int) -> None:

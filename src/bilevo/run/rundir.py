@@ -103,7 +103,7 @@ class RunDir:
                 _try_out(algorithm, spec, state)
                 return state, reached
             except snapshot.Unusable as error:
-                warnings.warn(f"{path} cannot be used ({error}): replaying all", stacklevel=2)
+                warnings.warn(f"{path} cannot be used ({error}): replaying all", stacklevel=5)
         return None, None
 
     def _move_on(self) -> None:

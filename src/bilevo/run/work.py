@@ -61,7 +61,7 @@ class Raised:
         return _unpack_raised, (sent, f"raised in a worker:\n{note}")
 
 
-def described(error: Exception) -> str:
+def described(error: BaseException) -> str:
     """An error in a line, of at most 500 characters."""
     try:
         text = str(error)
@@ -89,9 +89,12 @@ def work(problem: Problem, job: Job) -> Reply:
 
 
 class Carrier:
-    """A problem that can travel: pickled once, and unpacked once in each process it comes to."""
+    """A problem that can travel: pickled once, and unpacked once in each process it comes to.
 
-    def __init__(self, problem: Problem) -> None:
+    One that could not be unpacked is an error, which answers all jobs.
+    """
+
+    def __init__(self, problem: Problem | CannotTravel) -> None:
         self.problem = problem
 
     @cached_property
@@ -104,19 +107,23 @@ class Carrier:
             return packed, blake2b(packed, digest_size=16).digest()
         except Exception as error:
             raise CannotTravel(
-                f"the functions of {self.problem.name} cannot be sent to workers: {error}. They "
-                "must not hold open files, locks, connections or the like; make those inside them"
+                f"the problem's functions cannot be sent to workers: {error}. They must not hold "
+                "open files, locks, connections or the like; make those inside them"
             ) from error
 
     def __reduce__(self) -> tuple[Callable[..., Carrier], tuple[Any, ...]]:
         return unpack, self.parcel
 
     def run(self, job: Job) -> Reply | Raised:
+        if isinstance(self.problem, CannotTravel):
+            return Raised(self.problem)
         try:
             job.x.flags.writeable = job.y.flags.writeable = False  # lost on the way
             return work(self.problem, job)
         except Exception as error:
             return Raised(error)
+        except BaseException as error:  # such as that of sys.exit
+            return Raised(RuntimeError(f"the functions raised {described(error)}"))
 
 
 _unpacked: dict[bytes, Carrier] = {}
@@ -129,7 +136,10 @@ def unpack(packed: bytes, key: bytes) -> Carrier:
     if key not in _unpacked:
         while len(_unpacked) > 3:
             _unpacked.pop(next(iter(_unpacked)), None)
-        _unpacked[key] = Carrier(cloudpickle.loads(packed))
+        try:
+            _unpacked[key] = Carrier(cloudpickle.loads(packed))
+        except Exception as error:
+            _unpacked[key] = Carrier(CannotTravel(f"a worker cannot load the problem: {error!r}"))
     return _unpacked[key]
 
 
