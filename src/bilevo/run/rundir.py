@@ -72,9 +72,9 @@ class RunDir:
             raise
 
     def _open(self, algorithm: Algorithm[Any], spec: Spec, limits: Limits) -> JournalWriter:
-        path = self._directory / JOURNAL
-        if not path.exists() or header_line(self._header).startswith(path.read_bytes()):
-            return JournalWriter.create(path, self._header)
+        path, first_line = self._directory / JOURNAL, header_line(self._header)
+        if not path.exists() or first_line.startswith(_beginning(path, len(first_line) + 1)):
+            return JournalWriter.create(path, self._header)  # also when killed in its first line
         file = JournalFile(path)
         require_same(self._directory, file.header, self._header)
         state, reached = self._load_snapshot(algorithm, spec)
@@ -217,6 +217,11 @@ def _directory(name: str | Path) -> Path:
         raise ValueError(f"run_dir must be the name of a directory; {name} is a file")
     directory.mkdir(parents=True, exist_ok=True)
     return directory
+
+
+def _beginning(path: Path, size: int) -> bytes:
+    with path.open("rb") as file:
+        return file.read(size)
 
 
 def _take(file: JournalFile, account: Account, record: Record) -> None:
