@@ -70,6 +70,15 @@ def test_the_printed_result_shows_what_matters() -> None:
     shown = repr(minimize(get("smd1"), max_evals=500))
     for word in ("nfev_lower", "max_evals", "drc-cma-es", "success"):
         assert word in shown
+    assert "failures" not in shown
+
+
+def test_the_printed_result_tells_of_failures() -> None:
+    def f(x, y):
+        raise ArithmeticError
+
+    result = minimize(lambda x, y: 0.0, f, [(0, 1)], [(0, 1)], on_failure="worst", max_evals=60)
+    assert f"failures: {result.failures}" in repr(result)
 
 
 def test_history_becomes_a_table() -> None:

@@ -125,6 +125,8 @@ class Result:
 
     def __repr__(self) -> str:
         shown = {k: v for k, v in self.summary().items() if k not in ("version", "time")}
+        if self.failures:
+            shown["failures"] = self.failures
         width = max(map(len, shown))
         lines = (f"{name:>{width}}: {_pretty(value)}" for name, value in shown.items())
         return "\n".join(lines)
