@@ -12,7 +12,6 @@ import tracemalloc
 import warnings
 import zipfile
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 from zlib import crc32
 
@@ -61,18 +60,17 @@ class Kept:
         return bilevo.minimize(PROBLEM, run_dir=self.folder, budget=budget, max_evals=100)
 
     def try_journal(self, content: bytes) -> Result | None:
-        """Loading and resuming give a result (the latter is returned) or the named error, soon."""
+        """Loading and resuming give a result (the latter is returned) or the named error."""
         if self.snapshot.exists():
             self.snapshot.unlink()
         for look in (lambda: bilevo.load(self.folder), self.run):
             self.journal.write_bytes(content)
-            started, result = perf_counter(), None
+            result = None
             try:
                 result = look()
             except (JournalCorrupt, RunMismatch) as error:
                 assert str(self.folder) in str(error) and len(str(error)) < 3000
                 assert self.journal.read_bytes() == content  # nothing was changed
-            assert perf_counter() - started < 5
         self.tried += 1
         return result
 
