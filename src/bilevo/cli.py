@@ -1,4 +1,4 @@
-"""The command line: `bilevo solve` and `bilevo list`."""
+"""The command line: `bilevo solve`, `bilevo show` and `bilevo list`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 from cyclopts import App, CycloptsError, Parameter
 
 from bilevo import problems, registry
-from bilevo.api import minimize, verify
+from bilevo.api import load, minimize, verify
 from bilevo.core.problem import Problem
 from bilevo.core.result import Result
 from bilevo.version import __version__
@@ -133,6 +133,27 @@ def solve(
     if verified:
         print(f"verified: {message}", file=sys.stderr if as_json else sys.stdout)
     return 0 if result.success else 1
+
+
+@app.command
+def show(
+    run_dir: Path,
+    /,
+    *,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> int:
+    """Show how far a run has come, or how it ended; it may be under way.
+
+    Parameters
+    ----------
+    run_dir
+        The directory that `bilevo solve --run-dir` was given.
+    as_json
+        Print one JSON object.
+    """
+    result = load(run_dir)
+    print(to_json(result) if as_json else repr(result))
+    return 0
 
 
 @app.command(name="list")

@@ -120,3 +120,17 @@ def test_list_names_every_method_and_problem(capsys) -> None:
     shown = capsys.readouterr().out
     for name in ("drc-cma-es", "bl-cma-es", "nested-cma-es", "smd14", "tp10", "gold-mining"):
         assert name in shown
+
+
+def test_show_tells_how_a_run_ended_and_how_far_one_has_come(capsys, tmp_path) -> None:
+    run = ["solve", "smd1", "--max-evals", "500", "--run-dir", str(tmp_path / "run"), "--json"]
+    main(run)
+    solved = json.loads(capsys.readouterr().out)
+    assert main(["show", str(tmp_path / "run"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == solved
+    journal = tmp_path / "run" / "journal.bin"
+    journal.write_bytes(journal.read_bytes()[:-700])
+    assert main(["show", str(tmp_path / "run")]) == 0
+    assert "not ended" in capsys.readouterr().out
+    assert main(["show", str(tmp_path)]) == 2
+    assert "holds no run" in capsys.readouterr().err
