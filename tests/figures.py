@@ -49,6 +49,9 @@ def figures_of(reports: list[Any]) -> Counter[tuple[int, str]]:
 
 
 def write_figures(path: str, figures: Counter[tuple[int, str]]) -> None:
+    """Write the table; promises that were not tried this time keep their row."""
+    page = Path(path)
+    kept = page.read_text().splitlines() if page.exists() else []
     lines = [
         "# Reliability",
         "",
@@ -61,5 +64,6 @@ def write_figures(path: str, figures: Counter[tuple[int, str]]) -> None:
     ]
     for row, (threat, promise) in PROMISES.items():
         made = "; ".join(f"{n:,} {of}" for (r, of), n in sorted(figures.items()) if r == row)
-        lines.append(f"| {row} | {threat} | {promise} | {made} |")
-    Path(path).write_text("\n".join(lines) + "\n")
+        before = [line for line in kept if line.startswith(f"| {row} |")]
+        lines += before if before and not made else [f"| {row} | {threat} | {promise} | {made} |"]
+    page.write_text("\n".join(lines) + "\n")

@@ -31,7 +31,7 @@ def killed_runs(folder: Path, kills: int, seed: int, longest: float, workers: in
             process.join(rng.uniform(0.02, longest))
             if process.exitcode is not None:
                 break
-            helpers = psutil.Process(process.pid).children(recursive=True)
+            helpers = children(process.pid)
             process.kill()
             process.join()
             made += 1
@@ -42,6 +42,13 @@ def killed_runs(folder: Path, kills: int, seed: int, longest: float, workers: in
         unharmed = folder / f"{run}-unharmed.json"
         medium(None, unharmed, *arguments[2:4], limit=arguments[-1])
         assert arguments[1].read_text() == unharmed.read_text()
+
+
+def children(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:  # it has just ended by itself
+        return []
 
 
 @pytest.mark.parametrize("part", range(RUNS))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import signal
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -176,7 +177,15 @@ def test_the_callback_sees_every_generation_and_can_stop() -> None:
     assert all(r.status == StopReason.RUNNING and not r.success for r in seen)
 
 
-def test_interruption_returns_the_best_pair_so_far() -> None:
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C as in a terminal; processes in the background ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_interruption_returns_the_best_pair_so_far(interruptible: None) -> None:
     calls = 0
 
     def F(x, y):
