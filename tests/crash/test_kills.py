@@ -1,5 +1,6 @@
 """Real processes, really killed."""
 
+import math
 import os
 import time
 from pathlib import Path
@@ -55,7 +56,7 @@ def children(pid: int) -> list[psutil.Process]:
 def test_a_run_killed_again_and_again_ends_with_the_same_bits(
     part: int, tmp_path: Path, trials, figure
 ) -> None:
-    kills = trials(60, 2000) // RUNS
+    kills = math.ceil(trials(60, 2000) / RUNS)
     killed_runs(tmp_path, kills, part, longest=0.4)
     figure(1, kills, "kills")
 
