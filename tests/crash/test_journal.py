@@ -263,21 +263,22 @@ def test_what_stands_in_the_journal_is_not_evaluated_again(tmp_path: Path) -> No
 def test_a_background_sync_that_fails_is_told(
     tmp_path: Path, disk: FaultyDisk, monkeypatch
 ) -> None:
-    monkeypatch.setattr(journal, "SYNC_EVERY", 0.02)
-    failed = threading.Event()
+    monkeypatch.setattr(journal, "SYNC_EVERY", 0.5)
+    failed, calls = threading.Event(), itertools.count(1)
 
     def fsync(file: int) -> None:
         failed.set()
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def lower(x: Any, y: Any) -> float:
-        if not failed.is_set():
-            monkeypatch.setattr(disk, "fsync", fsync)
-            failed.wait(10)
-            time.sleep(0.05)
+        match next(calls):
+            case 2:  # the first record is synced at once, this one later
+                monkeypatch.setattr(disk, "fsync", fsync)
+            case 3:
+                assert failed.wait(10)
+                time.sleep(0.05)
         return f(x, y)
 
-    small(tmp_path, max_evals=30)
     with pytest.raises(OSError, match=r"Input/output error.*continues the run.*journal\.bin"):
         bilevo.minimize(problem(lower=lower), run_dir=tmp_path, **SMALL)
 
