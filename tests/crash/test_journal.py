@@ -452,9 +452,7 @@ def test_time_goes_on_from_where_it_was(tmp_path: Path) -> None:
         slow = bilevo.minimize(problem(lower=slow_f), run_dir=tmp_path, **small_to(limit))
     again = small(tmp_path, max_evals=100)
     assert again.time > 0.001 * slow.nfev_lower
-    ended = small(tmp_path, max_evals=200, max_time=0.05)
-    assert ended.status == "max_time"
-    assert course(small(tmp_path, max_evals=200, max_time=0.05)) == course(ended)
+    assert small(tmp_path, max_evals=200, max_time=0.05).status == "max_time"
 
 
 def small_to(limit: int) -> dict[str, Any]:
