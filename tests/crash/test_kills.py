@@ -25,7 +25,7 @@ def killed_runs(folder: Path, kills: int, seed: int, longest: float, workers: in
     while made < kills:
         method, run = METHODS[run % len(METHODS)], run + 1
         here = folder / f"run{run}"
-        limit = 4000 if workers is None else 1500
+        limit = 4000 if workers is None else 1000
         arguments = (here, folder / f"{run}.json", method, seed * 1000 + run, workers, limit)
         for _ in range(min(6, kills - made)):
             process = start(medium, *arguments)
@@ -66,7 +66,7 @@ def test_killing_the_parent_of_workers_leaves_no_orphans_and_changes_nothing(
     part: int, tmp_path: Path, trials, figure
 ) -> None:
     kills = trials(20, 100) // 2
-    killed_runs(tmp_path, kills, 100 + part, longest=2.0, workers=2)
+    killed_runs(tmp_path, kills, 100 + part, longest=1.5, workers=2)
     figure(21, kills, "kills")
 
 
