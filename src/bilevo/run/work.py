@@ -89,7 +89,7 @@ def work(problem: Problem, job: Job) -> Reply:
 
 
 class Carrier:
-    """A problem that can travel: pickled once, and unpacked once in each process it comes to.
+    """A problem that can travel: packed once, and unpacked once in each process it comes to.
 
     One that could not be unpacked is an error, which answers all jobs.
     """
