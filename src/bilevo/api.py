@@ -101,7 +101,7 @@ def minimize(
     """
     problem = _problem(F, f, x_bounds, y_bounds, G, g, vectorized)
     algorithm = get_method(method)
-    spec = _spec(problem, rng, budget, target, x0, ftol)
+    spec = _spec(problem, algorithm, rng, budget, target, x0, ftol)
     limits = Limits.of(max_evals, max_evals_upper, max_evals_lower, max_time)
     if callback is not None and not callable(callback):
         raise ValueError(f"callback must be a function of the result so far, got {callback!r}")
@@ -191,7 +191,7 @@ class Optimizer(AskTell):
         if problem is None:
             problem = Problem(_never, _never, x_bounds, y_bounds, name="ask-tell")
         algorithm = get_method(method)
-        spec = _spec(problem, rng, budget, target, x0, ftol)
+        spec = _spec(problem, algorithm, rng, budget, target, x0, ftol)
         limits = Limits.of(max_evals, max_evals_upper, max_evals_lower, max_time)
         super().__init__(
             Session(problem, algorithm, spec, limits),
@@ -219,7 +219,13 @@ def _problem(
 
 
 def _spec(
-    problem: Problem, rng: Any, budget: Budget | None, target: TargetLike, x0: Any, ftol: float
+    problem: Problem,
+    algorithm: Algorithm[Any],
+    rng: Any,
+    budget: Budget | None,
+    target: TargetLike,
+    x0: Any,
+    ftol: float,
 ) -> Spec:
     """What the algorithm sees: sizes and settings, in the unit box."""
     require_positive("ftol", ftol)
@@ -227,11 +233,12 @@ def _spec(
         raise ValueError(f"budget must be a bilevo.Budget, got {budget!r}")
     x_box, y_box = UnitBox(problem.x_bounds), UnitBox(problem.y_bounds)
     usual = problem.budget.over(FullBudget.for_size(x_box.size, y_box.size))
+    own: Budget = getattr(algorithm, "budget", Budget())
     return Spec(
         m=x_box.size,
         n=y_box.size,
         seed=seed_of(rng),
-        budget=(budget or Budget()).over(usual),
+        budget=(budget or Budget()).over(own.over(usual)),
         spread=_spread(np.concatenate([x_box.width, y_box.width])),
         target=_target(problem, target, ftol),
         ftol=ftol,

@@ -162,9 +162,10 @@ def list_all() -> int:
     from rich.console import Console
     from rich.table import Table
 
-    methods = Table("method", "year", "reference", title="methods", title_justify="left")
+    columns = ("method", "year", "reference", "status")
+    methods = Table(*columns, title="methods", title_justify="left")
     for name, method in registry.methods().items():
-        methods.add_row(name, str(method.year), method.reference)
+        methods.add_row(name, str(method.year), method.reference, method.status)
     title = "problems (F* of smd at m=2, n=3)"
     suites = Table("problem", "m", "n", "F*", title=title, title_justify="left")
     for name in problems.names():

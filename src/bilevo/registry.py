@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from enum import StrEnum
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -14,6 +15,15 @@ from bilevo.core.algorithm import Algorithm
 DEFAULT_METHOD = "drc-cma-es"
 
 
+class Status(StrEnum):
+    """How close a method is to what its authors ran."""
+
+    CODE = "published code followed"
+    PAPER = "specified from the paper"
+    RECONSTRUCTION = "reconstruction"  # the publication leaves too much open: results are ours
+    OWN = "of bilevo"
+
+
 @dataclass(frozen=True, slots=True)
 class Method:
     """A registered method: its factory and where it comes from."""
@@ -21,11 +31,14 @@ class Method:
     make: Callable[[], Algorithm[Any]]
     year: int
     reference: str
+    status: Status = Status.OWN
 
 
 _METHODS = {
-    "bl-cma-es": Method(BLCMAES, 2019, "He, Zhou, Chen: BL-CMA-ES"),
-    "drc-cma-es": Method(DRC, 2024, "Xu, Ye, Zheng, Zhou, Yen, Jiang: DRC-BLEA, with CMA-ES"),
+    "bl-cma-es": Method(BLCMAES, 2019, "He, Zhou, Chen: BL-CMA-ES", Status.CODE),
+    "drc-cma-es": Method(
+        DRC, 2024, "Xu, Ye, Zheng, Zhou, Yen, Jiang: DRC-BLEA, with CMA-ES", Status.PAPER
+    ),
     "nested-cma-es": Method(NestedCMAES, 2001, "a CMA-ES for every follower of a CMA-ES; baseline"),
 }
 

@@ -27,7 +27,11 @@ S = TypeVar("S", bound=AlgorithmState)
 
 
 class Algorithm(Protocol[S]):
-    """`init` makes the first state, `generation` the next one. `revision` changes with results."""
+    """`init` makes the first state, `generation` the next one. `revision` changes with results.
+
+    An algorithm with published settings of its own has an attribute `budget` (a `Budget`), whose
+    fields go before the problem's; those of the user go before both.
+    """
 
     @property
     def name(self) -> str: ...
