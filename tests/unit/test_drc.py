@@ -294,6 +294,8 @@ class Cloud:
 class Toy:
     """A toy evolution strategy: move to the mean of the better half, take its spread."""
 
+    keeps_values = False
+
     def population_size(self, d):
         return 24
 

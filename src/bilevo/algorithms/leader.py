@@ -108,8 +108,15 @@ def close_generation(
 def tell_leader(
     state: State, optimizer: PopulationOptimizer[Any], points: FloatArray, pairs: list[Pair]
 ) -> None:
-    """Update the upper search: `points` are the pairs in its variables."""
+    """Update the upper search: `points` are the pairs in its variables.
+
+    Nothing is learnt from a pair that waits for its refinement, nor, by an optimiser that keeps
+    values, from one whose follower was not solved: it would be held for good if it flatters.
+    """
     F, violation = np.array([p.F for p in pairs]), np.array([p.violation for p in pairs])
+    for i, pair in enumerate(pairs):
+        if pair is state.pending or (optimizer.keeps_values and not pair.converged):
+            F[i] = violation[i] = math.inf
     optimizer.tell(state.leader, points, F, violation)
 
 
@@ -140,9 +147,14 @@ class JointSearch:
     lower: PopulationOptimizer[Any] = field(default_factory=CMAES)
 
     def __post_init__(self) -> None:
+        needed = [name for name in dir(PopulationOptimizer) if not name.startswith("_")]
         for optimizer in (self.upper, self.lower):
-            if not (hasattr(optimizer, "ask") and hasattr(optimizer, "tell")):
-                raise ValueError(f"an optimiser such as CMAES() is needed, got {optimizer!r}")
+            missing = [name for name in needed if not hasattr(optimizer, name)]
+            if missing or isinstance(optimizer, type):
+                raise ValueError(
+                    f"an optimiser such as CMAES() is needed, got {optimizer!r}"
+                    + (f", which has no {', '.join(missing)}" if missing else "")
+                )
 
     def init(self, spec: Spec) -> Steps[State]:
         yield from ()
@@ -205,8 +217,7 @@ class JointSearch:
             yield from self.elect(spec, state, pairs, i)
         elif challenges(spec, state, pairs[i]):
             state.pending = pairs[i]
-        ready = [pair for pair in pairs if pair is not state.pending]
-        return (yield from self.close(spec, state, followers, pairs, ready + late))
+        return (yield from self.close(spec, state, followers, pairs, pairs + late))
 
     def answers(self, spec: Spec, state: State, followers: list[Follower]) -> Steps[list[Pair]]:
         """The generation's pairs; that of x0 has its follower solved in full."""

@@ -1,6 +1,8 @@
 """One-level optimisers with ask and tell, searching the unit box."""
 
 from bilevo.optimizers.cma_es import CMAES
+from bilevo.optimizers.de import DE
 from bilevo.optimizers.protocol import PopulationOptimizer, Start
+from bilevo.optimizers.pso import PSO
 
-__all__ = ["CMAES", "PopulationOptimizer", "Start"]
+__all__ = ["CMAES", "DE", "PSO", "PopulationOptimizer", "Start"]

@@ -19,6 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from bilevo.core.budget import require_count
 from bilevo.core.order import ranking
 from bilevo.optimizers.linalg import CONDITION, symmetric_roots
 from bilevo.optimizers.protocol import Start
+from bilevo.optimizers.sampling import inside
 
 SMALLEST = (
     1e-30  # deviation below which points of the unit box are equal: no need to shrink further
@@ -103,6 +105,8 @@ class CMAES:
 
     population: int | None = None
 
+    keeps_values: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         require_count("population", self.population)
         if self.population is not None and self.population < 4:
@@ -161,16 +165,6 @@ class CMAES:
     def exhausted(self, state: State) -> bool:
         """Whether the step size has changed a hundredfold since the start."""
         return not 1e-2 <= state.sigma <= 1e2
-
-
-def inside(points: FloatArray, mean: FloatArray) -> FloatArray:
-    """Repair coordinates outside the unit box, in place: half-way from the mean to the bound."""
-    if points.min() < 0 or points.max() > 1:
-        np.copyto(points, (mean + 1) / 2, where=points > 1)
-        np.copyto(points, mean / 2, where=points < 0)
-        # Mixing between tasks can put the mean itself outside the box.
-        np.clip(points, 0.0, 1.0, out=points)
-    return points
 
 
 def update(state: State, params: Params, best: FloatArray) -> None:

@@ -20,21 +20,32 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Start:
-    """A search distribution to start from: mean (d,), covariance (d, d), evolution path (d,)."""
+    """A search distribution to start from: mean (d,), covariance (d, d), evolution path (d,).
+
+    `anywhere` says that nothing is known yet: a population starts all over the box.
+    """
 
     mean: FloatArray
     covariance: FloatArray
     path: FloatArray
+    anywhere: bool = False
 
     @classmethod
     def uniform(cls, spread: FloatArray, rng: np.random.Generator) -> Start:
         """A mean anywhere in the unit box, and independent standard deviations `spread` (d,)."""
         d = len(spread)
-        return cls(rng.random(d), np.diag(spread**2), np.zeros(d))
+        return cls(rng.random(d), np.diag(spread**2), np.zeros(d), anywhere=True)
 
 
 class PopulationOptimizer(Protocol[S]):
-    """A population-based optimiser of d variables in the unit box."""
+    """A population-based optimiser of d variables in the unit box.
+
+    `keeps_values` says whether values that were told decide in later generations, as those of a
+    population do; such an optimiser is told nothing of pairs whose follower was not solved.
+    """
+
+    @property
+    def keeps_values(self) -> bool: ...
 
     def population_size(self, d: int) -> int:
         """How many points `ask` gives."""

@@ -1,0 +1,81 @@
+"""DE: differential evolution with current-to-best mutation and a memory of settings that paid.
+
+R. Tanabe and A. Fukunaga, "Success-history based parameter adaptation for differential evolution",
+IEEE Congress on Evolutionary Computation, 2013; in the small form that the public TLEA program
+(gdutcislab/TLEA-bilevel, 2021) uses below: a few members, the better half as guides, a memory of 6.
+
+What differs from that program: a generation's children are compared with their parents after all
+are evaluated, not one by one, so that they can be evaluated at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bilevo.core.arrays import BoolArray, FloatArray, IntArray
+from bilevo.optimizers.population import Population, PopulationBased
+from bilevo.optimizers.sampling import inside
+from bilevo.optimizers.success import Memory, improvements
+
+MEMORY = 6
+ARCHIVE = 1.5  # replaced parents that are kept, per member
+
+
+@dataclass(slots=True, eq=False)
+class State(Population):
+    """The members, replaced parents, the memory, and the settings of the children asked for."""
+
+    archive: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
+    memory: Memory = field(default_factory=lambda: Memory.of(MEMORY, 0.5))
+    F: FloatArray = field(default_factory=lambda: np.empty(0))
+    CR: FloatArray = field(default_factory=lambda: np.empty(0))
+
+
+@dataclass(frozen=True, slots=True)
+class DE(PopulationBased[State]):
+    """Differential evolution; `population` is 4 + floor(3 ln d) unless given."""
+
+    def first(self, points: FloatArray) -> State:
+        return State(points, archive=np.empty((0, points.shape[1])))
+
+    def children(self, state: State, rng: np.random.Generator) -> FloatArray:
+        parents = state.points
+        k, d = parents.shape
+        state.F, state.CR = state.memory.draw(k, rng)
+        everyone = np.concatenate([parents, state.archive])
+        guides = state.best_first[: max(1, k // 2)]
+        guide = parents[guides[rng.integers(len(guides), size=k)]]
+        r1, r2 = distinct_pairs(k, len(everyone), rng)
+        F = state.F[:, None]
+        mutants = parents + F * (guide - parents) + F * (everyone[r2] - parents[r1])
+        crossed = binomial(k, d, state.CR, rng)
+        return inside(np.where(crossed, mutants, parents), parents)
+
+    def select(
+        self, state: State, points: FloatArray, objective: FloatArray, violation: FloatArray
+    ) -> None:
+        better, gains = improvements(objective, violation, state.objective, state.violation)
+        if better.sum() >= 2:
+            state.memory.learn(state.F[better], state.CR[better], gains[better])
+        room = int(ARCHIVE * len(state.points))
+        state.archive = np.concatenate([state.archive, state.points[better]])[:room]
+        state.replace(better, points, objective, violation)
+
+
+def distinct_pairs(k: int, total: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+    """For each i < k: r1 < k other than i, and r2 < total other than both."""
+    i = np.arange(k)
+    r1 = (i + rng.integers(1, k, size=k)) % k
+    r2 = rng.integers(total - 2, size=k)
+    r2 += r2 >= np.minimum(i, r1)
+    r2 += r2 >= np.maximum(i, r1)
+    return r1, r2
+
+
+def binomial(k: int, d: int, CR: FloatArray, rng: np.random.Generator) -> BoolArray:
+    """Which coordinates (k, d) come from the mutant: each with probability CR, one for certain."""
+    crossed = rng.random((k, d)) < CR[:, None]
+    crossed[np.arange(k), rng.integers(d, size=k)] = True
+    return crossed

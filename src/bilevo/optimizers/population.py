@@ -1,0 +1,172 @@
+"""What optimisers that keep a population share: their start, and their sampling features.
+
+DRC compares and mixes the sampling features of searches. CMA-ES has a Gaussian; for a population
+- where the search is, which tells how far a task has come, is the mean of its members;
+- the distribution that starts another search is a Gaussian with their mean and covariance;
+- a mixture is the weighted mean of the searches' means and covariances, as for CMA-ES, with weights
+  scaled to add up to 1 (larger ones would move a mean out of the box). In the next generation a
+  quarter of the points, in the places of the worst members, come from the mixture instead of the
+  optimiser's own operators: cooperation costs no evaluations of its own;
+- a point told beyond those asked for, such as a navigational solution, takes the place of the
+  worst member if it is better;
+- a search is exhausted when the members' deviation is a hundredth of what it was at the start, as
+  CMA-ES is when its step size is.
+
+An optimiser writes `children` and `select`, and inherits the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Generic, TypeVar
+
+import numpy as np
+
+from bilevo.core.arrays import BoolArray, FloatArray, IntArray
+from bilevo.core.budget import require_count
+from bilevo.core.order import no_worse, ranking
+from bilevo.optimizers.protocol import Start
+from bilevo.optimizers.sampling import gaussian
+
+RESAMPLED = 0.25  # share of the points that come from a mixture
+EXHAUSTED = 1e-2  # of the deviation at the start
+
+
+@dataclass(slots=True, eq=False)
+class Population:
+    """Members (k, d) and, once told, their values; a mixture to sample from, if there is one."""
+
+    points: FloatArray
+    objective: FloatArray = field(default_factory=lambda: np.empty(0))
+    violation: FloatArray = field(default_factory=lambda: np.empty(0))
+    first_variance: float = 0.0
+    mixture_mean: FloatArray = field(default_factory=lambda: np.empty(0))
+    mixture_covariance: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
+
+    @property
+    def best_first(self) -> IntArray:
+        return ranking(self.objective, self.violation)
+
+    @property
+    def mean(self) -> FloatArray:
+        mean: FloatArray = self.points.mean(axis=0)
+        return mean
+
+    @property
+    def covariance(self) -> FloatArray:
+        away = self.points - self.mean
+        covariance: FloatArray = away.T @ away / max(1, len(away) - 1)
+        return covariance
+
+    def replace(
+        self, where: BoolArray, points: FloatArray, objective: FloatArray, violation: FloatArray
+    ) -> None:
+        """Put points in the places of the members `where` (k,)."""
+        self.points = np.where(where[:, None], points, self.points)
+        self.objective = np.where(where, objective, self.objective)
+        self.violation = np.where(where, violation, self.violation)
+
+
+P = TypeVar("P", bound=Population)
+
+
+@dataclass(frozen=True, slots=True)
+class PopulationBased(ABC, Generic[P]):
+    """The protocol of optimisers but for their own operators."""
+
+    population: int | None = None
+
+    smallest: ClassVar[int] = 4
+    keeps_values: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require_count("population", self.population)
+        if self.population is not None and self.population < self.smallest:
+            name = type(self).__name__
+            raise ValueError(
+                f"{name} needs a population of at least {self.smallest}, got {self.population}"
+            )
+
+    def population_size(self, d: int) -> int:
+        return self.population or 4 + int(3 * math.log(d))
+
+    @abstractmethod
+    def first(self, points: FloatArray) -> P:
+        """The state of a search whose first population is `points`."""
+
+    @abstractmethod
+    def children(self, state: P, rng: np.random.Generator) -> FloatArray:
+        """New points (k, d), the i-th in the place of member i."""
+
+    @abstractmethod
+    def select(
+        self, state: P, points: FloatArray, objective: FloatArray, violation: FloatArray
+    ) -> None:
+        """Update the members with the evaluated children."""
+
+    def start(self, start: Start, rng: np.random.Generator) -> P:
+        count, d = self.population_size(len(start.mean)), len(start.mean)
+        if start.anywhere:
+            return self.first(rng.random((count, d)))
+        return self.first(gaussian(start.mean, start.covariance, count, rng))
+
+    def ask(self, state: P, rng: np.random.Generator) -> FloatArray:
+        if not state.objective.size:
+            return state.points.copy()
+        points = self.children(state, rng)
+        if state.mixture_mean.size:
+            worst = state.best_first[-max(1, int(RESAMPLED * len(points))) :]
+            points[worst] = gaussian(state.mixture_mean, state.mixture_covariance, len(worst), rng)
+            state.mixture_mean = np.empty(0)
+        return points
+
+    def tell(
+        self, state: P, points: FloatArray, objective: FloatArray, violation: FloatArray
+    ) -> None:
+        k = len(state.points)
+        asked = points[:k], objective[:k], violation[:k]
+        if state.objective.size:
+            self.select(state, *asked)
+        else:
+            state.points, state.objective, state.violation = (part.copy() for part in asked)
+            state.first_variance = variance(state)
+        for i in range(k, len(points)):
+            worst = int(state.best_first[-1])
+            if not no_worse(
+                state.objective[worst], state.violation[worst], objective[i], violation[i]
+            ):
+                state.replace(np.arange(k) == worst, points[i], objective[i], violation[i])
+
+    def mean(self, state: P) -> FloatArray:
+        return state.mean
+
+    def marginal(self, state: P, first: int) -> Start:
+        d = state.points.shape[1] - first
+        return Start(state.mean[first:], state.covariance[first:, first:], np.zeros(d))
+
+    def mix(
+        self, state: P, own_weight: float, others: Sequence[P], weights: Sequence[float]
+    ) -> None:
+        total = own_weight + sum(weights)
+        searches, shares = [state, *others], [own_weight, *weights]
+        state.mixture_mean = np.array(
+            sum(share / total * search.mean for search, share in zip(searches, shares, strict=True))
+        )
+        state.mixture_covariance = np.array(
+            sum(
+                share / total * search.covariance
+                for search, share in zip(searches, shares, strict=True)
+            )
+        )
+
+    def exhausted(self, state: P) -> bool:
+        return variance(state) <= EXHAUSTED**2 * state.first_variance
+
+
+def variance(state: Population) -> float:
+    """The members' variance, summed over the variables."""
+    away = state.points - state.mean
+    return float(np.vdot(away, away)) / len(away)
