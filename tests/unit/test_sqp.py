@@ -1,0 +1,186 @@
+"""The local search by sequential quadratic programming."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from bilevo.algorithms.sqp import Answer, LocalRule, sqp
+from bilevo.core.request import Level, Steps, Values, evaluate
+from bilevo.problems import get
+
+Function = Callable[[np.ndarray], float]
+
+
+def at(rows: np.ndarray) -> Steps[Values]:
+    return evaluate(Level.LOWER, np.zeros((len(rows), 1)), rows)
+
+
+class Driver:
+    """Answers a search's requests and counts its points."""
+
+    def __init__(self, f: Function, g: Callable[[np.ndarray], list[float]] | None = None) -> None:
+        self.f, self.g = f, g
+        self.batches: list[int] = []
+
+    def values(self, rows: np.ndarray) -> Values:
+        assert rows.min() >= 0 and rows.max() <= 1
+        self.batches.append(len(rows))
+        constraints = [self.g(row) if self.g else [] for row in rows]
+        return Values.of(np.array([self.f(row) for row in rows]), np.array(constraints), 0, 0)
+
+    def run(
+        self,
+        start: list[float],
+        max_points: int = 500,
+        low: float = 0.0,
+        high: float = 1.0,
+        known: Values | None = None,
+    ) -> Answer:
+        d = len(start)
+        box = np.full(d, low), np.full(d, high)
+        steps = sqp(at, np.array(start), *box, LocalRule(max_points), known)
+        values = None
+        while True:
+            try:
+                request = steps.send(values)
+            except StopIteration as end:
+                answer: Answer = end.value
+                assert answer.points == sum(self.batches) <= max_points
+                return answer
+            values = self.values(request.y)
+
+
+def sphere(u: np.ndarray) -> float:
+    return float(((u - 0.3) ** 2).sum())
+
+
+def rosenbrock(u: np.ndarray) -> float:
+    z = 4 * u - 1
+    return float((100 * (z[1:] - z[:-1] ** 2) ** 2 + (z[:-1] - 1) ** 2).sum())
+
+
+def test_solves_a_sphere_with_its_first_step() -> None:
+    driver = Driver(sphere)
+    answer = driver.run([0.9, 0.1, 0.5])
+    assert answer.converged and answer.objective < 1e-14
+    assert driver.batches == [1, 6, 1, 3]  # the start, its neighbours, one step, neighbours
+
+
+def test_does_not_ask_for_a_start_whose_values_are_known() -> None:
+    driver = Driver(sphere)
+    start = [0.9, 0.1, 0.5]
+    known = Values.of(np.array([sphere(np.array(start))]), np.empty((1, 0)), 0, 0)
+    assert driver.run(start, known=known).objective < 1e-14
+    assert driver.batches == [6, 1, 3]
+
+
+@pytest.mark.parametrize(("d", "most"), [(2, 150), (5, 350)])
+def test_follows_a_curved_valley(d: int, most: int) -> None:
+    answer = Driver(rosenbrock).run([0.1] * d, max_points=most)
+    assert answer.converged and answer.objective < 1e-8
+    assert answer.point == pytest.approx(0.5, abs=1e-4)
+
+
+def test_needs_few_points_for_the_follower_of_smd1() -> None:
+    problem, rng = get("smd1"), np.random.default_rng(3)
+    bounds, points = problem.y_bounds, []
+    for _ in range(9):
+        x = problem.x_bounds.lower + rng.random(problem.m) * problem.x_bounds.width
+
+        def f(u: np.ndarray, x: np.ndarray = x) -> float:
+            return float(problem.evaluate(x, bounds.lower + u * bounds.width)[2][0])
+
+        answer = Driver(f).run(rng.random(problem.n).tolist())
+        assert problem.response is not None
+        best = problem.evaluate(x, problem.response(x[None]))[2][0]
+        assert answer.objective == pytest.approx(best, abs=1e-8)
+        points.append(answer.points)
+    assert np.median(points) <= 80
+
+
+def test_rests_on_active_bounds() -> None:
+    answer = Driver(lambda u: float((u[0] - 2) ** 2 + 3 * u[1] + (u[2] - 0.4) ** 2)).run([0.5] * 3)
+    assert answer.converged
+    assert answer.point == pytest.approx([1.0, 0.0, 0.4], abs=1e-7)
+
+
+def test_stays_in_a_box_of_its_own() -> None:
+    answer = Driver(sphere).run([0.5, 0.55], low=0.45, high=0.6)
+    assert answer.point.tolist() == [0.45, 0.45]
+
+
+def test_moves_to_the_far_corner_of_a_linear_objective() -> None:
+    answer = Driver(lambda u: float(u @ [1.0, -2.0])).run([0.5, 0.5])
+    assert answer.point == pytest.approx([0.0, 1.0], abs=1e-12)
+    assert answer.points <= 12
+
+
+def test_ends_on_a_linear_constraint_without_violating_it() -> None:
+    driver = Driver(sphere, lambda u: [1.0 - u[0] - u[1], u[0] - 0.95])
+    answer = driver.run([0.9, 0.9])
+    assert answer.converged and answer.violation == 0
+    assert answer.point == pytest.approx([0.5, 0.5], abs=1e-8)
+
+
+def test_ends_on_a_curved_constraint_without_violating_it() -> None:
+    # From an infeasible start; the optimum is where the circle's normal is (1, 2).
+    driver = Driver(
+        lambda u: float(-u[0] - 2 * u[1]), lambda u: [float(u @ u) - 0.25, 0.1 - u[0] * u[1]]
+    )
+    answer = driver.run([0.9, 0.8])
+    assert answer.converged and answer.violation == 0
+    assert answer.point == pytest.approx(np.array([1, 2]) / math.sqrt(20), abs=1e-4)
+    assert answer.objective == pytest.approx(-math.sqrt(5) / 2, abs=1e-7)
+
+
+def test_violates_contradictory_constraints_as_little_as_it_can() -> None:
+    answer = Driver(sphere, lambda u: [0.8 - u[0], u[0] - 0.6]).run([0.1, 0.2])
+    assert answer.violation == pytest.approx(0.2, abs=1e-6)
+    assert answer.point[1] == pytest.approx(0.3, abs=1e-6)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, 1e308])
+def test_passes_a_region_that_fails(bad: float) -> None:
+    def f(u: np.ndarray) -> float:
+        return bad if 0.55 < u[0] < 0.85 else sphere(u)
+
+    answer = Driver(f).run([0.5499999999, 0.9])
+    assert answer.objective < 1e-9
+
+
+def test_passes_failures_of_one_point_in_five() -> None:
+    def f(u: np.ndarray) -> float:
+        return math.nan if math.modf(math.pi * 1e9 * float(u.sum()))[0] < 0.2 else sphere(u)
+
+    answers = [Driver(f).run([start] * 3) for start in np.linspace(0.5, 0.9, 9)]
+    answers = [answer for answer in answers if answer.points > 1]  # the start did not fail
+    assert len(answers) > 4
+    assert np.median([answer.objective for answer in answers]) < 1e-8
+
+
+def test_stays_in_the_box_when_neighbours_at_a_bound_fail() -> None:
+    # The driver checks the box; the first step leads to the bounds, whose neighbours fail.
+    answer = Driver(lambda u: -u.sum() if u.min() == 1 or u.max() < 0.99 else math.nan).run(
+        [0.5] * 2
+    )
+    assert answer.objective <= -1.9
+
+
+def test_gives_back_a_start_that_fails() -> None:
+    driver = Driver(lambda u: math.nan)
+    answer = driver.run([0.5, 0.5])
+    assert not answer.converged and answer.objective == math.inf
+    assert driver.batches == [1]
+
+
+def test_gives_back_a_start_on_a_plateau() -> None:
+    answer = Driver(lambda u: 3.0).run([0.25, 0.5])
+    assert answer.converged and answer.objective == 3.0
+
+
+@pytest.mark.parametrize("max_points", range(1, 30))
+def test_never_exceeds_its_points(max_points: int) -> None:
+    answer = Driver(rosenbrock).run([0.1] * 3, max_points=max_points)
+    assert answer.objective <= rosenbrock(np.full(3, 0.1))
