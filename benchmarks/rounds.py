@@ -17,7 +17,8 @@ import numpy as np
 import bilevo
 from bilevo.algorithms import DRC
 from bilevo.core.request import Level
-from bilevo.experiments.reproduce import show, verified_F
+from bilevo.experiments.campaign import verified_F
+from bilevo.experiments.tables import show
 
 PROBLEMS = ("smd1", "smd2", "smd3", "smd4", "smd5", "smd6", "smd9", "smd12")
 HEADER = [
