@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from bilevo import registry
 from bilevo.cli import main
 
 FIELDS = ["x", "y", "F", "f", "violation", "nfev_upper", "nfev_lower", "nfev", "nit"]
@@ -120,6 +121,26 @@ def test_list_names_every_method_and_problem(capsys) -> None:
     shown = capsys.readouterr().out
     for name in ("drc-cma-es", "bl-cma-es", "nested-cma-es", "smd14", "tp10", "gold-mining"):
         assert name in shown
+
+
+def test_list_reads_well_in_80_columns(capsys, monkeypatch) -> None:
+    authors = "Sinha, Malo, Deb, Korhonen, Wallenius: an algorithm with quadratic approximations"
+    fake = {
+        f"{word}-bl-imode": registry.Method(registry.DRC, 2014, authors, status)
+        for word, status in zip(("one", "two", "six", "ten"), registry.Status, strict=True)
+    }
+    monkeypatch.setattr(registry, "methods", lambda: fake)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    rows = [line for line in lines if "2014" in line]
+    assert [row.split()[1] for row in rows] == list(fake)
+    assert ["reconstruction" in row for row in rows] == [
+        method.status == registry.Status.RECONSTRUCTION for method in fake.values()
+    ]
+    assert any(line.startswith("reconstruction: ") for line in lines)
+    assert "Korhonen" in "".join(lines) and "approximations" in "".join(lines)
 
 
 def test_show_tells_how_a_run_ended_and_how_far_one_has_come(capsys, tmp_path) -> None:
