@@ -2,7 +2,8 @@
 
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.de import DE
+from bilevo.optimizers.imode import IMODE
 from bilevo.optimizers.protocol import PopulationOptimizer, Start
 from bilevo.optimizers.pso import PSO
 
-__all__ = ["CMAES", "DE", "PSO", "PopulationOptimizer", "Start"]
+__all__ = ["CMAES", "DE", "IMODE", "PSO", "PopulationOptimizer", "Start"]

@@ -1,0 +1,161 @@
+"""IMODE: differential evolution with three operators that compete, and a population that shrinks.
+
+K. Sallam, S. Elsayed, R. Chakrabortty and M. Ryan, "Improved multi-operator differential evolution
+algorithm for solving unconstrained problems", IEEE Congress on Evolutionary Computation, 2020; as
+in PlatEMO (Y. Tian et al., 2017).
+
+What differs, and why:
+- the third operator, F (r1 + p2 - r3), scales vectors from the user's zero, which would make it
+  depend on units and find optima at zero by itself; here it scales them from the box's centre;
+- a coordinate beyond a bound is put half-way to it, as everywhere here;
+- the phase of sequential quadratic programming is left to algorithms: a local search asks for
+  points one after another, an optimiser of this protocol for a generation at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bilevo.core.arrays import TINY, BoolArray, FloatArray, IntArray
+from bilevo.core.budget import require_count
+from bilevo.optimizers.de import binomial
+from bilevo.optimizers.population import Population, PopulationBased
+from bilevo.optimizers.sampling import inside
+from bilevo.optimizers.success import Memory, improvements
+
+OPERATORS = 3
+SMALLEST = 4  # members that are left when the budget is used
+ARCHIVE = 2.6  # replaced parents that are kept, per member
+MEMORY = 20  # settings remembered, per variable
+FIRST_SETTING, IDLE_SETTING = 0.2, 0.5  # of F and CR: at the start, and after no success
+SPREAD = math.sqrt(0.1)  # of F and CR around remembered settings
+BINOMIAL = 0.4  # probability of binomial crossover; otherwise exponential
+CHANCES = 0.1, 0.9  # least and largest probability of an operator
+CENTRE = 0.5
+
+
+@dataclass(slots=True, eq=False)
+class State(Population):
+    """The members, replaced parents, what has paid so far, and how the children were made."""
+
+    archive: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
+    memory: Memory = field(default_factory=lambda: Memory.of(1, FIRST_SETTING))
+    chances: FloatArray = field(default_factory=lambda: np.full(OPERATORS, 1 / OPERATORS))
+    F: FloatArray = field(default_factory=lambda: np.empty(0))
+    CR: FloatArray = field(default_factory=lambda: np.empty(0))
+    operator: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
+    told: int = 0  # points, those of the first population included
+
+
+@dataclass(frozen=True, slots=True)
+class IMODE(PopulationBased[State]):
+    """Multi-operator DE; `population` is 18 d unless given, 4 after `budget` evaluations."""
+
+    budget: int = 2500
+
+    def __post_init__(self) -> None:
+        PopulationBased.__post_init__(self)
+        require_count("budget", self.budget)
+
+    def population_size(self, d: int) -> int:
+        return self.population or 18 * d
+
+    def first(self, points: FloatArray) -> State:
+        count, d = points.shape
+        memory = Memory.of(MEMORY * d, FIRST_SETTING)
+        return State(points, archive=np.empty((0, d)), memory=memory, told=count)
+
+    def children(self, state: State, rng: np.random.Generator) -> FloatArray:
+        variants = self.variants(state, rng)
+        shares = np.cumsum(state.chances)
+        draws = rng.random(len(state.points)) * shares[-1]
+        state.operator = np.minimum(np.searchsorted(shares, draws), OPERATORS - 1)
+        children: FloatArray = variants[state.operator, np.arange(len(state.points))]
+        return children
+
+    def variants(self, state: State, rng: np.random.Generator) -> FloatArray:
+        """Children (3, k, d) of all members by each operator; who uses fewer sets `operator`."""
+        self.shrink(state, rng)
+        k, d = state.points.shape
+        F, CR = state.memory.draw(k, rng, SPREAD)
+        CR_by_rank = np.empty(k)
+        CR_by_rank[state.best_first] = np.sort(CR)  # better members are changed less
+        state.F, state.CR = F, CR_by_rank
+        mutants = self.mutants(state, rng)
+        cross = binomial if rng.random() < BINOMIAL else exponential
+        crossed = cross(k, d, state.CR, rng)
+        children = np.where(crossed, mutants, state.points)
+        centres = np.broadcast_to(state.points, children.shape)
+        return inside(children, centres)
+
+    def mutants(self, state: State, rng: np.random.Generator) -> FloatArray:
+        x, F = state.points, state.F[:, None]
+        k, everyone = len(x), np.concatenate([x, state.archive])
+
+        def among_best(share: float) -> FloatArray:
+            best = state.best_first[: math.ceil(share * k)]
+            return np.asarray(x[best[rng.integers(len(best), size=k)]])
+
+        p1, p2 = among_best(0.25), among_best(0.5)
+        r1, r3 = x[rng.integers(k, size=k)], x[rng.integers(k, size=k)]
+        r2 = everyone[rng.integers(len(everyone), size=k)]
+        return np.stack(
+            [
+                x + F * (p1 - x + r1 - r2),
+                x + F * (p1 - x + r1 - r3),
+                CENTRE + F * (r1 + p2 - r3 - CENTRE),
+            ]
+        )
+
+    def shrink(self, state: State, rng: np.random.Generator) -> None:
+        """Keep as many members as the part of the budget that is left allows, the best ones."""
+        k, d = state.points.shape
+        first = self.population_size(d)
+        left = max(0.0, 1 - state.told / self.budget)
+        size = min(k, SMALLEST + math.ceil((first - SMALLEST) * left))
+        if size < k:
+            kept = np.sort(state.best_first[:size])
+            state.points, state.objective = state.points[kept], state.objective[kept]
+            state.violation = state.violation[kept]
+        room = math.ceil(ARCHIVE * size)
+        if len(state.archive) > room:
+            state.archive = state.archive[rng.permutation(len(state.archive))[:room]]
+
+    def select(
+        self, state: State, points: FloatArray, objective: FloatArray, violation: FloatArray
+    ) -> None:
+        state.told += len(points)
+        better, gains = improvements(objective, violation, state.objective, state.violation)
+        if better.any():
+            state.memory.learn(state.F[better], state.CR[better], gains[better])
+        else:
+            idle = np.full(1, IDLE_SETTING)
+            state.memory.learn(idle, idle, np.ones(1))
+        state.archive = np.concatenate([state.archive, state.points[better]])
+        with np.errstate(all="ignore"):
+            relative = np.where(better, gains / (np.abs(state.objective) + TINY), 0.0)
+        state.chances = operator_chances(state.operator, relative)
+        state.replace(better, points, objective, violation)
+
+
+def operator_chances(operator: IntArray, gains: FloatArray) -> FloatArray:
+    """Probabilities in proportion to the mean gains; equal ones if an operator was not used."""
+    even = np.full(OPERATORS, 1 / OPERATORS)
+    used = np.bincount(operator, minlength=OPERATORS)
+    if used.min() == 0:
+        return even
+    gains = np.where(np.isfinite(gains), gains, 0.0)
+    means = np.bincount(operator, gains / max(gains.max(), TINY), OPERATORS) / used
+    return np.clip(means / means.sum(), *CHANCES) if means.sum() > 0 else even
+
+
+def exponential(k: int, d: int, CR: FloatArray, rng: np.random.Generator) -> BoolArray:
+    """Which coordinates (k, d) come from the mutant: a run from a random one, longer with CR."""
+    first = rng.integers(d, size=k)[:, None]
+    ends = np.concatenate([rng.random((k, d)) > CR[:, None], np.ones((k, 1), np.bool_)], axis=1)
+    length = np.argmax(ends, axis=1)[:, None]
+    place = np.arange(d)
+    return np.asarray((place >= first) & (place <= first + length))
