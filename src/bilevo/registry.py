@@ -9,7 +9,7 @@ from enum import StrEnum
 from importlib.metadata import entry_points
 from typing import Any
 
-from bilevo.algorithms import BLCMAES, DRC, NestedCMAES
+from bilevo.algorithms import BLCMAES, DRC, TLEA, NestedCMAES
 from bilevo.core.algorithm import Algorithm
 
 DEFAULT_METHOD = "drc-cma-es"
@@ -40,6 +40,7 @@ _METHODS = {
         DRC, 2024, "Xu, Ye, Zheng, Zhou, Yen, Jiang: DRC-BLEA, with CMA-ES", Status.PAPER
     ),
     "nested-cma-es": Method(NestedCMAES, 2001, "a CMA-ES for every follower of a CMA-ES; baseline"),
+    "tlea-cma-es": Method(TLEA, 2022, "Chen, Liu, Tan, Li: TLEA, with CMA-ES", Status.CODE),
 }
 
 

@@ -11,9 +11,10 @@ from conftest import minimize_counted
 
 from bilevo import CMAES, Budget, Problem
 from bilevo.algorithms import BLCMAES, DRC, NestedCMAES
-from bilevo.algorithms.drc import MATURE, Task, leader_distances, selection_probability
+from bilevo.algorithms.drc import MATURE, Task, selection_probability
 from bilevo.algorithms.follower import Follower, FollowerRule, Pair
 from bilevo.algorithms.nested import PatientCMAES
+from bilevo.core.arrays import fractional_distances
 from bilevo.core.budget import Scale
 from bilevo.optimizers import Start
 
@@ -174,5 +175,6 @@ def test_allocation_is_a_distribution_whatever_the_archives_hold(mixing, trials,
         x = rng.random((len(tasks), 2)) ** [1, 30][case % 2]
         x[rng.random(len(tasks)) < 0.3] = 0.5  # some leaders are equal
         target = tasks[int(rng.integers(len(tasks)))]
-        check_weights(target, drc.cooperate(target, tasks, leader_distances(x).tolist()), mixing)
+        distances = fractional_distances(x)[0].tolist()
+        check_weights(target, drc.cooperate(target, tasks, distances), mixing)
     figure(15, archives, "archives")

@@ -17,12 +17,12 @@ from bilevo.algorithms.drc import (
     Task,
     competing_fitness,
     evolving_potential,
-    leader_distances,
     roulette,
     selection_probability,
     set_fitness,
 )
 from bilevo.algorithms.follower import Follower, FollowerRule, Pair
+from bilevo.core.arrays import fractional_distances
 from bilevo.core.budget import Scale
 from bilevo.core.order import ranking
 from bilevo.optimizers import CMAES, Start
@@ -125,7 +125,7 @@ def cooperating(mixing: str, p: int = 5) -> tuple[DRC, list[Task], list[list[flo
         task.follower.search.mean = rng.random(1)
         task.follower.answer.y = np.array([float(task.index)])
     x = np.arange(float(p))[:, None]
-    return DRC(mixing=mixing), tasks, leader_distances(x).tolist()
+    return DRC(mixing=mixing), tasks, fractional_distances(x)[0].tolist()
 
 
 @pytest.mark.parametrize(("mixing", "total"), [("paper", 2.0), ("convex", 1.0)])
@@ -150,15 +150,6 @@ def test_young_tasks_do_not_cooperate_and_the_switch_works() -> None:
     assert DRC(cooperation=False).cooperate(tasks[0], tasks, distances) is None
     tasks[0].means = tasks[0].means[:2]
     assert drc.cooperate(tasks[0], tasks, distances) is None
-
-
-def test_distances_are_those_of_the_paper_up_to_scale() -> None:
-    x = np.array([[0.0, 0.0], [0.1, 0.4], [0.9, 0.2]])
-    raw = (np.abs(x[:, None] - x[None]) ** 0.5).sum(axis=2) ** 2
-    np.testing.assert_allclose(leader_distances(x), raw / raw.max())
-    many = leader_distances(np.random.default_rng(1).random((6, 500)))
-    assert np.isfinite(many).all()
-    assert not leader_distances(np.zeros((3, 2))).any()
 
 
 def test_roulette_draws_by_probability() -> None:

@@ -3,5 +3,6 @@
 from bilevo.algorithms.bl_cma_es import BLCMAES
 from bilevo.algorithms.drc import DRC
 from bilevo.algorithms.nested import NestedCMAES
+from bilevo.algorithms.tlea import TLEA
 
-__all__ = ["BLCMAES", "DRC", "NestedCMAES"]
+__all__ = ["BLCMAES", "DRC", "TLEA", "NestedCMAES"]

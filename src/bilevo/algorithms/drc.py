@@ -48,7 +48,7 @@ import numpy as np
 
 from bilevo.algorithms.follower import Follower, Pair
 from bilevo.algorithms.leader import JointSearch, State, evaluate_leader
-from bilevo.core.arrays import TINY, FloatArray
+from bilevo.core.arrays import TINY, FloatArray, fractional_distances
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps, together
 from bilevo.core.streams import stream
@@ -189,7 +189,8 @@ class DRC(JointSearch):
     def compete(self, state: State, tasks: list[Task], rng: np.random.Generator) -> Steps[None]:
         """Algorithm 2: tasks are drawn and executed until half of them have finished."""
         yield from together(task.execute(state) for task in tasks)
-        distances = leader_distances(np.array([task.follower.x for task in tasks])).tolist()
+        leaders = np.array([task.follower.x for task in tasks])
+        distances = fractional_distances(leaders)[0].tolist()  # only their order and ratios count
         take_turns = self.side_by_side if self.parallel == "rounds" else self.one_by_one
         while not self.decided(tasks):
             yield from take_turns(state, tasks, distances, rng)
@@ -354,17 +355,6 @@ def evolving_potential(new: Pair, own: int, before: list[Pair]) -> float:
 
 def _relative(a: float, b: float) -> float:
     return (a - b) / (abs(b) + TINY)
-
-
-def leader_distances(x: FloatArray) -> FloatArray:
-    """Pairwise distances with exponent 1/m, (sum |a - b|^(1/m))^m, relative to the largest.
-
-    Only their order and ratios are used; the raw values overflow for many variables.
-    """
-    m = x.shape[1]
-    sums = (np.abs(x[:, None, :] - x[None, :, :]) ** (1 / m)).sum(axis=2)
-    largest = sums.max()
-    return np.asarray((sums / largest) ** m) if largest > 0 else sums
 
 
 def roulette(wheel: list[float], rng: np.random.Generator) -> int:

@@ -1,5 +1,6 @@
-"""Array types and read-only views, used everywhere."""
+"""Array types, read-only views and distances, used everywhere."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -23,3 +24,16 @@ def frozen(values: Any) -> FloatArray:
     array = np.array(values, dtype=np.float64, order="C")
     array.flags.writeable = False
     return array
+
+
+def fractional_distances(points: FloatArray) -> tuple[FloatArray, float]:
+    """Distances (sum |a - b|^(1/d))^d between all points (k, d), and the log of the largest.
+
+    They are relative to the largest: the raw values overflow for many variables.
+    """
+    d = points.shape[1]
+    sums = (np.abs(points[:, None, :] - points[None, :, :]) ** (1 / d)).sum(axis=2)
+    largest = float(sums.max())
+    if largest == 0:
+        return sums, -math.inf
+    return np.asarray((sums / largest) ** d), d * math.log(largest)

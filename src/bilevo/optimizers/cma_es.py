@@ -23,7 +23,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from bilevo.core.arrays import FloatArray, row_dots
+from bilevo.core.arrays import FloatArray, IntArray, row_dots
 from bilevo.core.budget import require_count
 from bilevo.core.order import ranking
 from bilevo.optimizers.linalg import CONDITION, symmetric_roots
@@ -135,8 +135,12 @@ class CMAES:
     ) -> None:
         d = len(state.mean)
         params = _params(d, self.population_size(d))
-        best = ranking(objective, violation)[: params.mu]
+        best = self.order(objective, violation)[: params.mu]
         update(state, params, points[best])
+
+    def order(self, objective: FloatArray, violation: FloatArray) -> IntArray:
+        """Indices of evaluated points from best to worst: whom the search follows."""
+        return ranking(objective, violation)
 
     def mean(self, state: State) -> FloatArray:
         return state.mean
