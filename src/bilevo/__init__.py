@@ -17,7 +17,7 @@ from bilevo.core.budget import Budget, StopReason
 from bilevo.core.problem import Bounds, Optimum, Problem
 from bilevo.core.result import Certificate, History, Result
 from bilevo.core.values import BadValue
-from bilevo.optimizers import CMAES, DE, PSO
+from bilevo.optimizers import CMAES, DE, GA, PSO
 from bilevo.run.errors import JournalCorrupt, RunLocked, RunMismatch
 from bilevo.run.executors import RayExecutor
 from bilevo.version import __version__
@@ -25,6 +25,7 @@ from bilevo.version import __version__
 __all__ = [
     "CMAES",
     "DE",
+    "GA",
     "PSO",
     "BadValue",
     "Bounds",

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
+from functools import partial
 from importlib.metadata import entry_points
 from typing import Any
 
 from bilevo.algorithms import BLCMAES, DRC, TLEA, NestedCMAES
 from bilevo.core.algorithm import Algorithm
+from bilevo.optimizers import DE, GA, PSO
 
 DEFAULT_METHOD = "drc-cma-es"
 
@@ -39,6 +41,9 @@ _METHODS = {
     "drc-cma-es": Method(
         DRC, 2024, "Xu, Ye, Zheng, Zhou, Yen, Jiang: DRC-BLEA, with CMA-ES", Status.PAPER
     ),
+    "drc-de": Method(partial(DRC, DE(), DE()), 2024, "DRC-BLEA with DE at both levels"),
+    "drc-ga": Method(partial(DRC, GA(), GA()), 2024, "DRC-BLEA with a GA at both levels"),
+    "drc-pso": Method(partial(DRC, PSO(), PSO()), 2024, "DRC-BLEA with PSO at both levels"),
     "nested-cma-es": Method(NestedCMAES, 2001, "a CMA-ES for every follower of a CMA-ES; baseline"),
     "tlea-cma-es": Method(TLEA, 2022, "Chen, Liu, Tan, Li: TLEA, with CMA-ES", Status.CODE),
 }

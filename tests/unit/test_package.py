@@ -18,7 +18,7 @@ ALLOWED = {  # room -> the rooms it may import from
     "algorithms": {"core", "optimizers", "surrogates", "algorithms"},
     "run": {"core", "run", "version"},
     "plot": {"core"},
-    "registry": {"core", "algorithms"},
+    "registry": {"core", "algorithms", "optimizers"},
     "certify": {"core", "optimizers", "run"},
     "api": {"core", "optimizers", "registry", "run", "certify"},
     "experiments": {"core", "api", "registry", "problems", "version", "plot", "experiments"},

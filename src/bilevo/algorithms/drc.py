@@ -20,6 +20,9 @@ Where the paper leaves a detail open, this reading reproduces its tables:
 - sources at no distance, whose leaders are equal, have equal shares in the distances of Eq. (9);
 - a target is only met by a feasible pair.
 
+The paper leaves open what the sampling features of other optimisers are; `optimizers.population`
+says what they are here for those that keep a population. The competition is the same for all.
+
 `parallel="rounds"` is a variant of ours for slow objectives on many workers. The paper executes one
 task at a time, so that a request holds the few points of one lower generation. The variant keeps
 the rules of Algorithms 2-4 and changes their order:
@@ -42,7 +45,7 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -52,6 +55,7 @@ from bilevo.core.arrays import TINY, FloatArray, fractional_distances
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps, together
 from bilevo.core.streams import stream
+from bilevo.optimizers import CMAES, DE, GA, PSO, PopulationOptimizer
 
 MATURE = 3  # executions after which a task takes part in cooperation
 LARGEST = 1e300  # fitness is kept within this, so that its sums are numbers
@@ -173,8 +177,11 @@ class DRC(JointSearch):
 
     @property
     def name(self) -> str:
-        """That of the registered method only for its settings."""
-        return "drc-cma-es" if self == DRC() else "drc"
+        """That of a registered method only for its settings."""
+        named: dict[str, PopulationOptimizer[Any]]
+        named = {"drc-cma-es": CMAES(), "drc-de": DE(), "drc-ga": GA(), "drc-pso": PSO()}
+        same = (name for name, optimizer in named.items() if self == DRC(optimizer, optimizer))
+        return next(same, "drc")
 
     def generation(self, spec: Spec, state: State) -> Steps[State]:
         """One turn of Algorithm 1: new leaders, competition of their followers, upper update."""

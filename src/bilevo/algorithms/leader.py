@@ -110,14 +110,23 @@ def tell_leader(
 ) -> None:
     """Update the upper search: `points` are the pairs in its variables.
 
-    Nothing is learnt from a pair that waits for its refinement, nor, by an optimiser that keeps
-    values, from one whose follower was not solved: it would be held for good if it flatters.
+    Nothing is learnt from a pair that waits for its refinement. To an optimiser that keeps values,
+    one whose follower was not solved is no better than the elite: it may only flatter, and would
+    be held for good.
     """
     F, violation = np.array([p.F for p in pairs]), np.array([p.violation for p in pairs])
     for i, pair in enumerate(pairs):
-        if pair is state.pending or (optimizer.keeps_values and not pair.converged):
+        if pair is state.pending:
             F[i] = violation[i] = math.inf
+        elif optimizer.keeps_values and flatters(pair, state.elite):
+            assert state.elite is not None
+            F[i], violation[i] = state.elite.F, state.elite.violation
     optimizer.tell(state.leader, points, F, violation)
+
+
+def flatters(pair: Pair, elite: Pair | None) -> bool:
+    """Whether a pair claims to be better than the elite without its follower solved."""
+    return elite is not None and not pair.converged and not elite.no_worse(pair)
 
 
 def reached(spec: Spec, pair: Pair) -> bool:

@@ -7,6 +7,13 @@ import numpy as np
 
 from bilevo.core.arrays import FloatArray, IntArray
 
+Key = tuple[float, float]
+
+
+def order_key(objective: float, violation: float) -> Key:
+    """A key that sorts in Deb's order: the violation, then the objective where it counts."""
+    return violation, 0.0 if violation > 0 else objective
+
 
 def ranking(objective: FloatArray, violation: FloatArray) -> IntArray:
     """Indices from best to worst; ties keep their order."""

@@ -41,7 +41,8 @@ class PopulationOptimizer(Protocol[S]):
     """A population-based optimiser of d variables in the unit box.
 
     `keeps_values` says whether values that were told decide in later generations, as those of a
-    population do; such an optimiser is told nothing of pairs whose follower was not solved.
+    population do. To such an optimiser a leader is not said to be better than the best known one
+    before its follower is solved.
     """
 
     @property

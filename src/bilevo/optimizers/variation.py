@@ -1,0 +1,118 @@
+"""Genetic operators in the unit box, each written once: selection, crossover, mutation.
+
+K. Deb, A. Anand and D. Joshi, "A computationally efficient evolutionary algorithm for
+real-parameter optimization", Evolutionary Computation 10(4), 2002 (parent-centric crossover);
+K. Deb and R. B. Agrawal, "Simulated binary crossover for continuous search space", Complex
+Systems 9, 1995 (polynomial mutation).
+
+The crossover is the planar variant of the public BLEAQ-II program (Sinha, Lu, Deb and Malo, 2020),
+whose mutation adds a change that is not scaled by the width of the box. Its test problems are
+mostly `WIDTH` wide; in the unit box its lengths are divided by that, so that the operators do not
+depend on the user's units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bilevo.core.arrays import FloatArray
+from bilevo.core.order import Key
+
+WIDTH = 15.0  # of the boxes in which the published programs' unscaled lengths are meant
+COINCIDENT = 1e-10 / WIDTH  # mean distance from parent to centre that counts as none
+
+
+def distinct(uniforms: Sequence[float], size: int) -> list[int]:
+    """Distinct indices below `size`, one for each uniform number."""
+    chosen: list[int] = []
+    for uniform in uniforms:
+        index = int(uniform * (size - len(chosen)))
+        for taken in sorted(chosen):
+            index += index >= taken
+        chosen.append(index)
+    return chosen
+
+
+def entrants(keys: Sequence[Key], infeasible: int, uniforms: Sequence[float]) -> list[int]:
+    """Who enters the tournaments, one for each uniform number.
+
+    Random members; where some are infeasible, random feasible ones if there are more than needed,
+    and the best members otherwise.
+    """
+    wanted, size = len(uniforms), len(keys)
+    if infeasible == 0 and size >= wanted:
+        return distinct(uniforms, size)
+    if size - infeasible > wanted:
+        feasible = [i for i, key in enumerate(keys) if key[0] == 0]
+        return [feasible[i] for i in distinct(uniforms, len(feasible))]
+    best = sorted(range(size), key=keys.__getitem__)[:wanted]
+    return (best * wanted)[:wanted]
+
+
+def tournaments(among: Sequence[int], keys: Sequence[Key]) -> list[int]:
+    """Winners of the binary tournaments between each two neighbours of `among`."""
+    pairs = zip(among[::2], among[1::2], strict=True)
+    return [one if keys[one] <= keys[two] else two for one, two in pairs]
+
+
+def adaptive_eta(parents: FloatArray) -> float:
+    """The weight of the other parents' difference: the inverse of the first's mean distance."""
+    distance = float(np.abs(parents[0] - parents.mean(axis=0)).mean())
+    return 1 / (WIDTH * distance) if distance > COINCIDENT else 0.0
+
+
+def parent_centric_crossover(
+    parents: FloatArray,
+    rng: np.random.Generator,
+    eta: float,
+    xi: float = 0.1,
+    children: int = 2,
+    probability: float = 0.9,
+) -> FloatArray:
+    """Children (k, d) of parents (3, d): around the first, or copies of it without crossover.
+
+    One normal number stretches the way from the parents' centre to the first (`xi`), another half
+    the difference of the other two (`eta`); their order is not drawn, as that number is symmetric.
+    """
+    weights = []
+    crossed = (rng.random(children) < probability).tolist()
+    for (along, across), cross in zip(
+        rng.standard_normal((children, 2)).tolist(), crossed, strict=True
+    ):
+        one, two = (xi / 3 * along, eta / 2 * across) if cross else (0.0, 0.0)
+        weights.append((2 * one, -one - two, two - one))
+    return inside(parents[0] + np.array(weights) @ parents)
+
+
+def polynomial_mutation(
+    points: FloatArray,
+    rng: np.random.Generator,
+    probability: float,
+    index: float = 20.0,
+    scale: float = 1.0,
+) -> FloatArray:
+    """Points (k, d) with each coordinate changed with a probability, by at most `scale`."""
+    uniform = rng.random((2, *points.shape))
+    signed = 2 * uniform[0] - 1
+    size = 1 - (1 - np.abs(signed)) ** (1 / (index + 1))
+    size *= scale * (uniform[1] < probability)
+    return inside(points + np.copysign(size, signed))
+
+
+def inside(points: FloatArray) -> FloatArray:
+    """Points clipped to the unit box, in place; np.clip takes several times as long."""
+    np.maximum(points, 0.0, out=points)
+    return np.minimum(points, 1.0, out=points)
+
+
+def simulated_binary_crossover(
+    mothers: FloatArray, fathers: FloatArray, rng: np.random.Generator, index: float = 15.0
+) -> FloatArray:
+    """One child (k, d) of each mother and father, near either of them; half the variables cross."""
+    uniform, side, crossing = rng.random((3, *mothers.shape))
+    spread = np.where(uniform <= 0.5, 2 * uniform, 1 / (2 - 2 * uniform)) ** (1 / (index + 1))
+    spread = np.where(side < 0.5, spread, -spread)
+    crossed = ((1 + spread) * mothers + (1 - spread) * fathers) / 2
+    return inside(np.where(crossing < 0.5, crossed, mothers))
