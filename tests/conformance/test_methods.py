@@ -58,7 +58,7 @@ class TestMethod:
 
     @pytest.mark.parametrize("name", ["smd9", "smd10", "smd12", "tp2", "tp7", "decision-making"])
     def test_handles_constraints_at_both_levels(self, method: str | DRC, name: str) -> None:
-        result = minimize_counted(get(name), method=method, max_evals=4000, budget=SHORT)
+        result = minimize_counted(get(name), method=method, max_evals=8000, budget=SHORT)
         F, _, f, _ = get(name).evaluate(result.x, result.y)
         assert F[0] == result.F and f[0] == result.f
 

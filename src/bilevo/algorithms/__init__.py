@@ -2,7 +2,8 @@
 
 from bilevo.algorithms.bl_cma_es import BLCMAES
 from bilevo.algorithms.drc import DRC
+from bilevo.algorithms.nblea import NBLEA
 from bilevo.algorithms.nested import NestedCMAES
 from bilevo.algorithms.tlea import TLEA
 
-__all__ = ["BLCMAES", "DRC", "TLEA", "NestedCMAES"]
+__all__ = ["BLCMAES", "DRC", "NBLEA", "TLEA", "NestedCMAES"]

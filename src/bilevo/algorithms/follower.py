@@ -15,7 +15,7 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import FullBudget, Scale, change_over
 from bilevo.core.order import best_index, no_worse
 from bilevo.core.request import Incumbent, Level, Steps, Values, evaluate
-from bilevo.optimizers.protocol import PopulationOptimizer
+from bilevo.optimizers.protocol import Searcher
 
 
 @dataclass(slots=True, eq=False)
@@ -57,12 +57,20 @@ class FollowerRule:
     longest: int
     absolute: float = ABSOLUTE
     relative: float = RELATIVE
+    feasible: bool = False  # only a feasible answer settles
 
     @classmethod
     def of(cls, budget: FullBudget, population: int) -> FollowerRule:
         return cls(
             math.ceil(budget.lower_window / population), math.ceil(budget.lower_max / population)
         )
+
+    @classmethod
+    def steady(cls, budget: FullBudget, first: int, children: int) -> FollowerRule:
+        """For a search that asks for a start population and then for a few children at a time."""
+        window = math.ceil(budget.lower_window / children)
+        steps = math.ceil(max(0, budget.lower_max - first) / children)
+        return cls(window + 1, steps + 1, absolute=0.0, feasible=True)
 
     def converged(self, record: list[float], scale: Scale) -> bool:
         change, relative_change = change_over(record, self.window)
@@ -74,7 +82,7 @@ class Follower:
     """A lower-level search: its optimiser's state, its best answer, and whether it has ended."""
 
     x: FloatArray
-    optimizer: PopulationOptimizer[Any]
+    optimizer: Searcher[Any]
     search: Any
     rng: np.random.Generator
     rule: FollowerRule
@@ -109,9 +117,11 @@ class Follower:
         improved = self._adopt(asked, values)
         self.optimizer.tell(self.search, points, values.objective, values.violation)
         self.record.append(self.answer.f)
-        self.converged = self.rule.converged(self.record, self.scale) or self.optimizer.exhausted(
-            self.search
-        )
+        settled = self.rule.converged(self.record, self.scale)
+        if settled and self.rule.feasible:
+            # Failures, of an infinite violation, may be all that there is.
+            settled = not 0 < self.answer.lower_violation < math.inf
+        self.converged = settled or self.optimizer.exhausted(self.search)
         self.finished = self.converged or self.executions >= self.rule.longest
         self.answer.converged = self.converged
         return improved

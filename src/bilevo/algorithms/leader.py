@@ -11,8 +11,9 @@ put in place of the sampled y, update the joint search. What happens in between 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -85,10 +86,17 @@ def solve_follower(state: State, follower: Follower) -> Steps[None]:
     yield from evaluate_leader(state, pair)
 
 
+class Executed(Protocol):
+    """A task of a generation, of which only its number of executions is told."""
+
+    @property
+    def executions(self) -> int: ...
+
+
 def close_generation(
     spec: Spec,
     state: State,
-    followers: list[Follower],
+    followers: Sequence[Executed],
     pairs: list[Pair],
 ) -> None:
     """With the elite known: note how the tasks fared, and test the stop rules.

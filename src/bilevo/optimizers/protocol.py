@@ -16,6 +16,7 @@ import numpy as np
 from bilevo.core.arrays import FloatArray
 
 S = TypeVar("S")
+S_contra = TypeVar("S_contra", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +38,25 @@ class Start:
         return cls(rng.random(d), np.diag(spread**2), np.zeros(d), anywhere=True)
 
 
-class PopulationOptimizer(Protocol[S]):
+class Searcher(Protocol[S_contra]):
+    """What a follower's search needs of an optimiser once it has been started."""
+
+    def ask(self, state: S_contra, rng: np.random.Generator) -> FloatArray:
+        """Points (k, d) inside the unit box to evaluate."""
+        ...
+
+    def tell(
+        self, state: S_contra, points: FloatArray, objective: FloatArray, violation: FloatArray
+    ) -> None:
+        """Learn from evaluated points: those asked for, altered or with others added."""
+        ...
+
+    def exhausted(self, state: S_contra) -> bool:
+        """Whether the search cannot usefully go on."""
+        ...
+
+
+class PopulationOptimizer(Searcher[S], Protocol[S]):
     """A population-based optimiser of d variables in the unit box.
 
     `keeps_values` says whether values that were told decide in later generations, as those of a
@@ -56,16 +75,6 @@ class PopulationOptimizer(Protocol[S]):
         """A fresh search from a distribution."""
         ...
 
-    def ask(self, state: S, rng: np.random.Generator) -> FloatArray:
-        """Points (k, d) inside the unit box to evaluate."""
-        ...
-
-    def tell(
-        self, state: S, points: FloatArray, objective: FloatArray, violation: FloatArray
-    ) -> None:
-        """Learn from evaluated points: those asked for, altered or with others added."""
-        ...
-
     def mean(self, state: S) -> FloatArray:
         """Where the search is: its fluctuation tells how far a task has come."""
         ...
@@ -78,8 +87,4 @@ class PopulationOptimizer(Protocol[S]):
         self, state: S, own_weight: float, others: Sequence[S], weights: Sequence[float]
     ) -> None:
         """Take a weighted mixture of its own and others' sampling features."""
-        ...
-
-    def exhausted(self, state: S) -> bool:
-        """Whether the search cannot usefully go on."""
         ...

@@ -1,0 +1,190 @@
+"""What NBLEA and BLEAQ-II share: how they solve a follower, and how their leaders are bred.
+
+A. Sinha, P. Malo and K. Deb, "An improved bilevel evolutionary algorithm based on quadratic
+approximations", IEEE CEC, 2014; A. Sinha, Z. Lu, K. Deb and P. Malo, "Bilevel optimization based on
+iterative approximation of multiple mappings", Journal of Heuristics 26, 2020, with its program.
+
+A follower is first tried as a quadratic program: a model of f and of each constraint is fitted to a
+few points around a guess, and minimised. If f and g at the answer are what the models say, the
+follower is solved; otherwise a genetic search goes on from there.
+
+What differs from the program, and why:
+- its tolerances and step lengths are in the user's units, here in those of a box of its usual width
+  (see `optimizers.variation`), and that on values follows the size of the objective;
+- constraints are met exactly, not up to 1e-6, because bilevo counts what is above 0 as infeasible.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bilevo.algorithms.follower import Follower, FollowerRule, Pair
+from bilevo.algorithms.leader import State, evaluate_leader
+from bilevo.core.arrays import FloatArray
+from bilevo.core.order import Key, best_index, order_key
+from bilevo.core.problem import Spec
+from bilevo.core.request import Level, Steps, Values, evaluate
+from bilevo.optimizers.steady_ga import CHILDREN, SteadyGA
+from bilevo.optimizers.variation import (
+    WIDTH,
+    adaptive_eta,
+    entrants,
+    parent_centric_crossover,
+    polynomial_mutation,
+    tournaments,
+)
+from bilevo.surrogates.quadratic import fit, free_variables, minimise
+
+EXACT = 1e-6  # error of a model, and violation, that counts as none
+NARROWEST = 1e-6 / WIDTH**2  # variance of the points that a model is fitted to, at least
+
+
+@dataclass(slots=True, eq=False)
+class Leaders:
+    """The upper population, and the sum of the variances of its variables at the start."""
+
+    members: list[Pair] = field(default_factory=list)
+    first_variance: float = 0.0
+
+    @property
+    def keys(self) -> list[Key]:
+        return [order_key(member.F, member.violation) for member in self.members]
+
+    @property
+    def best(self) -> int:
+        keys = self.keys
+        return min(range(len(keys)), key=keys.__getitem__)
+
+    @property
+    def answers(self) -> FloatArray:
+        return np.array([member.y for member in self.members])
+
+
+def total_variance(pairs: Sequence[Pair]) -> float:
+    """The sum of the variances of all variables of both levels."""
+    rows = np.array([np.concatenate([pair.x, pair.y]) for pair in pairs])
+    return float(rows.var(axis=0, ddof=1).sum()) if len(rows) > 1 else math.inf
+
+
+def breed(
+    points: FloatArray, keys: Sequence[Key], best: int, infeasible: int, rng: np.random.Generator
+) -> tuple[list[int], FloatArray]:
+    """Two children of the best and of two winners of tournaments; who the parents are."""
+    among = entrants(keys, infeasible, rng.random(4).tolist())
+    parents = [best, *tournaments(among, keys)]
+    chosen = points[parents]
+    children = parent_centric_crossover(chosen, rng, adaptive_eta(chosen), children=CHILDREN)
+    children = polynomial_mutation(children, rng, 1 / points.shape[1], scale=1 / WIDTH)
+    return parents, children
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """A follower to solve at x: around a guess with these deviations, or anywhere without one.
+
+    A model is fitted to `samples` points (none: no attempt). `pool` starts the genetic search.
+    """
+
+    x: FloatArray
+    rng: np.random.Generator
+    samples: int
+    pool: FloatArray
+    guess: FloatArray | None = None
+    deviations: FloatArray | None = None
+    executions: int = 1
+    genetic: bool = False  # whether the genetic search was needed
+
+    def solve(self, spec: Spec, state: State) -> Steps[Pair]:
+        """The follower's answer, F not evaluated; `converged` if the search came to an end."""
+        best = None
+        if self.samples:
+            best, decided = yield from self.attempt(spec, state)
+            if decided:
+                return best
+        self.genetic = True
+        ga = SteadyGA()
+        known = [] if best is None else [(best.y, order_key(best.f, best.lower_violation))]
+        rule = FollowerRule.steady(spec.budget, len(self.pool), CHILDREN)
+        search = ga.start(self.pool, known)
+        follower = Follower(self.x, ga, search, self.rng, rule, state.f_scale, best)
+        answer = yield from follower.solve()
+        self.executions += follower.executions
+        return answer
+
+    def solve_and_rate(self, spec: Spec, state: State) -> Steps[Pair]:
+        """The follower's answer with the leader's values there."""
+        pair = yield from self.solve(spec, state)
+        yield from evaluate_leader(state, pair)
+        return pair
+
+    def attempt(self, spec: Spec, state: State) -> Steps[tuple[Pair, bool]]:
+        """The quadratic program: the best point seen, and whether that settles the matter.
+
+        It does when the models are exact at the answer; if that is infeasible, no point may be
+        feasible, and the pair is not `converged`.
+        """
+        points = self.around(spec.n)
+        values = yield from self.evaluate(points)
+        state.f_scale.see(values.objective)
+        usable = np.isfinite(values.objective)
+        best = self.best_of(points, values)
+        if usable.sum() < spec.n + 2:
+            return best, False
+        columns = np.column_stack([values.objective, values.constraints])[usable]
+        answer, predicted = self.program(points[usable], columns, points[-1])
+        found = yield from self.evaluate(answer[None])
+        truth = np.append(found.objective, found.constraints)
+        pair = self.best_of(answer[None], found)
+        error = float(np.linalg.norm(truth - predicted)) if pair.f < math.inf else math.inf
+        if error <= state.f_scale.tolerance(EXACT):
+            pair.converged = pair.lower_violation <= EXACT
+            return pair, True
+        return (pair if pair.follower_no_worse(best) else best), False
+
+    def program(
+        self, points: FloatArray, values: FloatArray, guess: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """The answer of the models of f and g (the columns of values), and what they say there.
+
+        Directions that the models leave open are mutated and fixed: the leader may want them.
+        """
+        models = fit(points, values)
+        objective, constraints = models[0], models[1:]
+        lower, upper = np.zeros(len(guess)), np.ones(len(guess))
+        answer = minimise(objective, constraints, guess, lower, upper)
+        free = free_variables(objective, constraints, answer)
+        if free.any():
+            mutated = polynomial_mutation(guess[None], self.rng, 1 / len(guess), scale=1 / WIDTH)[0]
+            lower[free] = upper[free] = mutated[free]
+            start = np.where(free, mutated, answer)
+            answer = minimise(objective, constraints, start, lower, upper)
+        return answer, np.array([model(answer) for model in models])
+
+    def around(self, n: int) -> FloatArray:
+        """The points to fit to; the last one is the guess."""
+        if self.guess is None or self.deviations is None:
+            return self.rng.random((self.samples, n))
+        points = self.guess + self.deviations * self.rng.standard_normal((self.samples, n))
+        points[-1] = self.guess
+        far = (points < -1) | (points > 2)
+        points[far] = self.rng.random(int(far.sum()))
+        points = np.abs(points)  # reflected at 0, and at 1
+        return np.asarray(np.where(points > 1, 2 - points, points))
+
+    def evaluate(self, y: FloatArray) -> Steps[Values]:
+        return (yield from evaluate(Level.LOWER, np.repeat(self.x[None], len(y), axis=0), y))
+
+    def best_of(self, points: FloatArray, values: Values) -> Pair:
+        i = best_index(values.objective, values.violation)
+        f, violation = float(values.objective[i]), float(values.violation[i])
+        return Pair(self.x, points[i].copy(), f, violation)
+
+
+def deviations_of(answers: FloatArray) -> FloatArray:
+    """How far around a guess the models look: as far as the followers' answers are apart."""
+    variance = np.maximum(answers.var(axis=0, ddof=1), NARROWEST)
+    return np.asarray(np.sqrt(variance) + 1e-6 / WIDTH)

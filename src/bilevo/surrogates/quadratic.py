@@ -1,0 +1,231 @@
+"""Quadratic models by least squares, and their minimisation under constraints that are models too.
+
+As in the public BLEAQ-II program (A. Sinha, Z. Lu, K. Deb and P. Malo, "Bilevel optimization based
+on iterative approximation of multiple mappings", Journal of Heuristics 26, 2020): of a linear, a
+purely quadratic and a full quadratic model the one with the lowest BIC is kept.
+
+What differs, and why: the program reads the diagonal of a purely quadratic model from the
+coefficients of the full one, a slip that is not repeated. Models are fitted in coordinates relative
+to the points' mean and spread, because points are often within a thousandth of the box. A convex
+model whose stationary point lies inside the box needs no solver.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bilevo.core.arrays import TINY, BoolArray, FloatArray, IntArray
+
+FLAT = 1e-6  # entries of a Hessian that count as none, relative to the largest
+MARGIN = 1e-8  # by which model constraints are tightened, relative to their largest value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quadratic:
+    """constant + linear . z + z' square z, with z the difference from the centre."""
+
+    centre: FloatArray
+    constant: float
+    linear: FloatArray
+    square: FloatArray  # symmetric
+    mse: float = 0.0
+    mse_norm: float = 0.0  # relative to the variance of the values
+    largest: float = 0.0  # of the values that it was fitted to, in size
+
+    def __call__(self, point: FloatArray) -> float:
+        z = point - self.centre
+        return self.constant + float(z @ (self.linear + self.square @ z))
+
+    def gradient(self, point: FloatArray) -> FloatArray:
+        return np.asarray(self.linear + 2 * (self.square @ (point - self.centre)))
+
+
+def terms(d: int) -> int:
+    """The number of coefficients of a full quadratic model."""
+    return (d + 1) * (d + 2) // 2
+
+
+def fit(points: FloatArray, values: FloatArray) -> list[Quadratic]:
+    """Models of each column of values (k, c) over points (k, d)."""
+    k, d = points.shape
+    centre = points.mean(axis=0)
+    deviations = points - centre
+    spread = np.abs(deviations).max(axis=0)
+    spread[spread == 0] = 1.0
+    z = deviations / spread
+    unit = np.abs(values).max(axis=0) + TINY
+    rows, columns = np.triu_indices(d, 1)
+    linear = np.column_stack([np.ones(k), z])
+    pure = np.column_stack([linear, z * z])
+    designs = [linear, pure, np.column_stack([pure, z[:, rows] * z[:, columns]])]
+    fits = [_least_squares(design, values / unit) for design in designs]
+    sizes = np.array([[design.shape[1]] for design in designs])
+    mse = np.array([error for _, error in fits])
+    bic = sizes * math.log(k) / k + 2 * np.log(mse + TINY)
+    best = bic.argmin(axis=0)
+    variance = (values / unit).var(axis=0, ddof=1) if k > 1 else np.zeros(values.shape[1])
+    models = []
+    for j, kind in enumerate(best.tolist()):
+        coefficients = np.zeros(terms(d))
+        coefficients[: sizes[kind, 0]] = fits[kind][0][:, j] * unit[j]
+        square = np.diag(coefficients[d + 1 : 2 * d + 1])
+        square[rows, columns] = square[columns, rows] = coefficients[2 * d + 1 :] / 2
+        models.append(
+            Quadratic(
+                centre,
+                float(coefficients[0]),
+                coefficients[1 : d + 1] / spread,
+                square / np.outer(spread, spread),
+                float(mse[kind, j]) * float(unit[j]) * float(unit[j]),
+                float(mse[kind, j] / variance[j]) if variance[j] > 0 else 0.0,
+                float(unit[j]),
+            )
+        )
+    return models
+
+
+def _least_squares(design: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Coefficients and mean squared errors of each column of values."""
+    coefficients: FloatArray = np.linalg.lstsq(design, values, rcond=None)[0].astype(np.float64)
+    errors = values - design @ coefficients
+    return coefficients, np.asarray((errors * errors).mean(axis=0))
+
+
+def minimise(
+    objective: Quadratic,
+    constraints: Sequence[Quadratic],
+    start: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+) -> FloatArray:
+    """Where a model is least in a box with the models of constraints at most 0, as far as found.
+
+    Coordinates with equal bounds are fixed.
+    """
+    start = np.clip(start, lower, upper)
+    if not constraints:
+        point = _stationary(objective, start, lower, upper)
+        if point is not None:
+            return point
+    if _linear([objective, *constraints]):
+        point = _linear_program(objective, constraints, lower, upper)
+        if point is not None:
+            return point
+    return _sequential(objective, constraints, start, lower, upper)
+
+
+def _linear(models: Sequence[Quadratic]) -> bool:
+    """Whether no model bends: within the box by less than a millionth of its values."""
+    return all(np.abs(model.square).max() <= FLAT * model.largest for model in models)
+
+
+def _stationary(
+    model: Quadratic, start: FloatArray, lower: FloatArray, upper: FloatArray
+) -> FloatArray | None:
+    """A convex model's minimum nearest to the start, if it lies inside the box."""
+    free = lower < upper
+    if not free.any():
+        return start
+    hessian = 2 * model.square[np.ix_(free, free)]
+    eigenvalues, vectors = np.linalg.eigh(hessian)
+    largest = float(np.abs(eigenvalues).max())
+    if largest == 0 or eigenvalues[0] < -FLAT * largest:
+        return None
+    gradient = vectors.T @ model.gradient(start)[free]
+    bent = eigenvalues > FLAT * largest
+    if np.abs(gradient[~bent]).max(initial=0.0) > FLAT * np.abs(gradient).max(initial=0.0):
+        return None  # it falls along a direction in which it does not bend
+    point = start.copy()
+    point[free] -= vectors[:, bent] @ (gradient[bent] / eigenvalues[bent])
+    return point if np.all((point >= lower) & (point <= upper)) else None
+
+
+def _linear_program(
+    objective: Quadratic, constraints: Sequence[Quadratic], lower: FloatArray, upper: FloatArray
+) -> FloatArray | None:
+    from scipy.optimize import linprog
+
+    bounds = np.column_stack([lower, upper])
+    rows = np.array([model.linear for model in constraints]).reshape(-1, len(lower))
+    origin = np.zeros(len(lower))
+    limits = np.array([-MARGIN * m.largest - _tangent_at(m, origin) for m in constraints])
+    found = linprog(objective.linear, rows, limits, bounds=bounds)
+    return None if found.x is None else np.clip(found.x, lower, upper)
+
+
+def _tangent_at(model: Quadratic, point: FloatArray) -> float:
+    return model.constant + float(model.linear @ (point - model.centre))
+
+
+def _sequential(
+    objective: Quadratic,
+    constraints: Sequence[Quadratic],
+    start: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+) -> FloatArray:
+    """Sequential quadratic programming on models, each in units of its own size."""
+    from scipy.optimize import minimize
+
+    unit = max(objective.largest, TINY)
+    rules = []
+    if constraints:
+        units = np.array([max(model.largest, TINY) for model in constraints])
+        rules = [
+            {
+                "type": "ineq",
+                "fun": lambda p: -np.array([m(p) for m in constraints]) / units - MARGIN,
+                "jac": lambda p: -np.array([m.gradient(p) for m in constraints]) / units[:, None],
+            }
+        ]
+    found = minimize(
+        lambda p: objective(p) / unit,
+        start,
+        jac=lambda p: objective.gradient(p) / unit,
+        bounds=np.column_stack([lower, upper]),
+        constraints=rules,
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 100},
+    )
+    point = np.clip(found.x, lower, upper)
+    return point if np.isfinite(point).all() else start
+
+
+def free_variables(
+    objective: Quadratic, constraints: Sequence[Quadratic], point: FloatArray
+) -> BoolArray:
+    """The coordinates that the models' optimality conditions at a minimum leave open.
+
+    They are the columns without a pivot in the row-reduced Hessian, bordered by the gradients of
+    the constraints that are active; those on a bound do not count.
+    """
+    d, active = len(point), [m for m in constraints if m(point) > -2 * MARGIN * m.largest]
+    border = np.array([m.gradient(point) / max(m.largest, TINY) for m in active]).reshape(-1, d)
+    hessian = objective.square / max(objective.largest, TINY)
+    bordered = np.block([[np.zeros((len(border),) * 2), border], [border.T, hessian]])
+    pivots = _pivot_columns(bordered) - len(border)
+    free = np.ones(d, np.bool_)
+    free[pivots[pivots >= 0]] = False
+    return np.asarray(free & (point > FLAT) & (point < 1 - FLAT))
+
+
+def _pivot_columns(matrix: FloatArray) -> IntArray:
+    """The columns with a pivot in the row-reduced echelon form."""
+    rest = matrix.copy()
+    tolerance = FLAT * float(np.abs(rest).max(initial=0.0))
+    pivots: list[int] = []
+    for column in range(matrix.shape[1]):
+        row = len(pivots)
+        if row == len(rest):
+            break
+        best = row + int(np.abs(rest[row:, column]).argmax())
+        if abs(rest[best, column]) <= tolerance:
+            continue
+        rest[[row, best]] = rest[[best, row]]
+        rest[row + 1 :] -= np.outer(rest[row + 1 :, column] / rest[row, column], rest[row])
+        pivots.append(column)
+    return np.array(pivots, np.int64)
