@@ -3,8 +3,9 @@
 K. Deb and R. B. Agrawal, "Simulated binary crossover for continuous search space", Complex
 Systems 9, 1995. Parents and children compete for the places, so that the best are kept.
 
-The populations of followers are small. So crossover spreads children more widely, and mutation
-changes them less, than is usual for populations of a hundred (indices 15 and 20).
+The populations of followers are small. So crossover takes in every variable, not half of them,
+and spreads children more widely, and mutation changes them less, than is usual for populations of
+a hundred (indices 15 and 20).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from bilevo.optimizers.variation import polynomial_mutation, simulated_binary_cr
 class GA(PopulationBased[Population]):
     """A real-coded genetic algorithm; `population` is 4 + floor(3 ln d) unless given."""
 
-    crossover_index: float = 5.0
+    crossover_index: float = 2.0
     mutation_index: float = 50.0
 
     def first(self, points: FloatArray) -> Population:

@@ -108,11 +108,10 @@ def inside(points: FloatArray) -> FloatArray:
 
 
 def simulated_binary_crossover(
-    mothers: FloatArray, fathers: FloatArray, rng: np.random.Generator, index: float = 15.0
+    mothers: FloatArray, fathers: FloatArray, rng: np.random.Generator, index: float
 ) -> FloatArray:
-    """One child (k, d) of each mother and father, near either of them; half the variables cross."""
-    uniform, side, crossing = rng.random((3, *mothers.shape))
+    """One child (k, d) of each mother and father, every variable near either of the two."""
+    uniform, side = rng.random((2, *mothers.shape))
     spread = np.where(uniform <= 0.5, 2 * uniform, 1 / (2 - 2 * uniform)) ** (1 / (index + 1))
     spread = np.where(side < 0.5, spread, -spread)
-    crossed = ((1 + spread) * mothers + (1 - spread) * fathers) / 2
-    return inside(np.where(crossing < 0.5, crossed, mothers))
+    return inside(((1 + spread) * mothers + (1 - spread) * fathers) / 2)
