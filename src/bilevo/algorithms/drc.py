@@ -45,7 +45,7 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 
@@ -88,11 +88,6 @@ class Task:
     def pair(self) -> Pair:
         return self.follower.answer
 
-    @property
-    def optimizer(self) -> PopulationOptimizer[Any]:
-        """Cooperation needs more of it than the follower's search does."""
-        return cast(PopulationOptimizer[Any], self.follower.optimizer)
-
     def execute(self, state: State, guide: FloatArray | None = None) -> Steps[None]:
         """One lower generation, then the leader's view of it."""
         improved = yield from self.advance(guide)
@@ -126,7 +121,7 @@ class Task:
 
     def _note_fluctuation(self) -> None:
         """The norm of the means' standard deviation over the last three executions."""
-        mean = self.optimizer.mean(self.follower.search)
+        mean = self.follower.mixer.mean(self.follower.search)
         self.means = [*self.means[1 - MATURE :], mean.copy()]
         if len(self.means) == MATURE:
             centre = sum(self.means) / MATURE
@@ -298,7 +293,7 @@ class DRC(JointSearch):
         ]
         own = 1 - self.alpha * target.fluctuation / Z
         divisor = 1 if self.mixing == "paper" else own + sum(intensity)
-        target.optimizer.mix(  # Eq. (10)
+        target.follower.mixer.mix(  # Eq. (10)
             target.follower.search,
             own / divisor,
             [source.follower.search for source in sources],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import FullBudget, Scale, change_over
 from bilevo.core.order import best_index, no_worse
 from bilevo.core.request import Incumbent, Level, Steps, Values, evaluate
-from bilevo.optimizers.protocol import Searcher
+from bilevo.optimizers.protocol import PopulationOptimizer, Searcher
 
 
 @dataclass(slots=True, eq=False)
@@ -88,6 +88,7 @@ class Follower:
     rule: FollowerRule
     scale: Scale
     best: Pair | None = None
+    constraints: FloatArray = field(default_factory=lambda: np.empty(0))  # at the best answer
     x_rows: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # x, once per point
     record: list[float] = field(default_factory=list)  # best f after each execution
     converged: bool = False
@@ -98,6 +99,11 @@ class Follower:
         """The best answer so far; there is one after the first execution."""
         assert self.best is not None
         return self.best
+
+    @property
+    def mixer(self) -> PopulationOptimizer[Any]:
+        """The optimiser, where searches are compared or mixed: that needs more than searching."""
+        return cast(PopulationOptimizer[Any], self.optimizer)
 
     @property
     def executions(self) -> int:
@@ -139,5 +145,5 @@ class Follower:
         new = Pair(self.x, points[i].copy(), f, violation)
         if self.best is not None and not new.follower_no_worse(self.best):
             return False
-        self.best = new
+        self.best, self.constraints = new, values.constraints[i]
         return True

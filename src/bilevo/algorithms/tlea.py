@@ -100,7 +100,7 @@ class TLEA(JointSearch):
             if not ended:
                 continue
             total = 1 + sum(weight for _, weight in ended)
-            follower.optimizer.mix(
+            follower.mixer.mix(
                 follower.search,
                 1 / total,
                 [followers[k].search for k, _ in ended],
