@@ -10,7 +10,7 @@ from functools import partial
 from importlib.metadata import entry_points
 from typing import Any
 
-from bilevo.algorithms import BLCMAES, DRC, NBLEA, TLEA, NestedCMAES
+from bilevo.algorithms import BLCMAES, BLEAQ2, DRC, NBLEA, TLEA, NestedCMAES
 from bilevo.core.algorithm import Algorithm
 from bilevo.optimizers import DE, GA, PSO
 
@@ -38,6 +38,7 @@ class Method:
 
 _METHODS = {
     "bl-cma-es": Method(BLCMAES, 2019, "He, Zhou, Chen: BL-CMA-ES", Status.CODE),
+    "bleaq2": Method(BLEAQ2, 2020, "Sinha, Lu, Deb, Malo: BLEAQ-II", Status.CODE),
     "drc-cma-es": Method(
         DRC, 2024, "Xu, Ye, Zheng, Zhou, Yen, Jiang: DRC-BLEA, with CMA-ES", Status.PAPER
     ),

@@ -1,9 +1,10 @@
 """Bilevel algorithms, one paper per file. None of them does I/O: see bilevo.core.request."""
 
 from bilevo.algorithms.bl_cma_es import BLCMAES
+from bilevo.algorithms.bleaq2 import BLEAQ2
 from bilevo.algorithms.drc import DRC
 from bilevo.algorithms.nblea import NBLEA
 from bilevo.algorithms.nested import NestedCMAES
 from bilevo.algorithms.tlea import TLEA
 
-__all__ = ["BLCMAES", "DRC", "NBLEA", "TLEA", "NestedCMAES"]
+__all__ = ["BLCMAES", "BLEAQ2", "DRC", "NBLEA", "TLEA", "NestedCMAES"]

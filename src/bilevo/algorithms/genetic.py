@@ -70,12 +70,39 @@ def total_variance(pairs: Sequence[Pair]) -> float:
     return float(rows.var(axis=0, ddof=1).sum()) if len(rows) > 1 else math.inf
 
 
+def elect(state: State, best: Pair) -> Steps[None]:
+    """Make a member the elite, and tell it if it is another pair than before.
+
+    Pairs are compared by their points: a state that was stored holds copies.
+    """
+    elite, state.elite = state.elite, best
+    if elite is None or not (np.array_equal(elite.x, best.x) and np.array_equal(elite.y, best.y)):
+        yield best.incumbent
+
+
+def first_leaders(count: int, spec: Spec, rng: np.random.Generator) -> FloatArray:
+    """Leaders (count, m) anywhere in the box; x0 is the first."""
+    x = rng.random((count, spec.m))
+    if spec.x0 is not None:
+        x[0] = spec.x0
+    return x
+
+
+def nearest_parent(x: FloatArray, child: FloatArray, parents: Sequence[int]) -> int:
+    return min(parents, key=lambda i: float(np.linalg.norm(x[i] - child)))
+
+
 def breed(
-    points: FloatArray, keys: Sequence[Key], best: int, infeasible: int, rng: np.random.Generator
+    points: FloatArray,
+    keys: Sequence[Key],
+    ranks: Sequence[tuple[float, ...]],
+    best: int,
+    rng: np.random.Generator,
 ) -> tuple[list[int], FloatArray]:
-    """Two children of the best and of two winners of tournaments; who the parents are."""
+    """Two children of the best and of two winners of tournaments by rank; who the parents are."""
+    infeasible = sum(violation > 0 for violation, _ in keys)
     among = entrants(keys, infeasible, rng.random(4).tolist())
-    parents = [best, *tournaments(among, keys)]
+    parents = [best, *tournaments(among, ranks)]
     chosen = points[parents]
     children = parent_centric_crossover(chosen, rng, adaptive_eta(chosen), children=CHILDREN)
     children = polynomial_mutation(children, rng, 1 / points.shape[1], scale=1 / WIDTH)
@@ -87,6 +114,7 @@ class Task:
     """A follower to solve at x: around a guess with these deviations, or anywhere without one.
 
     A model is fitted to `samples` points (none: no attempt). `pool` starts the genetic search.
+    With an `answer` there is nothing to solve; it is `trusted` or not.
     """
 
     x: FloatArray
@@ -95,11 +123,28 @@ class Task:
     pool: FloatArray
     guess: FloatArray | None = None
     deviations: FloatArray | None = None
+    keeps_open: bool = False  # the guess is wanted where the models leave the answer open
+    answer: FloatArray | None = None
+    trusted: bool = False
     executions: int = 1
     genetic: bool = False  # whether the genetic search was needed
+    G: FloatArray = field(default_factory=lambda: np.empty(0))  # constraints at the answer
+    g: FloatArray = field(default_factory=lambda: np.empty(0))
+
+    def solve_and_rate(self, spec: Spec, state: State) -> Steps[Pair]:
+        """The follower's answer with the leader's values there."""
+        pair = yield from self.solve(spec, state)
+        values = yield from evaluate_leader(state, pair)
+        self.G = values.constraints[0]
+        return pair
 
     def solve(self, spec: Spec, state: State) -> Steps[Pair]:
         """The follower's answer, F not evaluated; `converged` if the search came to an end."""
+        if self.answer is not None:
+            values = yield from self.evaluate(self.answer[None])
+            pair = self.best_of(self.answer[None], values)
+            pair.converged = self.trusted
+            return pair
         best = None
         if self.samples:
             best, decided = yield from self.attempt(spec, state)
@@ -110,15 +155,10 @@ class Task:
         known = [] if best is None else [(best.y, order_key(best.f, best.lower_violation))]
         rule = FollowerRule.steady(spec.budget, len(self.pool), CHILDREN)
         search = ga.start(self.pool, known)
-        follower = Follower(self.x, ga, search, self.rng, rule, state.f_scale, best)
-        answer = yield from follower.solve()
+        follower = Follower(self.x, ga, search, self.rng, rule, state.f_scale, best, self.g)
+        pair = yield from follower.solve()
         self.executions += follower.executions
-        return answer
-
-    def solve_and_rate(self, spec: Spec, state: State) -> Steps[Pair]:
-        """The follower's answer with the leader's values there."""
-        pair = yield from self.solve(spec, state)
-        yield from evaluate_leader(state, pair)
+        self.g = follower.constraints
         return pair
 
     def attempt(self, spec: Spec, state: State) -> Steps[tuple[Pair, bool]]:
@@ -137,13 +177,15 @@ class Task:
         columns = np.column_stack([values.objective, values.constraints])[usable]
         answer, predicted = self.program(points[usable], columns, points[-1])
         found = yield from self.evaluate(answer[None])
+        pair = self.best_of(answer[None], found, best)
         truth = np.append(found.objective, found.constraints)
-        pair = self.best_of(answer[None], found)
-        error = float(np.linalg.norm(truth - predicted)) if pair.f < math.inf else math.inf
-        if error <= state.f_scale.tolerance(EXACT):
-            pair.converged = pair.lower_violation <= EXACT
-            return pair, True
-        return (pair if pair.follower_no_worse(best) else best), False
+        if math.isfinite(truth.sum()):
+            error = float(np.linalg.norm(truth - predicted))
+            if error <= state.f_scale.tolerance(EXACT):
+                pair = self.best_of(answer[None], found)
+                pair.converged = pair.lower_violation <= EXACT
+                return pair, True
+        return pair, False
 
     def program(
         self, points: FloatArray, values: FloatArray, guess: FloatArray
@@ -158,7 +200,8 @@ class Task:
         answer = minimise(objective, constraints, guess, lower, upper)
         free = free_variables(objective, constraints, answer)
         if free.any():
-            mutated = polynomial_mutation(guess[None], self.rng, 1 / len(guess), scale=1 / WIDTH)[0]
+            chance = 0.0 if self.keeps_open else 1 / len(guess)
+            mutated = polynomial_mutation(guess[None], self.rng, chance, scale=1 / WIDTH)[0]
             lower[free] = upper[free] = mutated[free]
             start = np.where(free, mutated, answer)
             answer = minimise(objective, constraints, start, lower, upper)
@@ -178,10 +221,15 @@ class Task:
     def evaluate(self, y: FloatArray) -> Steps[Values]:
         return (yield from evaluate(Level.LOWER, np.repeat(self.x[None], len(y), axis=0), y))
 
-    def best_of(self, points: FloatArray, values: Values) -> Pair:
+    def best_of(self, points: FloatArray, values: Values, other: Pair | None = None) -> Pair:
+        """The best of the points, whose constraints are noted, or another pair if it is better."""
         i = best_index(values.objective, values.violation)
         f, violation = float(values.objective[i]), float(values.violation[i])
-        return Pair(self.x, points[i].copy(), f, violation)
+        pair = Pair(self.x, points[i].copy(), f, violation)
+        if other is not None and not pair.follower_no_worse(other):
+            return other
+        self.g = values.constraints[i]
+        return pair
 
 
 def deviations_of(answers: FloatArray) -> FloatArray:

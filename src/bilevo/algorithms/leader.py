@@ -22,7 +22,7 @@ from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import Scale, StopReason, change_over
 from bilevo.core.order import ranking
 from bilevo.core.problem import Spec
-from bilevo.core.request import Level, Steps, alongside, evaluate
+from bilevo.core.request import Level, Steps, Values, alongside, evaluate
 from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import PopulationOptimizer, Start
@@ -64,8 +64,8 @@ def sample_leaders(spec: Spec, state: State, optimizer: PopulationOptimizer[Any]
     return x
 
 
-def evaluate_leader(state: State, pair: Pair) -> Steps[None]:
-    """Fill in F and the total violation of a pair: one upper evaluation."""
+def evaluate_leader(state: State, pair: Pair) -> Steps[Values]:
+    """Fill in F and the total violation of a pair: one upper evaluation, which is returned."""
     values = yield from evaluate(Level.UPPER, pair.x[None], pair.y[None])
     state.spent = values.spent
     pair.F = float(values.objective[0])
@@ -74,6 +74,7 @@ def evaluate_leader(state: State, pair: Pair) -> Steps[None]:
     if state.elite is None and (best is None or pair.no_worse(best)):
         state.provisional = pair
         yield pair.incumbent
+    return values
 
 
 def leader_ranking(pairs: list[Pair]) -> IntArray:

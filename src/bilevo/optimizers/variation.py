@@ -51,8 +51,8 @@ def entrants(keys: Sequence[Key], infeasible: int, uniforms: Sequence[float]) ->
     return (best * wanted)[:wanted]
 
 
-def tournaments(among: Sequence[int], keys: Sequence[Key]) -> list[int]:
-    """Winners of the binary tournaments between each two neighbours of `among`."""
+def tournaments(among: Sequence[int], keys: Sequence[tuple[float, ...]]) -> list[int]:
+    """Winners of the binary tournaments between each two of `among`: those of lower keys."""
     pairs = zip(among[::2], among[1::2], strict=True)
     return [one if keys[one] <= keys[two] else two for one, two in pairs]
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -42,6 +42,28 @@ class Quadratic:
 
     def gradient(self, point: FloatArray) -> FloatArray:
         return np.asarray(self.linear + 2 * (self.square @ (point - self.centre)))
+
+    def minus(self, first: Quadratic, slack: float) -> Quadratic:
+        """The difference to a model of the first variables only, and to a number."""
+        k = len(first.centre)
+        at = self.centre[:k]
+        linear, square = self.linear.copy(), self.square.copy()
+        linear[:k] -= first.gradient(at)
+        square[:k, :k] -= first.square
+        constant = self.constant - first(at) - slack
+        return replace(self, constant=constant, linear=linear, square=square)
+
+    def given(self, first: FloatArray) -> Quadratic:
+        """The model of the other variables when the first are known."""
+        k = len(first)
+        z = first - self.centre[:k]
+        return replace(
+            self,
+            centre=self.centre[k:],
+            constant=self.constant + float(z @ (self.linear[:k] + self.square[:k, :k] @ z)),
+            linear=self.linear[k:] + 2 * (self.square[k:, :k] @ z),
+            square=self.square[k:, k:],
+        )
 
 
 def terms(d: int) -> int:
@@ -101,6 +123,7 @@ def minimise(
     start: FloatArray,
     lower: FloatArray,
     upper: FloatArray,
+    margin: float = MARGIN,
 ) -> FloatArray:
     """Where a model is least in a box with the models of constraints at most 0, as far as found.
 
@@ -112,10 +135,10 @@ def minimise(
         if point is not None:
             return point
     if _linear([objective, *constraints]):
-        point = _linear_program(objective, constraints, lower, upper)
+        point = _linear_program(objective, constraints, lower, upper, margin)
         if point is not None:
             return point
-    return _sequential(objective, constraints, start, lower, upper)
+    return _sequential(objective, constraints, start, lower, upper, margin)
 
 
 def _linear(models: Sequence[Quadratic]) -> bool:
@@ -145,14 +168,18 @@ def _stationary(
 
 
 def _linear_program(
-    objective: Quadratic, constraints: Sequence[Quadratic], lower: FloatArray, upper: FloatArray
+    objective: Quadratic,
+    constraints: Sequence[Quadratic],
+    lower: FloatArray,
+    upper: FloatArray,
+    margin: float,
 ) -> FloatArray | None:
     from scipy.optimize import linprog
 
     bounds = np.column_stack([lower, upper])
     rows = np.array([model.linear for model in constraints]).reshape(-1, len(lower))
     origin = np.zeros(len(lower))
-    limits = np.array([-MARGIN * m.largest - _tangent_at(m, origin) for m in constraints])
+    limits = np.array([-margin * m.largest - _tangent_at(m, origin) for m in constraints])
     found = linprog(objective.linear, rows, limits, bounds=bounds)
     return None if found.x is None else np.clip(found.x, lower, upper)
 
@@ -167,6 +194,7 @@ def _sequential(
     start: FloatArray,
     lower: FloatArray,
     upper: FloatArray,
+    margin: float,
 ) -> FloatArray:
     """Sequential quadratic programming on models, each in units of its own size."""
     from scipy.optimize import minimize
@@ -178,7 +206,7 @@ def _sequential(
         rules = [
             {
                 "type": "ineq",
-                "fun": lambda p: -np.array([m(p) for m in constraints]) / units - MARGIN,
+                "fun": lambda p: -np.array([m(p) for m in constraints]) / units - margin,
                 "jac": lambda p: -np.array([m.gradient(p) for m in constraints]) / units[:, None],
             }
         ]
