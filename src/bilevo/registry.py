@@ -10,7 +10,7 @@ from functools import partial
 from importlib.metadata import entry_points
 from typing import Any
 
-from bilevo.algorithms import BLCMAES, BLEAQ2, DRC, NBLEA, TLEA, NestedCMAES
+from bilevo.algorithms import BLCMAES, BLEAQ2, DRC, GOCMAES, NBLEA, TLEA, NestedCMAES
 from bilevo.core.algorithm import Algorithm
 from bilevo.optimizers import DE, GA, PSO
 
@@ -45,6 +45,7 @@ _METHODS = {
     "drc-de": Method(partial(DRC, DE(), DE()), 2024, "DRC-BLEA with DE at both levels"),
     "drc-ga": Method(partial(DRC, GA(), GA()), 2024, "DRC-BLEA with a GA at both levels"),
     "drc-pso": Method(partial(DRC, PSO(), PSO()), 2024, "DRC-BLEA with PSO at both levels"),
+    "go-cma-es": Method(GOCMAES, 2020, "Huang, Wang: GO, with CMA-ES", Status.PAPER),
     "nblea": Method(NBLEA, 2014, "Sinha, Malo, Deb: NBLEA", Status.PAPER),
     "nested-cma-es": Method(NestedCMAES, 2001, "a CMA-ES for every follower of a CMA-ES; baseline"),
     "tlea-cma-es": Method(TLEA, 2022, "Chen, Liu, Tan, Li: TLEA, with CMA-ES", Status.CODE),

@@ -71,7 +71,8 @@ class TestMethod:
             [(-1, 3)] * n,
             vectorized=True,
         )
-        result = minimize_counted(problem, method=method, max_evals=10_000)
+        soon = Budget(upper_window=100)  # for methods that search groups one after another
+        result = minimize_counted(problem, method=method, max_evals=10_000, budget=soon)
         assert result.F < 0.5
         # The follower has really answered: the leader does not live on its errors.
         assert result.y == pytest.approx(result.x[0], abs=0.02)

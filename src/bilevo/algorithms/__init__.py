@@ -3,8 +3,9 @@
 from bilevo.algorithms.bl_cma_es import BLCMAES
 from bilevo.algorithms.bleaq2 import BLEAQ2
 from bilevo.algorithms.drc import DRC
+from bilevo.algorithms.go_cma_es import GOCMAES
 from bilevo.algorithms.nblea import NBLEA
 from bilevo.algorithms.nested import NestedCMAES
 from bilevo.algorithms.tlea import TLEA
 
-__all__ = ["BLCMAES", "BLEAQ2", "DRC", "NBLEA", "TLEA", "NestedCMAES"]
+__all__ = ["BLCMAES", "BLEAQ2", "DRC", "GOCMAES", "NBLEA", "TLEA", "NestedCMAES"]
