@@ -10,7 +10,7 @@ from functools import partial
 from importlib.metadata import entry_points
 from typing import Any
 
-from bilevo.algorithms import BLCMAES, BLEAQ2, DRC, GOCMAES, NBLEA, TLEA, NestedCMAES
+from bilevo.algorithms import BLCMAES, BLEAQ2, DRC, GOCMAES, NBLEA, TLEA, TLEADE, NestedCMAES
 from bilevo.core.algorithm import Algorithm
 from bilevo.optimizers import DE, GA, PSO
 
@@ -49,6 +49,7 @@ _METHODS = {
     "nblea": Method(NBLEA, 2014, "Sinha, Malo, Deb: NBLEA", Status.PAPER),
     "nested-cma-es": Method(NestedCMAES, 2001, "a CMA-ES for every follower of a CMA-ES; baseline"),
     "tlea-cma-es": Method(TLEA, 2022, "Chen, Liu, Tan, Li: TLEA, with CMA-ES", Status.CODE),
+    "tlea-de": Method(TLEADE, 2022, "Chen, Liu, Tan, Li: TLEA, with DE below", Status.CODE),
 }
 
 

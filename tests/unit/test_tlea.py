@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from conftest import minimize_counted
 
 import bilevo
-from bilevo.algorithms import TLEA
+from bilevo.algorithms import TLEA, TLEADE
 from bilevo.algorithms.follower import Follower, FollowerRule, Pair
-from bilevo.algorithms.tlea import BalancedCMAES, has_stalled, nearest, task_distances
+from bilevo.algorithms.tlea import (
+    BalancedCMAES,
+    TransferDE,
+    has_stalled,
+    nearest,
+    task_distances,
+)
 from bilevo.core.budget import Scale
 from bilevo.core.order import ranking
 from bilevo.optimizers import CMAES, Start
+from bilevo.optimizers.success import NEVER, Memory
 
 EYE = np.eye(2)
 
@@ -127,5 +136,37 @@ def test_solves_smd1_with_the_published_evaluations() -> None:
     assert result.nfev_lower == pytest.approx(20400, rel=0.25)
 
 
+def test_de_transfers_its_memory_of_settings() -> None:
+    optimizer, rng = TransferDE(), np.random.default_rng(1)
+    states = [optimizer.start(Start(np.full(2, 0.5), EYE, np.zeros(2)), rng) for _ in range(3)]
+    for state, value in zip(states, (0.2, 0.6, 1.0), strict=True):
+        state.memory = Memory.of(6, value)
+    states[0].memory.CR[0] = NEVER
+    points = states[0].points.copy()
+    optimizer.mix(states[0], 0.5, states[1:], [0.3, 0.2])
+    np.testing.assert_allclose(states[0].memory.F, 0.48)
+    np.testing.assert_allclose(states[0].memory.CR, [NEVER, *[0.48] * 5])
+    assert (states[0].points == points).all() and (states[1].memory.F == 0.6).all()
+
+
+def test_de_weighs_neighbours_by_how_much_they_differ() -> None:
+    weights = [TLEADE().transfer_weights(np.array([a, 1 - a])) for a in (0.45, 0.35, 0.1)]
+    exponents = [math.log(near) / math.log(1 + math.tan(math.pi * a / 2)) for (near, _), a in
+                 zip(weights, (0.45, 0.35, 0.1), strict=True)]  # fmt: skip
+    np.testing.assert_allclose(exponents, [-3, -2, -1])
+
+
+def test_solves_smd1_with_de_below() -> None:
+    result = minimize_counted(bilevo.problems.get("smd1"), method="tlea-de", rng=3)
+    assert result.status == "target" and result.nfev_lower < 30_000
+    assert max(max(row.executions) for row in result.history) <= 16  # 15 rounds and the start
+
+
+def test_refuses_what_is_no_optimiser() -> None:
+    with pytest.raises(ValueError, match="optimiser"):
+        TLEA(tasks="cma-es")
+
+
 def test_only_the_default_settings_have_the_registered_name() -> None:
     assert TLEA().name == "tlea-cma-es" and TLEA(lower=CMAES()).name == "tlea"
+    assert TLEADE().name == "tlea-de" and TLEADE(lower=CMAES()).name == "tlea"

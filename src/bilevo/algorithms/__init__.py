@@ -6,6 +6,6 @@ from bilevo.algorithms.drc import DRC
 from bilevo.algorithms.go_cma_es import GOCMAES
 from bilevo.algorithms.nblea import NBLEA
 from bilevo.algorithms.nested import NestedCMAES
-from bilevo.algorithms.tlea import TLEA
+from bilevo.algorithms.tlea import TLEA, TLEADE
 
-__all__ = ["BLCMAES", "BLEAQ2", "DRC", "GOCMAES", "NBLEA", "TLEA", "NestedCMAES"]
+__all__ = ["BLCMAES", "BLEAQ2", "DRC", "GOCMAES", "NBLEA", "TLEA", "TLEADE", "NestedCMAES"]

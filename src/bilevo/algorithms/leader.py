@@ -157,6 +157,17 @@ def stop_reason(spec: Spec, state: State, p: int) -> StopReason | None:
     return None
 
 
+def require_optimizer(optimizer: Any) -> None:
+    """Refuse what has not all that an optimiser of either level needs."""
+    needed = [name for name in dir(PopulationOptimizer) if not name.startswith("_")]
+    missing = [name for name in needed if not hasattr(optimizer, name)]
+    if missing or isinstance(optimizer, type):
+        raise ValueError(
+            f"an optimiser such as CMAES() is needed, got {optimizer!r}"
+            + (f", which has no {', '.join(missing)}" if missing else "")
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class JointSearch:
     """An upper search over (x, y) whose marginal in y starts the followers."""
@@ -165,14 +176,8 @@ class JointSearch:
     lower: PopulationOptimizer[Any] = field(default_factory=CMAES)
 
     def __post_init__(self) -> None:
-        needed = [name for name in dir(PopulationOptimizer) if not name.startswith("_")]
         for optimizer in (self.upper, self.lower):
-            missing = [name for name in needed if not hasattr(optimizer, name)]
-            if missing or isinstance(optimizer, type):
-                raise ValueError(
-                    f"an optimiser such as CMAES() is needed, got {optimizer!r}"
-                    + (f", which has no {', '.join(missing)}" if missing else "")
-                )
+            require_optimizer(optimizer)
 
     def init(self, spec: Spec) -> Steps[State]:
         yield from ()
