@@ -8,7 +8,8 @@ Systems 9, 1995 (polynomial mutation).
 The crossover is the planar variant of the public BLEAQ-II program (Sinha, Lu, Deb and Malo, 2020),
 whose mutation adds a change that is not scaled by the width of the box. Its test problems are
 mostly `WIDTH` wide; in the unit box its lengths are divided by that, so that the operators do not
-depend on the user's units.
+depend on the user's units. Populations are small: for a few numbers plain Python is several times
+faster than numpy.
 """
 
 from __future__ import annotations
@@ -76,14 +77,17 @@ def parent_centric_crossover(
     One normal number stretches the way from the parents' centre to the first (`xi`), another half
     the difference of the other two (`eta`); their order is not drawn, as that number is symmetric.
     """
-    weights = []
-    crossed = (rng.random(children) < probability).tolist()
-    for (along, across), cross in zip(
-        rng.standard_normal((children, 2)).tolist(), crossed, strict=True
-    ):
-        one, two = (xi / 3 * along, eta / 2 * across) if cross else (0.0, 0.0)
-        weights.append((2 * one, -one - two, two - one))
-    return inside(parents[0] + np.array(weights) @ parents)
+    coordinates = parents.T.tolist()  # of the three parents, one after another
+    crossed, normals = rng.random(children).tolist(), rng.standard_normal(2 * children).tolist()
+    rows = []
+    for k in range(children):
+        if crossed[k] < probability:
+            along, across = xi / 3 * normals[2 * k], eta / 2 * normals[2 * k + 1]
+            u, v, w = 1 + 2 * along, -along - across, across - along
+            rows.append([min(max(u * a + v * b + w * c, 0.0), 1.0) for a, b, c in coordinates])
+        else:
+            rows.append([a for a, _, _ in coordinates])
+    return np.array(rows)
 
 
 def polynomial_mutation(
@@ -94,11 +98,13 @@ def polynomial_mutation(
     scale: float = 1.0,
 ) -> FloatArray:
     """Points (k, d) with each coordinate changed with a probability, by at most `scale`."""
-    uniform = rng.random((2, *points.shape))
-    signed = 2 * uniform[0] - 1
-    size = 1 - (1 - np.abs(signed)) ** (1 / (index + 1))
-    size *= scale * (uniform[1] < probability)
-    return inside(points + np.copysign(size, signed))
+    changed, coordinates = rng.random(points.size).tolist(), points.ravel().tolist()
+    chosen = [i for i, uniform in enumerate(changed) if uniform < probability]
+    power = 1 / (index + 1)
+    for i, uniform in zip(chosen, rng.random(len(chosen)).tolist(), strict=True):
+        change = (2 * uniform) ** power - 1 if uniform < 0.5 else 1 - (2 - 2 * uniform) ** power
+        coordinates[i] = min(max(coordinates[i] + scale * change, 0.0), 1.0)
+    return np.array(coordinates).reshape(points.shape)
 
 
 def inside(points: FloatArray) -> FloatArray:
