@@ -52,11 +52,11 @@ def test_mappings_find_what_is_quadratic_and_doubt_what_is_not() -> None:
     mappings = Mappings.around(x, pairs, SIZES, rng)
     assert mappings.answer(x) == pytest.approx(answer(x[None])[0], abs=1e-9)
     assert mappings.phi(x) == pytest.approx(0.4, abs=1e-9)
-    assert mappings.psi_validation < 1e-18 and mappings.surrounds(x)
+    assert mappings.psi_validation < 1e-9 and mappings.surrounds(x)
     assert not mappings.surrounds(np.array([0.4, 2.0]))
     pairs.y = np.sin(20 * pairs.y)
     doubtful = Mappings.around(x, pairs, SIZES, rng)
-    assert doubtful.psi_validation > 1e-3 and doubtful.phi_validation < 1e-18
+    assert doubtful.psi_validation > 1e-2 and doubtful.phi_validation < 1e-9
 
 
 def test_joint_models_keep_the_follower_at_its_best_value() -> None:

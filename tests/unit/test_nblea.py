@@ -61,6 +61,12 @@ def test_a_start_point_is_a_member_of_the_first_population() -> None:
     assert 2.001 * float(x0 @ x0) > result.F
 
 
+@pytest.mark.parametrize("method", ["nblea", "bleaq2"])
+def test_there_is_an_answer_before_all_first_followers_are_solved(method: str) -> None:
+    result = minimize_counted(get("smd1"), method=method, rng=1, max_evals=4_000)
+    assert result.nit == 0 and np.isfinite(result.F)
+
+
 def test_a_population_too_small_to_breed_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 4"):
         NBLEA(population=3)

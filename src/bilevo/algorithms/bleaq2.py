@@ -39,6 +39,7 @@ from bilevo.algorithms.genetic import (
     elect,
     first_leaders,
     nearest_parent,
+    solve_all,
     total_variance,
 )
 from bilevo.algorithms.leader import State, close_generation, reached
@@ -55,7 +56,7 @@ from bilevo.surrogates.quadratic import fit, minimise, terms
 
 SMALLEST_VARIANCE = 1e-4  # of the first solved members': the run has ended below it
 SMALLEST_CHANGE = 1e-4  # of the elite's F, relative, over the window
-TRUSTED = 1e-4 / WIDTH**2  # mean squared error of a mapping that is believed
+TRUSTED = 1e-2 / WIDTH  # root mean squared error of a mapping that is believed
 ROUNDING = 1e-9  # by which a better f may only seem better
 SLACK = 1e-6  # by which f may exceed phi
 REACH = 0.05  # of the box, around the start of an exact local search
@@ -203,7 +204,7 @@ class BLEAQ2:
         x = first_leaders(self.upper_size(spec), spec, rng)
         yield from self.feasible_leaders(spec, x, rng)
         tasks = [self.task(spec, state, leader, i) for i, leader in enumerate(x)]
-        pairs = yield from together(task.solve_and_rate(spec, state) for task in tasks)
+        pairs = yield from solve_all(spec, state, tasks)
         if any(task.genetic for task in tasks):
             centres = centres_of(np.array([pair.y for pair in pairs]), self.local_size, spec.seed)
             again = [self.task(spec, state, x[i], i + len(x), pool=centres) for i in range(len(x))]
@@ -407,8 +408,7 @@ def search_near(at: At, start: FloatArray) -> Steps[FloatArray]:
 
 def phi_validation(state: State, mappings: Mappings) -> float:
     """phi's error in the units of psi's: values count as those of the published problems."""
-    unit = WIDTH * state.f_scale.tolerance(1.0)
-    return mappings.phi_validation / unit**2
+    return mappings.phi_validation / (WIDTH * state.f_scale.tolerance(1.0))
 
 
 def phi_is_better(state: State, mappings: Mappings) -> bool:

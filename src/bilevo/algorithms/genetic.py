@@ -27,7 +27,7 @@ from bilevo.algorithms.leader import State, evaluate_leader
 from bilevo.core.arrays import FloatArray
 from bilevo.core.order import Key, best_index, order_key
 from bilevo.core.problem import Spec
-from bilevo.core.request import Level, Steps, Values, evaluate
+from bilevo.core.request import Level, Steps, Values, evaluate, together
 from bilevo.optimizers.steady_ga import CHILDREN, SteadyGA
 from bilevo.optimizers.variation import (
     WIDTH,
@@ -37,7 +37,7 @@ from bilevo.optimizers.variation import (
     polynomial_mutation,
     tournaments,
 )
-from bilevo.surrogates.quadratic import fit, free_variables, minimise
+from bilevo.surrogates.quadratic import Quadratic, fit, free_variables, minimise
 
 EXACT = 1e-6  # error of a model, and violation, that counts as none
 NARROWEST = 1e-6 / WIDTH**2  # variance of the points that a model is fitted to, at least
@@ -175,12 +175,15 @@ class Task:
         if usable.sum() < spec.n + 2:
             return best, False
         columns = np.column_stack([values.objective, values.constraints])[usable]
-        answer, predicted = self.program(points[usable], columns, points[-1])
+        models = fit(points[usable], columns)
+        if not all(model.finite for model in models):
+            return best, False
+        answer, predicted = self.program(models, points[-1])
         found = yield from self.evaluate(answer[None])
         pair = self.best_of(answer[None], found, best)
         truth = np.append(found.objective, found.constraints)
-        if math.isfinite(truth.sum()):
-            error = float(np.linalg.norm(truth - predicted))
+        if np.isfinite(truth).all():
+            error = math.hypot(*(truth - predicted).tolist())
             if error <= state.f_scale.tolerance(EXACT):
                 pair = self.best_of(answer[None], found)
                 pair.converged = pair.lower_violation <= EXACT
@@ -188,13 +191,12 @@ class Task:
         return pair, False
 
     def program(
-        self, points: FloatArray, values: FloatArray, guess: FloatArray
+        self, models: Sequence[Quadratic], guess: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """The answer of the models of f and g (the columns of values), and what they say there.
+        """The answer of the models of f and each g, and what they say there.
 
         Directions that the models leave open are mutated and fixed: the leader may want them.
         """
-        models = fit(points, values)
         objective, constraints = models[0], models[1:]
         lower, upper = np.zeros(len(guess)), np.ones(len(guess))
         answer = minimise(objective, constraints, guess, lower, upper)
@@ -230,6 +232,13 @@ class Task:
             return other
         self.g = values.constraints[i]
         return pair
+
+
+def solve_all(spec: Spec, state: State, tasks: list[Task]) -> Steps[list[Pair]]:
+    """A start population's pairs: the first by itself, so that there is an answer early on."""
+    first = yield from tasks[0].solve_and_rate(spec, state)
+    rest = yield from together(task.solve_and_rate(spec, state) for task in tasks[1:])
+    return [first, *rest]
 
 
 def deviations_of(answers: FloatArray) -> FloatArray:

@@ -29,6 +29,7 @@ from bilevo.algorithms.genetic import (
     elect,
     first_leaders,
     nearest_parent,
+    solve_all,
     total_variance,
 )
 from bilevo.algorithms.leader import State, close_generation
@@ -73,13 +74,12 @@ class NBLEA:
         rng = stream(spec.seed, "leader", state.generation)
         if leaders.members:
             tasks = self.children(spec, state, rng)
-        else:
-            tasks = self.first_tasks(spec, state, rng)
-        pairs = yield from together(task.solve_and_rate(spec, state) for task in tasks)
-        if leaders.members:
+            pairs = yield from together(task.solve_and_rate(spec, state) for task in tasks)
             compete(leaders, pairs, rng)
         else:
-            leaders.members, leaders.first_variance = pairs, total_variance(pairs)
+            tasks = self.first_tasks(spec, state, rng)
+            pairs = yield from solve_all(spec, state, tasks)
+            leaders.members, leaders.first_variance = list(pairs), total_variance(pairs)
         best = leaders.members[leaders.best]
         yield from elect(state, best)
         close_generation(spec, state, tasks, pairs)

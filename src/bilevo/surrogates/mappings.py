@@ -11,6 +11,7 @@ distance is ever computed) that is not repeated.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -95,7 +96,7 @@ class Mappings:
     phi: Quadratic
     psi_error: float  # normalised, summed over the follower's variables
     phi_error: float
-    psi_validation: float  # mean squared, in unit coordinates
+    psi_validation: float  # root mean squared, in unit coordinates
     phi_validation: float
     low: FloatArray  # of the training leaders
     high: FloatArray
@@ -114,14 +115,15 @@ class Mappings:
         *psi, phi = fit(training.x, np.concatenate([training.y, training.f], axis=1))
         told = np.array([[model(leader) for model in (*psi, phi)] for leader in validating.x])
         truth = np.concatenate([validating.y, validating.f], axis=1)
-        errors = ((told - truth) ** 2).mean(axis=0)
+        with np.errstate(all="ignore"):
+            errors = told - truth
         return cls(
             psi,
             phi,
             sum(model.mse_norm for model in psi),
             phi.mse_norm,
-            float(errors[:-1].mean()),
-            float(errors[-1]),
+            _root_mean_square(errors[:, :-1]),
+            _root_mean_square(errors[:, -1]),
             training.x.min(axis=0),
             training.x.max(axis=0),
         )
@@ -133,6 +135,11 @@ class Mappings:
     def surrounds(self, x: FloatArray) -> bool:
         """Whether x lies strictly between the training leaders."""
         return bool(np.all((self.low < x) & (x < self.high)))
+
+
+def _root_mean_square(errors: FloatArray) -> float:
+    """Without squares, which very large or small values do not have."""
+    return math.hypot(*errors.ravel().tolist()) / math.sqrt(max(errors.size, 1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

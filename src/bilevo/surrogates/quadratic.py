@@ -13,6 +13,7 @@ model whose stationary point lies inside the box needs no solver.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,7 @@ import numpy as np
 from bilevo.core.arrays import TINY, BoolArray, FloatArray, IntArray
 
 FLAT = 1e-6  # entries of a Hessian that count as none, relative to the largest
+BEYOND = 1e150  # coefficients of which no product is a number
 MARGIN = 1e-8  # by which model constraints are tightened, relative to their largest value
 
 
@@ -36,20 +38,29 @@ class Quadratic:
     mse_norm: float = 0.0  # relative to the variance of the values
     largest: float = 0.0  # of the values that it was fitted to, in size
 
+    @property
+    def finite(self) -> bool:
+        """Whether all coefficients are numbers: steep values close together are beyond any."""
+        sizes = (abs(self.constant), np.abs(self.linear).max(), np.abs(self.square).max())
+        return max(map(float, sizes)) < BEYOND
+
     def __call__(self, point: FloatArray) -> float:
         z = point - self.centre
-        return self.constant + float(z @ (self.linear + self.square @ z))
+        with np.errstate(all="ignore"):  # see `finite`
+            return self.constant + float(z @ (self.linear + self.square @ z))
 
     def gradient(self, point: FloatArray) -> FloatArray:
-        return np.asarray(self.linear + 2 * (self.square @ (point - self.centre)))
+        with np.errstate(all="ignore"):
+            return np.asarray(self.linear + 2 * (self.square @ (point - self.centre)))
 
     def minus(self, first: Quadratic, slack: float) -> Quadratic:
         """The difference to a model of the first variables only, and to a number."""
         k = len(first.centre)
         at = self.centre[:k]
         linear, square = self.linear.copy(), self.square.copy()
-        linear[:k] -= first.gradient(at)
-        square[:k, :k] -= first.square
+        with np.errstate(all="ignore"):
+            linear[:k] -= first.gradient(at)
+            square[:k, :k] -= first.square
         constant = self.constant - first(at) - slack
         return replace(self, constant=constant, linear=linear, square=square)
 
@@ -57,12 +68,12 @@ class Quadratic:
         """The model of the other variables when the first are known."""
         k = len(first)
         z = first - self.centre[:k]
+        with np.errstate(all="ignore"):
+            constant = self.constant + float(z @ (self.linear[:k] + self.square[:k, :k] @ z))
+            linear = self.linear[k:] + 2 * (self.square[k:, :k] @ z)
+        square = self.square[k:, k:]
         return replace(
-            self,
-            centre=self.centre[k:],
-            constant=self.constant + float(z @ (self.linear[:k] + self.square[:k, :k] @ z)),
-            linear=self.linear[k:] + 2 * (self.square[k:, :k] @ z),
-            square=self.square[k:, k:],
+            self, centre=self.centre[k:], constant=constant, linear=linear, square=square
         )
 
 
@@ -73,6 +84,11 @@ def terms(d: int) -> int:
 
 def fit(points: FloatArray, values: FloatArray) -> list[Quadratic]:
     """Models of each column of values (k, c) over points (k, d)."""
+    with np.errstate(all="ignore"):  # see `Quadratic.finite`
+        return _fit(points, values)
+
+
+def _fit(points: FloatArray, values: FloatArray) -> list[Quadratic]:
     k, d = points.shape
     centre = points.mean(axis=0)
     deviations = points - centre
@@ -130,6 +146,8 @@ def minimise(
     Coordinates with equal bounds are fixed.
     """
     start = np.clip(start, lower, upper)
+    if not all(model.finite for model in (objective, *constraints)):
+        return start
     if not constraints:
         point = _stationary(objective, start, lower, upper)
         if point is not None:
@@ -210,15 +228,17 @@ def _sequential(
                 "jac": lambda p: -np.array([m.gradient(p) for m in constraints]) / units[:, None],
             }
         ]
-    found = minimize(
-        lambda p: objective(p) / unit,
-        start,
-        jac=lambda p: objective.gradient(p) / unit,
-        bounds=np.column_stack([lower, upper]),
-        constraints=rules,
-        method="SLSQP",
-        options={"ftol": 1e-14, "maxiter": 100},
-    )
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
+        # It warns of steps that leave the box by rounding.
+        found = minimize(
+            lambda p: objective(p) / unit,
+            start,
+            jac=lambda p: objective.gradient(p) / unit,
+            bounds=np.column_stack([lower, upper]),
+            constraints=rules,
+            method="SLSQP",
+            options={"ftol": 1e-14, "maxiter": 100},
+        )
     point = np.clip(found.x, lower, upper)
     return point if np.isfinite(point).all() else start
 
