@@ -50,6 +50,9 @@ _METHODS = {
     "nested-cma-es": Method(NestedCMAES, 2001, "a CMA-ES for every follower of a CMA-ES; baseline"),
     "tlea-cma-es": Method(TLEA, 2022, "Chen, Liu, Tan, Li: TLEA, with CMA-ES", Status.CODE),
     "tlea-de": Method(TLEADE, 2022, "Chen, Liu, Tan, Li: TLEA, with DE below", Status.CODE),
+    "sa-bl-imode": Method(
+        SABLIMODE, 2023, "Lin et al.: SA-BL-IMODE, as far as known", Status.RECONSTRUCTION
+    ),
 }
 
 

@@ -64,17 +64,23 @@ def sample_leaders(spec: Spec, state: State, optimizer: PopulationOptimizer[Any]
     return x
 
 
-def evaluate_leader(state: State, pair: Pair) -> Steps[Values]:
-    """Fill in F and the total violation of a pair: one upper evaluation, which is returned."""
-    values = yield from evaluate(Level.UPPER, pair.x[None], pair.y[None])
+def evaluate_leaders(state: State, pairs: list[Pair]) -> Steps[Values]:
+    """Fill in F and the total violation of pairs: one upper evaluation each, in one batch."""
+    x, y = np.array([pair.x for pair in pairs]), np.array([pair.y for pair in pairs])
+    values = yield from evaluate(Level.UPPER, x, y)
     state.spent = values.spent
-    pair.F = float(values.objective[0])
-    pair.violation = float(values.violation[0]) + pair.lower_violation
-    best = state.provisional
-    if state.elite is None and (best is None or pair.no_worse(best)):
-        state.provisional = pair
-        yield pair.incumbent
+    for pair, F, violation in zip(pairs, values.objective, values.violation, strict=True):
+        pair.F, pair.violation = float(F), float(violation) + pair.lower_violation
+        best = state.provisional
+        if state.elite is None and (best is None or pair.no_worse(best)):
+            state.provisional = pair
+            yield pair.incumbent
     return values
+
+
+def evaluate_leader(state: State, pair: Pair) -> Steps[Values]:
+    """Fill in F and the total violation of one pair."""
+    return (yield from evaluate_leaders(state, [pair]))
 
 
 def leader_ranking(pairs: list[Pair]) -> IntArray:

@@ -1,0 +1,95 @@
+"""Local searches at either level: a follower's over y at fixed x, a leader's over x with y*(x)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bilevo.algorithms.archive import Archive
+from bilevo.algorithms.follower import Pair
+from bilevo.algorithms.leader import State, evaluate_leaders
+from bilevo.algorithms.sqp import LocalRule, sqp
+from bilevo.core.arrays import FloatArray
+from bilevo.core.request import Level, Steps, Values, evaluate, together
+
+FOLLOWER_TOLERANCE = 1e-13  # of f: what is left of it is noise in the leader's differences
+LEADER_TOLERANCE = 1e-9  # of F
+LEADER_DIFFERENCE = 1e-6  # of the box: well above the noise that the followers' errors make
+
+ALLOWED = 1e-6  # loss of f that does not make an answer another one
+
+
+def polish_follower(state: State, x: FloatArray, start: FloatArray, max_points: int) -> Steps[Pair]:
+    """A local search of the follower from a start (F not evaluated)."""
+
+    def at(rows: FloatArray) -> Steps[Values]:
+        values = yield from evaluate(Level.LOWER, np.repeat(x[None], len(rows), axis=0), rows)
+        state.f_scale.see(values.objective)
+        return values
+
+    rule = LocalRule(max_points, state.f_scale.tolerance(FOLLOWER_TOLERANCE))
+    box = np.zeros(len(start)), np.ones(len(start))
+    answer = yield from sqp(at, start, *box, rule)
+    return Pair(x, answer.point, answer.objective, answer.violation, converged=answer.converged)
+
+
+def polish_leader(
+    state: State, x: FloatArray, y: FloatArray, max_points: int, max_lower: int
+) -> Steps[list[Pair]]:
+    """A local search of the leader from x, whose follower's answer is y; all pairs it evaluated.
+
+    Each follower is searched locally, at most `max_lower` points long, from the answer to the
+    nearest leader of this search: where a follower has several answers, the same one is followed.
+    """
+    pairs: list[Pair] = []
+    followed = Archive(x[None], y[None])
+
+    def at(rows: FloatArray) -> Steps[Values]:
+        starts = [followed.nearest(row)[0] for row in rows]
+        new = yield from together(
+            polish_follower(state, row, start, max_lower)
+            for row, start in zip(rows, starts, strict=True)
+        )
+        values = yield from evaluate_leaders(state, new)
+        pairs.extend(new)
+        followed.add(new)
+        return values._replace(violation=np.array([pair.violation for pair in new]))
+
+    tolerance = state.F_scale.tolerance(LEADER_TOLERANCE)
+    rule = LocalRule(max_points, tolerance, LEADER_DIFFERENCE)
+    yield from sqp(at, x, np.zeros(len(x)), np.ones(len(x)), rule)
+    return pairs
+
+
+def favour_leader(state: State, pair: Pair, max_points: int) -> Steps[Pair]:
+    """Of a follower's equally good answers, by a local search of F over y, the leader's best.
+
+    What it may lose of f meanwhile is won back by a last search of the follower, which does not
+    move along directions in which f is flat.
+    """
+    allowed = pair.f + state.f_scale.tolerance(ALLOWED)
+
+    def at(rows: FloatArray) -> Steps[Values]:
+        x = np.repeat(pair.x[None], len(rows), axis=0)
+        lower = yield from evaluate(Level.LOWER, x, rows)
+        upper = yield from evaluate(Level.UPPER, x, rows)
+        state.spent = upper.spent
+        loss = np.where(np.isfinite(lower.objective), lower.objective - allowed, np.inf)
+        constraints = np.column_stack([upper.constraints, lower.constraints, loss])
+        return Values.of(upper.objective, constraints, 0, upper.spent)
+
+    box = np.zeros(len(pair.y)), np.ones(len(pair.y))
+    rule = LocalRule(max_points, state.F_scale.tolerance(LEADER_TOLERANCE))
+    answer = yield from sqp(at, pair.y, *box, rule)
+    settled = yield from polish_follower(state, pair.x, answer.point, max_points)
+    yield from evaluate_leaders(state, [settled])
+    kept = settled.f < allowed and settled.lower_violation <= pair.lower_violation
+    return settled if kept and settled.no_worse(pair) else pair
+
+
+def best_of(pairs: list[Pair]) -> Pair:
+    """The best answer for the follower; pairs of one leader."""
+    best = pairs[0]
+    for pair in pairs[1:]:
+        if not best.follower_no_worse(pair):
+            best = pair
+    return best
