@@ -350,50 +350,61 @@ def quadratic_step(
     Where linearised constraints contradict each other or the box, they are missed by least squares,
     and there are no multipliers.
     """
-    d = len(here.point)
-    lengths = np.sqrt((here.jacobian**2).sum(axis=1)) if len(here.jacobian) else np.empty(0)
-    used = np.flatnonzero((lengths > 0) & np.isfinite(lengths) & np.isfinite(here.c))
-    rows = here.jacobian[used] / lengths[used, None]
-    offsets = -here.c[used] / lengths[used] - MARGIN
-    reach = np.where(here.resting, 0.0, model.radius)
-    below, above = np.maximum(low - here.point, -reach), np.minimum(high - here.point, reach)
-    A = np.concatenate([rows, np.eye(d), -np.eye(d)])
-    b = np.concatenate([offsets, above, -below])
+    below, above = low - here.point, high - here.point
+    if model.radius < 1 or here.resting.any():
+        reach = np.where(here.resting, 0.0, model.radius)
+        below, above = np.maximum(below, -reach), np.minimum(above, reach)
     multipliers = np.zeros(len(here.c))
-    found = quadratic_program(here.gradient, model.B, A, b)
-    if found is not None:
-        multipliers[used] = found[1][: len(used)] / lengths[used]
-    else:
-        stiff = np.array([[1e6 * float(np.diag(model.B).max())]])
-        slack = np.concatenate([-np.ones(len(used)), np.zeros(2 * d)])
-        wide = np.block([[model.B, np.zeros((d, 1))], [np.zeros((1, d)), stiff]])
-        found = quadratic_program(
-            np.append(here.gradient, 0.0), wide, np.column_stack([A, slack]), b
-        )
-    step = np.zeros(d) if found is None else np.clip(found[0][:d], below, above)
-    return step, multipliers
-
-
-def quadratic_program(
-    g: FloatArray, B: FloatArray, A: FloatArray, b: FloatArray
-) -> tuple[FloatArray, FloatArray] | None:
-    """argmin g p + p B p / 2 subject to A p <= b, and its multipliers; None if infeasible."""
     with np.errstate(all="ignore"):
         try:
-            newton = np.asarray(-np.linalg.solve(B, g), dtype=np.float64)
+            newton = np.asarray(-np.linalg.solve(model.B, here.gradient), dtype=np.float64)
         except np.linalg.LinAlgError:
-            return None
+            return np.zeros(len(below)), multipliers
         if not np.isfinite(newton).all():
-            return None
-        if (A @ newton <= b).all():
-            return newton, np.zeros(len(b))
-        return least_distance(g, B, A, b, newton)
+            return np.zeros(len(below)), multipliers
+        lengths = np.sqrt((here.jacobian**2).sum(axis=1))
+        used = np.flatnonzero((lengths > 0) & np.isfinite(lengths) & np.isfinite(here.c))
+        rows = here.jacobian[used] / lengths[used, None]
+        offsets = -here.c[used] / lengths[used] - MARGIN
+        if (below <= newton).all() and (newton <= above).all() and (rows @ newton <= offsets).all():
+            return newton, multipliers
+        step, shadow = constrained_step(here.gradient, model.B, newton, rows, offsets, below, above)
+    multipliers[used] = shadow / lengths[used]
+    return np.clip(step, below, above), multipliers
+
+
+def constrained_step(
+    g: FloatArray,
+    B: FloatArray,
+    newton: FloatArray,
+    rows: FloatArray,
+    offsets: FloatArray,
+    below: FloatArray,
+    above: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
+    """The step and multipliers under rows (k, d) of constraints and bounds on the step."""
+    k, d = rows.shape
+    A = np.concatenate([rows, np.eye(d), -np.eye(d)])
+    b = np.concatenate([offsets, above, -below])
+    found = least_distance(g, B, A, b, newton)
+    if found is not None:
+        return found[0], found[1][:k]
+    stiff = np.array([[1e6 * float(np.diag(B).max())]])
+    wide = np.block([[B, np.zeros((d, 1))], [np.zeros((1, d)), stiff]])
+    slack = np.concatenate([-np.ones(k), np.zeros(2 * d)])
+    found = least_distance(
+        np.append(g, 0.0), wide, np.column_stack([A, slack]), b, np.append(newton, 0.0)
+    )
+    return (np.zeros(d) if found is None else found[0][:d]), np.zeros(k)
 
 
 def least_distance(
     g: FloatArray, B: FloatArray, A: FloatArray, b: FloatArray, newton: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
-    """The point nearest to the free minimum in the model's metric (Lawson and Hanson, 1974)."""
+    """argmin g p + p B p / 2 subject to A p <= b, and its multipliers; None if there is none.
+
+    The point nearest to the free minimum `newton` in the metric of B (Lawson and Hanson, 1974).
+    """
     from scipy.optimize import nnls
 
     scale = max(float(-g @ newton), TINY)  # makes the distances near 1
