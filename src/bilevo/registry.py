@@ -10,7 +10,18 @@ from functools import partial
 from importlib.metadata import entry_points
 from typing import Any
 
-from bilevo.algorithms import BLCMAES, BLEAQ2, DRC, GOCMAES, NBLEA, TLEA, TLEADE, NestedCMAES
+from bilevo.algorithms import (
+    BLCMAES,
+    BLEAQ2,
+    DRC,
+    GOCMAES,
+    MFBLA,
+    NBLEA,
+    SABLIMODE,
+    TLEA,
+    TLEADE,
+    NestedCMAES,
+)
 from bilevo.core.algorithm import Algorithm
 from bilevo.optimizers import DE, GA, PSO
 
@@ -46,13 +57,16 @@ _METHODS = {
     "drc-ga": Method(partial(DRC, GA(), GA()), 2024, "DRC-BLEA with a GA at both levels"),
     "drc-pso": Method(partial(DRC, PSO(), PSO()), 2024, "DRC-BLEA with PSO at both levels"),
     "go-cma-es": Method(GOCMAES, 2020, "Huang, Wang: GO, with CMA-ES", Status.PAPER),
+    "mfbla": Method(
+        MFBLA, 2022, "Mamun, Singh, Ray: MFBLA, as far as known", Status.RECONSTRUCTION
+    ),
     "nblea": Method(NBLEA, 2014, "Sinha, Malo, Deb: NBLEA", Status.PAPER),
     "nested-cma-es": Method(NestedCMAES, 2001, "a CMA-ES for every follower of a CMA-ES; baseline"),
-    "tlea-cma-es": Method(TLEA, 2022, "Chen, Liu, Tan, Li: TLEA, with CMA-ES", Status.CODE),
-    "tlea-de": Method(TLEADE, 2022, "Chen, Liu, Tan, Li: TLEA, with DE below", Status.CODE),
     "sa-bl-imode": Method(
         SABLIMODE, 2023, "Lin et al.: SA-BL-IMODE, as far as known", Status.RECONSTRUCTION
     ),
+    "tlea-cma-es": Method(TLEA, 2022, "Chen, Liu, Tan, Li: TLEA, with CMA-ES", Status.CODE),
+    "tlea-de": Method(TLEADE, 2022, "Chen, Liu, Tan, Li: TLEA, with DE below", Status.CODE),
 }
 
 

@@ -15,6 +15,7 @@ FOLLOWER_TOLERANCE = 1e-13  # of f: what is left of it is noise in the leader's 
 LEADER_TOLERANCE = 1e-9  # of F
 LEADER_DIFFERENCE = 1e-6  # of the box: well above the noise that the followers' errors make
 
+ROUNDING = 1e-9  # a change of f that is none
 ALLOWED = 1e-6  # loss of f that does not make an answer another one
 
 
@@ -93,3 +94,10 @@ def best_of(pairs: list[Pair]) -> Pair:
         if not best.follower_no_worse(pair):
             best = pair
     return best
+
+
+def misjudged(state: State, pair: Pair, again: Pair) -> bool:
+    """Whether a second answer of the follower is better than the first by more than rounding."""
+    if pair.lower_violation != again.lower_violation:
+        return again.lower_violation < pair.lower_violation
+    return pair.f - again.f > state.f_scale.tolerance(ROUNDING)

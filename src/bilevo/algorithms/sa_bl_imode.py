@@ -32,7 +32,14 @@ from bilevo.algorithms.leader import (
     leader_ranking,
     reached,
 )
-from bilevo.algorithms.polish import best_of, favour_leader, polish_follower, polish_leader
+from bilevo.algorithms.polish import (
+    ROUNDING,
+    best_of,
+    favour_leader,
+    misjudged,
+    polish_follower,
+    polish_leader,
+)
 from bilevo.core.arrays import FloatArray, IntArray
 from bilevo.core.budget import StopReason
 from bilevo.core.problem import Spec
@@ -48,7 +55,6 @@ PROMISING = 0.5  # probability of being good from which a child is solved
 CLEARLY_BETTER = 0.3  # by how much a child's probability beats its parent's to be solved as well
 ALWAYS = 3  # children solved in every generation
 NEAREST = 2  # archived answers that a follower's local searches start from
-ROUNDING = 1e-9  # a change of f that is none
 APART = 1e-2  # of the box: answers that are not the same
 LOCAL_EVERY = 3  # generations between local searches of the leader
 LOCAL_POINTS = 10  # upper evaluations of a local search, per variable
@@ -245,13 +251,6 @@ class SABLIMODE:
             state.stop = StopReason.STAGNATION
         state.generation += 1
         return state
-
-
-def misjudged(state: State, pair: Pair, again: Pair) -> bool:
-    """Whether a second answer of the follower is better than the first by more than rounding."""
-    if pair.lower_violation != again.lower_violation:
-        return again.lower_violation < pair.lower_violation
-    return pair.f - again.f > state.f_scale.tolerance(ROUNDING)
 
 
 def tied(state: State, one: Pair, other: Pair) -> bool:
