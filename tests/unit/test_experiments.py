@@ -14,7 +14,7 @@ import pytest
 from bilevo import registry
 from bilevo.experiments import campaign, tables
 from bilevo.experiments.campaign import Row, carry_out, carry_out_all, complete, forget, read
-from bilevo.experiments.plans import Plan, Run, algorithm
+from bilevo.experiments.plans import PLANS, Plan, Run, algorithm
 from bilevo.experiments.reproduce import longest_first, reproduce
 from bilevo.experiments.tables import grouped, method_table, paper_values, replaced, show
 
@@ -153,6 +153,14 @@ def test_the_plain_form_of_drc_has_none_of_its_ingredients() -> None:
     assert algorithm("drc-cma-es").cooperation
     with pytest.raises(ValueError, match="unknown form 'fancy'"):
         algorithm("drc-cma-es/fancy")
+
+
+def test_every_method_of_the_plans_can_be_made() -> None:
+    assert len(PLANS["field"].at(2, 3)) == 12 * 12 * 21
+    assert len(PLANS["ablation"].at(2, 3)) == 10 * 6 * 11
+    mixed = algorithm("drc-cma-es+de/plain")
+    assert mixed.upper == algorithm("drc-cma-es").upper
+    assert mixed.lower == algorithm("drc-de").lower != mixed.upper and mixed.stop == "all"
 
 
 def test_the_paper_and_the_programs_are_quoted_as_they_are() -> None:
