@@ -76,7 +76,7 @@ class Child:
 
     def search(self, spec: Spec, state: State, fidelity: int) -> Steps[Pair]:
         """Continue the follower's search up to a fidelity; its answer (F not evaluated)."""
-        size = self.follower.optimizer.population_size(spec.n)
+        size = RandDE().population_size(spec.n)
         budget = spec.budget.lower_max
         while self.follower.executions < max(1, round(EFFORT[fidelity] * budget / size)):
             yield from self.follower.execute()
