@@ -208,14 +208,23 @@ def test_the_summary_counts_problems_near_the_paper() -> None:
 
 def test_the_ablation_sets_each_pair_against_its_plain_form() -> None:
     whole = [
-        made_up(Run("smd1", 2, 3, "drc-cma-es", i), nfev_upper=0, nfev_lower=50, Acc_u=1e-5)
+        made_up(
+            Run("smd1", 2, 3, "drc-cma-es", i), nfev_upper=0, nfev_lower=50, near=30, Acc_u=1e-5
+        )
         for i in range(21)
     ]
     plain = [replace(row, method="drc-cma-es/plain", nfev_lower=100) for row in whole[:10]]
+    plain[0] = replace(plain[0], near=0)
     plain.append(Row.of(Run("smd1", 2, 3, "drc-cma-es/plain", 10), error="x"))
     (_, line) = tables.ablation_table([*whole, *plain])
-    assert line[:7] == ["drc-cma-es", "smd1", "11", "10, 1 failed", "50", "100", "0.50"]
-    assert line[7:11] == ["100%", "91%", "0%", "0%"]
+    assert line[:3] == ["drc-cma-es", "smd1", "11 / 10, 1 failed"]
+    assert line[3:9] == ["30", f"{(100 + 9 * 30) / 9:.0f}", "0.73", "50", "100", "0.50"]
+    assert line[9:13] == ["100%", "91%", "0%", "0%"]
+
+
+def test_a_run_notes_when_it_came_near_the_optimum() -> None:
+    row = carry_out(Run("smd1", 2, 3, "drc-cma-es", 0))
+    assert row.Acc_u < 1e-6 and 0 < row.near < row.total
 
 
 def test_reconstructions_are_called_so_in_every_table(tmp_path, monkeypatch) -> None:

@@ -33,6 +33,7 @@ from bilevo.experiments.plans import Run, algorithm
 from bilevo.version import __version__
 
 FAILED = "failed"
+NEAR = 1e-4  # |F - F*| that counts as near the optimum
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Row:
     verified: float = np.nan  # |F(x, y*(x)) - F*|, where the follower really answers
     nfev_upper: int = 0
     nfev_lower: int = 0
+    near: int = 0  # evaluations of both levels after which F was near F*; 0 if it never was
     status: str = FAILED  # or why the run stopped
     version: str = __version__
     error: str = ""
@@ -106,7 +108,18 @@ def describe(run: Run, problem: Problem, result: Result) -> Row:
         verified=float(abs(verified_F(problem, result) - best_F)) if known else np.nan,
         nfev_upper=result.nfev_upper,
         nfev_lower=result.nfev_lower,
+        near=evaluations_until_near(result, best_F),
     )
+
+
+def evaluations_until_near(result: Result, best_F: float) -> int:
+    """Of both levels, up to the first generation whose feasible elite was near the optimum."""
+    counts = (
+        row.nfev_upper + row.nfev_lower
+        for row in result.history
+        if row.violation == 0 and abs(row.F - best_F) <= NEAR
+    )
+    return next(counts, 0)
 
 
 def verified_F(problem: Problem, result: Result) -> float:

@@ -13,6 +13,7 @@ A document holds a table between two marks, and only what stands between them is
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from bilevo import registry
-from bilevo.experiments.campaign import Row, read
+from bilevo.experiments.campaign import NEAR, Row, read
 from bilevo.experiments.plans import FIELD, PAIRS, PLANS, PRINTED
 
 DATA = Path("docs/data")
@@ -71,6 +72,12 @@ class Medians:
         """The share of runs within an accuracy; a failed or infeasible one is not."""
         good = sum(row.Acc_u <= accuracy and row.violation == 0 for row in self.rows)
         return good / (len(self.rows) + self.failed)
+
+    @property
+    def until_near(self) -> float:
+        """Evaluations per run that came near the optimum, those of the other runs included."""
+        near = sum(row.near > 0 for row in self.rows)
+        return sum(row.near or row.total for row in self.rows) / near if near else math.inf
 
 
 Groups = dict[tuple[str, str], Medians]  # by method and problem
@@ -175,7 +182,8 @@ def ablation_table(rows: Iterable[Row]) -> Lines:
     """Each pair of optimisers in DRC against its plain form, on the same numbers of runs."""
     plan = PLANS["ablation"]
     groups = grouped(row for row in rows if row.number < plan.runs)
-    header = ["method", "problem", "runs", "plain", "total", "plain", "ratio"]
+    header = ["method", "problem", "runs"]
+    header += [f"evaluations to {NEAR:.0e}", "plain", "ratio", "total", "plain", "ratio"]
     for accuracy in SOLVED:
         header += [f"Acc_u <= {accuracy:.0e}", "plain"]
     lines = [[*header, "verified", "plain"]]
@@ -184,9 +192,12 @@ def ablation_table(rows: Iterable[Row]) -> Lines:
         for problem in plan.problems:
             if problem in whole and problem in plain:
                 both = (whole[problem], plain[problem])
-                line = [label(pair), problem, *(group.runs for group in both)]
-                totals = [group.values["total"] for group in both]
-                line += [*map(_count, totals), _ratio(*totals)]
+                line = [label(pair), problem, " / ".join(group.runs for group in both)]
+                for counts in (
+                    [group.until_near for group in both],
+                    [group.values["total"] for group in both],
+                ):
+                    line += [*map(_count, counts), _ratio(*counts)]
                 for accuracy in SOLVED:
                     line += [f"{100 * group.solved(accuracy):.0f}%" for group in both]
                 lines.append([*line, *(_accuracy(group.values["verified"]) for group in both)])
@@ -276,6 +287,8 @@ def _accuracy(value: float) -> str:
 
 
 def _count(value: float) -> str:
+    if math.isinf(value):
+        return "never"
     return "-" if np.isnan(value) else f"{value:.0f}"
 
 
