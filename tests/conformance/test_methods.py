@@ -15,7 +15,7 @@ from bilevo.algorithms import DRC
 from bilevo.problems import get, names
 from bilevo.registry import get_method, methods
 
-SHORT = Budget(lower_max=60, upper_max=400)
+SHORT = Budget(lower_max=60, upper_max=200)
 STOPS = 6  # generations after which a run is stopped and resumed, at most
 
 
@@ -72,7 +72,7 @@ class TestMethod:
             vectorized=True,
         )
         soon = Budget(upper_window=100)  # for methods that search groups one after another
-        result = minimize_counted(problem, method=method, max_evals=10_000, budget=soon)
+        result = minimize_counted(problem, method=method, max_evals=30_000, budget=soon)
         assert result.F < 0.5
         # The follower has really answered: the leader does not live on its errors.
         assert result.y == pytest.approx(result.x[0], abs=0.02)
@@ -91,7 +91,8 @@ class TestMethod:
 
     def test_ends_when_nothing_is_finite(self, method: str | DRC) -> None:
         problem = Problem(lambda x, y: math.nan, lambda x, y: math.nan, [(0, 1)], [(0, 1)])
-        result = minimize_counted(problem, method=method, budget=SHORT)
+        short = Budget(lower_max=20, upper_max=60)
+        result = minimize_counted(problem, method=method, budget=short)
         assert not result.success
 
     def test_reports_the_values_at_the_pair_it_reports(self, method: str | DRC) -> None:
