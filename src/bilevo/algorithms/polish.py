@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from bilevo.algorithms.archive import Archive
@@ -16,6 +18,8 @@ LEADER_TOLERANCE = 1e-9  # of F
 LEADER_DIFFERENCE = 1e-6  # of the box: well above the noise that the followers' errors make
 
 ROUNDING = 1e-9  # a change of f that is none
+FLATNESS_DIFFERENCE = 1e-4  # of the box: where curvatures of f are taken
+FLAT = 1e-6  # of the largest curvature: a direction without any
 ALLOWED = 1e-6  # loss of f that does not make an answer another one
 
 
@@ -62,29 +66,55 @@ def polish_leader(
 
 
 def favour_leader(state: State, pair: Pair, max_points: int) -> Steps[Pair]:
-    """Of a follower's equally good answers, by a local search of F over y, the leader's best.
+    """Of a follower's equally good answers around a pair's, the leader's best.
 
-    What it may lose of f meanwhile is won back by a last search of the follower, which does not
-    move along directions in which f is flat.
+    A local search of F along the directions in which f is flat; what it loses of f where these
+    bend is won back by a last search of the follower. The pair itself if nothing is better.
     """
+    flat = yield from flat_directions(pair)
+    if not flat.size:
+        return pair
     allowed = pair.f + state.f_scale.tolerance(ALLOWED)
 
+    def place(rows: FloatArray) -> FloatArray:
+        return np.clip(pair.y + rows @ flat, 0.0, 1.0)
+
     def at(rows: FloatArray) -> Steps[Values]:
-        x = np.repeat(pair.x[None], len(rows), axis=0)
-        lower = yield from evaluate(Level.LOWER, x, rows)
-        upper = yield from evaluate(Level.UPPER, x, rows)
+        x, y = np.repeat(pair.x[None], len(rows), axis=0), place(rows)
+        lower = yield from evaluate(Level.LOWER, x, y)
+        upper = yield from evaluate(Level.UPPER, x, y)
         state.spent = upper.spent
         loss = np.where(np.isfinite(lower.objective), lower.objective - allowed, np.inf)
         constraints = np.column_stack([upper.constraints, lower.constraints, loss])
         return Values.of(upper.objective, constraints, 0, upper.spent)
 
-    box = np.zeros(len(pair.y)), np.ones(len(pair.y))
+    reach = np.full(len(flat), math.sqrt(len(pair.y)))
     rule = LocalRule(max_points, state.F_scale.tolerance(LEADER_TOLERANCE))
-    answer = yield from sqp(at, pair.y, *box, rule)
-    settled = yield from polish_follower(state, pair.x, answer.point, max_points)
+    answer = yield from sqp(at, np.zeros(len(flat)), -reach, reach, rule)
+    settled = yield from polish_follower(state, pair.x, place(answer.point), max_points)
     yield from evaluate_leaders(state, [settled])
     kept = settled.f < allowed and settled.lower_violation <= pair.lower_violation
     return settled if kept and settled.no_worse(pair) else pair
+
+
+def flat_directions(pair: Pair) -> Steps[FloatArray]:
+    """Directions (k, n) from a follower's answer in which f has no curvature, by differences."""
+    n = len(pair.y)
+    h = np.where(pair.y > 0.5, -FLATNESS_DIFFERENCE, FLATNESS_DIFFERENCE)
+    i, j = np.triu_indices(n)
+    steps = np.concatenate([np.zeros((1, n)), np.diag(h), np.diag(h)[i] + np.diag(h)[j]])
+    x = np.repeat(pair.x[None], len(steps), axis=0)
+    values = (yield from evaluate(Level.LOWER, x, pair.y + steps)).objective
+    single = values[1 : n + 1]
+    with np.errstate(all="ignore"):
+        hessian = np.zeros((n, n))
+        hessian[i, j] = hessian[j, i] = values[n + 1 :] - single[i] - single[j] + values[0]
+        hessian /= np.outer(h, h)
+    if not np.isfinite(hessian).all():
+        return np.empty((0, n))
+    eigenvalues, vectors = np.linalg.eigh(hessian)
+    largest = float(np.abs(eigenvalues).max())
+    return np.asarray(vectors[:, np.abs(eigenvalues) <= FLAT * largest].T)
 
 
 def best_of(pairs: list[Pair]) -> Pair:
