@@ -28,7 +28,7 @@ def test_the_archive_gives_the_answers_of_the_nearest_leaders() -> None:
     archive.add([pair(0.1, 1.0), pair(0.9, 2.0), pair(0.5, 3.0)])
     assert archive.nearest(np.array([0.8]), 2).ravel().tolist() == [2.0, 3.0]
     archive.add([pair(0.9, 4.0)])
-    assert archive.nearest(np.array([0.9])).ravel().tolist() == [4.0]  # the newer one
+    assert archive.nearest(np.array([0.9]), 2).ravel().tolist() == [4.0, 3.0]  # 2.0 is replaced
 
 
 def test_the_archive_keeps_no_failures_and_knows_its_best() -> None:

@@ -25,19 +25,21 @@ class Archive:
         return cls(np.empty((0, m)), np.empty((0, n)))
 
     def add(self, pairs: list[Pair]) -> None:
-        """Keep pairs whose evaluation did not fail."""
-        kept = [pair for pair in pairs if np.isfinite(pair.violation)]
+        """Keep pairs whose evaluation did not fail; a leader's last answer replaces the others."""
+        last = {pair.x.tobytes(): pair for pair in pairs if np.isfinite(pair.violation)}
+        kept = list(last.values())
         if kept:
-            self.x = np.concatenate([self.x, [pair.x for pair in kept]])
-            self.y = np.concatenate([self.y, [pair.y for pair in kept]])
-            self.F = np.append(self.F, [pair.F for pair in kept])
-            self.violation = np.append(self.violation, [pair.violation for pair in kept])
+            old = np.array([x.tobytes() not in last for x in self.x], np.bool_)
+            self.x = np.concatenate([self.x[old], [pair.x for pair in kept]])
+            self.y = np.concatenate([self.y[old], [pair.y for pair in kept]])
+            self.F = np.append(self.F[old], [pair.F for pair in kept])
+            self.violation = np.append(self.violation[old], [pair.violation for pair in kept])
 
     def nearest(self, x: FloatArray, count: int = 1) -> FloatArray:
-        """The answers (up to count, n) of the nearest leaders, newer before older at a tie."""
-        away = self.x[::-1] - x
+        """The answers (up to count, n) to the nearest leaders."""
+        away = self.x - x
         order = np.argsort((away * away).sum(axis=1), kind="stable")[:count]
-        return np.asarray(self.y[::-1][order])
+        return np.asarray(self.y[order])
 
     def good(self, share: float) -> BoolArray:
         """Which members (k,) are among the best by the leader's order."""

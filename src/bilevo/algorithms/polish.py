@@ -46,7 +46,8 @@ def polish_leader(
     nearest leader of this search: where a follower has several answers, the same one is followed.
     """
     pairs: list[Pair] = []
-    followed = Archive(x[None], y[None])
+    followed = Archive.of(len(x), len(y))
+    followed.add([Pair(x, y, 0.0, 0.0, 0.0, 0.0)])
 
     def at(rows: FloatArray) -> Steps[Values]:
         starts = [followed.nearest(row)[0] for row in rows]

@@ -40,7 +40,7 @@ from bilevo.algorithms.polish import (
     polish_follower,
     polish_leader,
 )
-from bilevo.core.arrays import FloatArray, IntArray
+from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import StopReason
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps, together
@@ -188,6 +188,8 @@ class SABLIMODE:
         if math.isinf(again.violation):  # a failed evaluation replaces nothing
             return pair
         state.archive.add([again])
+        if state.generation > 0:
+            put(state, (state.leader.points == pair.x).all(axis=1), again)
         return again
 
     def select(
@@ -232,8 +234,7 @@ class SABLIMODE:
         state.polished = True
         if not state.elite.no_worse(best):
             crown(spec, state, best)
-        worst = np.arange(len(state.leader.points)) == state.leader.best_first[-1]
-        state.leader.replace(worst, best.x, np.asarray(best.F), np.asarray(best.violation))
+        put(state, np.arange(len(state.leader.points)) == state.leader.best_first[-1], best)
 
     def close(self, spec: Spec, state: State, pairs: list[Pair]) -> State:
         """Note how the tasks fared, and test the stop rules."""
@@ -251,6 +252,11 @@ class SABLIMODE:
             state.stop = StopReason.STAGNATION
         state.generation += 1
         return state
+
+
+def put(state: State, where: BoolArray, pair: Pair) -> None:
+    """Put a pair in the places of members of the population."""
+    state.leader.replace(where, pair.x, np.asarray(pair.F), np.asarray(pair.violation))
 
 
 def tied(state: State, one: Pair, other: Pair) -> bool:
