@@ -56,6 +56,7 @@ CLEARLY_BETTER = 0.3  # by how much a child's probability beats its parent's to 
 ALWAYS = 3  # children solved in every generation
 NEAREST = 2  # archived answers that a follower's local searches start from
 APART = 1e-2  # of the box: answers that are not the same
+SEEDS = 10  # one in so many first members of IMODE below is an answer to another leader
 LOCAL_EVERY = 3  # generations between local searches of the leader
 LOCAL_POINTS = 10  # upper evaluations of a local search, per variable
 
@@ -152,11 +153,16 @@ class SABLIMODE:
     def solve_globally(
         self, spec: Spec, state: State, x: FloatArray, task: int, name: str = "follower"
     ) -> Steps[Pair]:
-        """A follower's answer by IMODE from all over the box and a local search from its best."""
+        """A follower's answer by IMODE and a local search from its best.
+
+        IMODE starts all over the box and from answers to other leaders, whose variables it mixes.
+        """
         budget = spec.budget.lower_max
         optimizer = IMODE(min(18 * spec.n, max(IMODE.smallest, budget // 4)), budget)
         rng = stream(spec.seed, name, state.generation, task)
         search = optimizer.start(Start.uniform(spec.spread[spec.m :], rng), rng)
+        known = state.archive.nearest(x, len(search.points) // SEEDS)
+        search.points[: len(known)] = known
         follower = Follower(x, optimizer, search, rng, FollowerRule(budget, budget), state.f_scale)
         while search.told < budget:
             yield from follower.execute()
