@@ -43,6 +43,12 @@ def test_the_page_on_long_runs_runs() -> None:
     assert kept["looked_at"].nfev == kept["more"].nfev
 
 
+def test_an_optimiser_joins_as_the_page_on_optimisers_shows() -> None:
+    mixed, joined = run_blocks("docs/optimisers.md")
+    assert mixed["mixed"].name == joined["ours"].name == "drc"
+    assert joined["result"].success and abs(joined["result"].F) < 1e-4
+
+
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_links_lead_to_files(document: str) -> None:
     path = ROOT / document
