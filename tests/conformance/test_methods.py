@@ -1,6 +1,8 @@
 """What every registered method must do; a new method is tested by being registered.
 
-DRC's variant for many workers runs another course, so it is tested like a method of its own."""
+Variants of DRC that run another course are tested like methods of their own: that for many
+workers, and that with a mixed pair of optimisers, of which the upper one keeps a population.
+"""
 
 import math
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 from conftest import fingerprint, minimize_counted, quadratic
 
 import bilevo
-from bilevo import Budget, Problem
+from bilevo import DE, PSO, Budget, Problem
 from bilevo.algorithms import DRC
 from bilevo.problems import get, names
 from bilevo.registry import get_method, methods
@@ -33,7 +35,10 @@ def minimize(
     )
 
 
-ROUNDS = pytest.param(DRC(parallel="rounds"), id="drc-in-rounds")
+VARIANTS = [
+    pytest.param(DRC(parallel="rounds"), id="drc-in-rounds"),
+    pytest.param(DRC(PSO(), DE(), parallel="rounds"), id="drc-mixed-in-rounds"),
+]
 
 
 @pytest.mark.parametrize("method", methods())
@@ -41,7 +46,7 @@ def test_has_the_name_it_is_registered_under(method: str) -> None:
     assert get_method(method).name == method
 
 
-@pytest.mark.parametrize("method", [*methods(), ROUNDS])
+@pytest.mark.parametrize("method", [*methods(), *VARIANTS])
 class TestMethod:
     def test_repeats_to_the_bit(self, method: str | DRC) -> None:
         runs = [minimize_counted(get("smd2"), method=method, rng=8, budget=SHORT) for _ in "ab"]

@@ -5,7 +5,7 @@ import pytest
 
 from bilevo.experiments.campaign import Row, carry_out_all
 from bilevo.experiments.plans import Run
-from bilevo.experiments.tables import paper_values
+from bilevo.experiments.tables import Medians, paper_values
 
 pytestmark = pytest.mark.slow
 
@@ -55,3 +55,15 @@ def test_bl_cma_es_needs_the_published_evaluations() -> None:
     for problem in BL:
         paper = paper_values(problem, "2,3", "bl-cma-es")
         assert medians(rows[problem]) == pytest.approx((paper["FEs_u"], paper["FEs_l"]), rel=0.12)
+
+
+@pytest.mark.parametrize("method", ["drc-de", "drc-pso", "drc-ga", "drc-cma-es+de"])
+def test_drc_solves_with_any_optimiser_and_pays(method) -> None:
+    """SMD1 and SMD2 to 1e-4, with fewer evaluations than without DRC's ingredients."""
+    for problem in ("smd1", "smd2"):
+        whole, plain = (
+            Medians.of(run_all(form, [problem], 21)[problem])
+            for form in (method, f"{method}/plain")
+        )
+        assert whole.values["Acc_u"] <= 1e-4
+        assert whole.until_near < plain.until_near

@@ -22,10 +22,11 @@ from bilevo.algorithms.drc import (
     set_fitness,
 )
 from bilevo.algorithms.follower import Follower, FollowerRule, Pair
+from bilevo.algorithms.leader import State, tell_leader
 from bilevo.core.arrays import fractional_distances
 from bilevo.core.budget import Scale
 from bilevo.core.order import ranking
-from bilevo.optimizers import CMAES, Start
+from bilevo.optimizers import CMAES, DE, GA, PSO, Start
 
 values = st.one_of(st.floats(-1e3, 1e3), st.sampled_from([0.0, 1e-300, 1e8, 1.7e308, -1.7e308]))
 violations = st.sampled_from([0.0, 0.0, 0.0, 1e-9, 3.0, 1e12, np.inf])
@@ -356,3 +357,36 @@ def test_a_lower_budget_of_one_generation_is_kept() -> None:
     short = bilevo.Budget(lower_max=3)
     result = minimize_counted(bilevo.problems.get("smd1"), budget=short, max_evals=2000)
     assert {n for row in result.history for n in row.executions} == {1}
+
+
+@pytest.mark.parametrize(("optimizer", "told"), [(CMAES(), -3.0), (DE(), 2.0)])
+def test_a_population_is_not_told_that_an_unsolved_pair_beats_the_elite(optimizer, told) -> None:
+    """It would keep the pair for good, while CMA-ES forgets it."""
+    rng = np.random.default_rng(1)
+    search = optimizer.start(Start.uniform(np.full(1, 0.3), rng), rng)
+    points = optimizer.ask(search, rng)
+    heard: list[np.ndarray] = []
+
+    class Listening(type(optimizer)):
+        def tell(self, state, points, objective, violation):
+            heard.append(objective)
+
+    elite, flattering, solved, poor = pair(2.0), pair(-3.0), pair(1.0), pair(5.0)
+    solved.converged = True
+    state = State(search, elite=elite)
+    tell_leader(state, Listening(), points[:3], [flattering, solved, poor])
+    assert heard[0].tolist() == [told, 1.0, 5.0]
+
+
+@pytest.mark.parametrize("lower", [CMAES(), DE(), GA(), PSO()])
+@pytest.mark.parametrize("upper", [CMAES(), DE(), GA(), PSO()])
+def test_every_pair_of_optimisers_improves(upper, lower) -> None:
+    result = minimize_counted(bilevo.problems.get("smd1"), method=DRC(upper, lower), max_evals=6000)
+    assert result.F < result.history[0].F / 3
+
+
+def test_what_is_no_optimiser_is_refused_with_what_it_lacks() -> None:
+    with pytest.raises(ValueError, match="has no ask, exhausted"):
+        DRC(lower=object())
+    with pytest.raises(ValueError, match="such as CMAES"):
+        DRC(lower=DE)

@@ -49,8 +49,11 @@ def test_a_constrained_quadratic_follower_is_met_exactly() -> None:
 
 def test_open_directions_of_the_follower_serve_the_leader() -> None:
     """SMD6's follower leaves a line of answers open, of which the leader wants one."""
-    result = minimize_counted(get("smd6"), method="nblea", rng=3, max_evals=25_000)
-    assert result.F < 1 < result.history[0].F
+    runs = [
+        minimize_counted(get("smd6"), method="nblea", rng=seed, max_evals=25_000)
+        for seed in range(3)
+    ]
+    assert np.median([run.F for run in runs]) < 0.1 < np.median([run.history[0].F for run in runs])
 
 
 def test_a_start_point_is_a_member_of_the_first_population() -> None:
