@@ -117,8 +117,9 @@ class TestMethod:
         self, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("bilevo.run.rundir.SNAPSHOT_AFTER", 0.0)
-        short = Budget(lower_max=20, upper_max=60)
+        short = Budget(lower_max=20, upper_max=140)
         whole = minimize_counted(get("smd9"), method=method, rng=6, budget=short)
+        assert whole.nit > 2
         for stop in range(1, whole.nit, math.ceil(whole.nit / STOPS)):
             minimize(get("smd9"), method, tmp_path / str(stop), short, stop_at=stop)
             assert (tmp_path / str(stop) / "snapshot.npz").exists()

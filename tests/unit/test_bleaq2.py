@@ -11,7 +11,8 @@ from bilevo.algorithms import BLEAQ2
 from bilevo.algorithms.bleaq2 import Population
 from bilevo.algorithms.follower import Pair
 from bilevo.problems import get
-from bilevo.surrogates.mappings import Archive, JointModels, Mappings, Sizes
+from bilevo.surrogates.archive import Archive
+from bilevo.surrogates.mappings import JointModels, Mappings, Sizes
 
 SIZES = Sizes(2, 2)
 
@@ -31,7 +32,8 @@ def archive(k: int, solved: bool = True) -> Archive:
     y = answer(x) if solved else rng.random((k, 2))
     F = (x**2).sum(axis=1) + y[:, 0]
     f = x[:, 0] + gap(x, y)
-    return Archive(x, y, F[:, None], f[:, None], np.zeros((k, 0)), np.zeros((k, 0)))
+    columns = F[:, None], f[:, None], np.zeros((k, 1))
+    return Archive(x, y, *columns, np.zeros((k, 0)), np.zeros((k, 0)))
 
 
 def member(F: float, solved: bool, violation: float = 0.0) -> Pair:

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from bilevo.algorithms.archive import Archive
 from bilevo.algorithms.follower import Pair
 from bilevo.algorithms.leader import State
 from bilevo.algorithms.polish import (
@@ -16,6 +15,7 @@ from bilevo.algorithms.polish import (
     polish_leader,
 )
 from bilevo.core.request import Evaluate, Level, Steps, Values
+from bilevo.surrogates.archive import Archive
 
 
 def pair(x: float, y: float, F: float = 0.0, violation: float = 0.0) -> Pair:
@@ -23,19 +23,19 @@ def pair(x: float, y: float, F: float = 0.0, violation: float = 0.0) -> Pair:
 
 
 def test_the_archive_gives_the_answers_of_the_nearest_leaders() -> None:
-    archive = Archive.of(1, 1)
-    assert archive.nearest(np.array([0.5])).shape == (0, 1)
-    archive.add([pair(0.1, 1.0), pair(0.9, 2.0), pair(0.5, 3.0)])
-    assert archive.nearest(np.array([0.8]), 2).ravel().tolist() == [2.0, 3.0]
-    archive.add([pair(0.9, 4.0)])
-    assert archive.nearest(np.array([0.9]), 2).ravel().tolist() == [4.0, 3.0]  # 2.0 is replaced
+    archive = Archive()
+    assert not len(archive.nearest(np.array([0.5])))
+    archive = archive.with_answers([pair(0.1, 1.0), pair(0.9, 2.0), pair(0.5, 3.0)])
+    assert archive.nearest(np.array([0.8]), 2).y.ravel().tolist() == [2.0, 3.0]
+    archive = archive.with_answers([pair(0.9, 4.0)])
+    assert archive.nearest(np.array([0.9]), 2).y.ravel().tolist() == [4.0, 3.0]  # 2.0 is replaced
 
 
 def test_the_archive_keeps_no_failures_and_knows_its_best() -> None:
-    archive = Archive.of(1, 1)
-    archive.add([pair(0.1, 0.0, math.inf, math.inf)])
-    assert not len(archive.x) and not archive.good(0.5).size
-    archive.add([pair(0.1, 0.0, 3.0), pair(0.2, 0.0, 1.0), pair(0.3, 0.0, 0.0, 1.0)])
+    archive = Archive().with_answers([pair(0.1, 0.0, math.inf, math.inf)])
+    assert not len(archive) and not archive.good(0.5).size
+    pairs = [pair(0.1, 0.0, 3.0), pair(0.2, 0.0, 1.0), pair(0.3, 0.0, 0.0, 1.0)]
+    archive = archive.with_answers(pairs)
     assert archive.good(0.4).tolist() == [False, True, False]
     assert archive.good(0.7).tolist() == [True, True, False]
 

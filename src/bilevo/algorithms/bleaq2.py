@@ -51,7 +51,8 @@ from bilevo.core.request import Level, Steps, Values, evaluate, together
 from bilevo.core.streams import stream
 from bilevo.optimizers.variation import WIDTH, distinct, inside, polynomial_mutation
 from bilevo.surrogates import require_scikit_learn
-from bilevo.surrogates.mappings import Archive, JointModels, Mappings, Sizes
+from bilevo.surrogates.archive import Archive
+from bilevo.surrogates.mappings import JointModels, Mappings, Sizes
 from bilevo.surrogates.quadratic import fit, minimise, terms
 
 SMALLEST_VARIANCE = 1e-4  # of the first solved members': the run has ended below it
@@ -110,8 +111,7 @@ class Population(Leaders):
         values = np.concatenate([[pair.F, pair.f], task.G, task.g])
         if not np.isfinite(values).all():
             return
-        row = [pair.x, pair.y, np.array([pair.F]), np.array([pair.f]), task.G, task.g]
-        entry = Archive(*(part[None] for part in row))
+        entry = Archive.of([pair], task.G[None], task.g[None])
         if pair.converged:
             self.solved = self.solved.joined(entry).latest(capacity)
         else:

@@ -25,7 +25,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bilevo.algorithms import leader
-from bilevo.algorithms.archive import Archive
 from bilevo.algorithms.follower import Follower, FollowerRule, Pair
 from bilevo.algorithms.leader import close_generation, evaluate_leader, leader_ranking, reached
 from bilevo.algorithms.polish import misjudged, polish_follower, polish_leader
@@ -35,6 +34,7 @@ from bilevo.core.problem import Spec
 from bilevo.core.request import Evaluate, Level, Steps, T, together
 from bilevo.core.streams import stream
 from bilevo.optimizers.rand_de import RandDE
+from bilevo.surrogates.archive import Archive
 
 LOWEST, USUAL, FULL = 0, 1, 2  # fidelities; `USUAL` is the highest that all children are judged at
 EFFORT = 1 / 10, 1 / 3, 1 / 2  # of the lower budget, spent on DE at each fidelity
@@ -96,7 +96,7 @@ class Child:
         if self.pair is None or answer.y.tobytes() != self.pair.y.tobytes():
             self.pair = answer
             yield from evaluate_leader(state, answer)
-            state.archive.add([answer])
+            state.archive = state.archive.with_answers([answer])
         return self.pair
 
 
@@ -130,7 +130,7 @@ class MFBLA:
         x = stream(spec.seed, "start").random((self.population, spec.m))
         if spec.x0 is not None:
             x[0] = spec.x0
-        return State(self.upper().first(x), archive=Archive.of(spec.m, spec.n))
+        return State(self.upper().first(x))
 
     def generation(self, spec: Spec, state: State) -> Steps[State]:
         return (yield from counted(state, self.steps(spec, state)))
@@ -161,10 +161,10 @@ class MFBLA:
         points = rng.random((RandDE().population_size(spec.n), spec.n))
         known = state.archive.nearest(x)
         if len(known):
-            distance = float(np.sqrt(((state.archive.x - x) ** 2).sum(axis=1).min()))
+            distance = float(np.linalg.norm(known.x[0] - x))
             near = points[: round(NEAR * len(points))]
-            near[:] = rng.normal(known[0], max(distance, NARROWEST), near.shape)
-            near[0] = known[0]
+            near[:] = rng.normal(known.y[0], max(distance, NARROWEST), near.shape)
+            near[0] = known.y[0]
         return searched(spec, state, x, np.clip(points, 0.0, 1.0), rng)
 
     def check(self, spec: Spec, state: State, children: list[Child]) -> Steps[None]:
@@ -231,7 +231,7 @@ class MFBLA:
         yield from evaluate_leader(state, better)
         if math.isinf(better.violation):  # a failed evaluation replaces nothing
             return pair
-        state.archive.add([better])
+        state.archive = state.archive.with_answers([better])
         return better
 
     def refresh(self, state: State) -> None:

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from bilevo.algorithms.archive import Archive
 from bilevo.algorithms.follower import Pair
 from bilevo.algorithms.leader import State, evaluate_leaders
 from bilevo.algorithms.sqp import LocalRule, sqp
 from bilevo.core.arrays import FloatArray
 from bilevo.core.request import Level, Steps, Values, evaluate, together
+from bilevo.surrogates.archive import Archive
 
 FOLLOWER_TOLERANCE = 1e-13  # of f: what is left of it is noise in the leader's differences
 LEADER_TOLERANCE = 1e-9  # of F
@@ -46,18 +46,18 @@ def polish_leader(
     nearest leader of this search: where a follower has several answers, the same one is followed.
     """
     pairs: list[Pair] = []
-    followed = Archive.of(len(x), len(y))
-    followed.add([Pair(x, y, 0.0, 0.0, 0.0, 0.0)])
+    followed = Archive.of([Pair(x, y, 0.0, 0.0, 0.0, 0.0)])
 
     def at(rows: FloatArray) -> Steps[Values]:
-        starts = [followed.nearest(row)[0] for row in rows]
+        nonlocal followed
+        starts = [followed.nearest(row).y[0] for row in rows]
         new = yield from together(
             polish_follower(state, row, start, max_lower)
             for row, start in zip(rows, starts, strict=True)
         )
         values = yield from evaluate_leaders(state, new)
         pairs.extend(new)
-        followed.add(new)
+        followed = followed.with_answers(new)
         return values._replace(violation=np.array([pair.violation for pair in new]))
 
     tolerance = state.F_scale.tolerance(LEADER_TOLERANCE)

@@ -24,7 +24,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bilevo.algorithms import leader
-from bilevo.algorithms.archive import Archive
 from bilevo.algorithms.follower import Follower, FollowerRule, Pair
 from bilevo.algorithms.leader import (
     candidate_index,
@@ -48,6 +47,7 @@ from bilevo.core.streams import stream
 from bilevo.optimizers.imode import IMODE
 from bilevo.optimizers.protocol import Start
 from bilevo.surrogates import require_scikit_learn
+from bilevo.surrogates.archive import Archive
 from bilevo.surrogates.classifier import probability_good
 
 GOOD = 1 / 3  # share of the archive that counts as good
@@ -93,7 +93,7 @@ class SABLIMODE:
         x = rng.random((self.population, spec.m))
         if spec.x0 is not None:
             x[0] = spec.x0
-        return State(self.optimizer(spec).first(x), archive=Archive.of(spec.m, spec.n))
+        return State(self.optimizer(spec).first(x))
 
     def generation(self, spec: Spec, state: State) -> Steps[State]:
         first = state.generation == 0
@@ -134,12 +134,12 @@ class SABLIMODE:
         search = self.solve_globally if globally else self.solve
         pairs = yield from together(search(spec, state, row, task) for task, row in enumerate(x))
         yield from evaluate_leaders(state, pairs)
-        state.archive.add(pairs)
+        state.archive = state.archive.with_answers(pairs)
         return pairs
 
     def solve(self, spec: Spec, state: State, x: FloatArray, task: int) -> Steps[Pair]:
         """A follower's answer by local searches, or by IMODE where these fail."""
-        starts = state.archive.nearest(x, NEAREST)
+        starts = state.archive.nearest(x, NEAREST).y
         found = yield from together(
             polish_follower(state, x, start, spec.budget.lower_max) for start in starts
         )
@@ -162,7 +162,8 @@ class SABLIMODE:
         rng = stream(spec.seed, name, state.generation, task)
         search = optimizer.start(Start.uniform(spec.spread[spec.m :], rng), rng)
         known = state.archive.nearest(x, len(search.points) // SEEDS)
-        search.points[: len(known)] = known
+        if len(known):
+            search.points[: len(known)] = known.y
         follower = Follower(x, optimizer, search, rng, FollowerRule(budget, budget), state.f_scale)
         while search.told < budget:
             yield from follower.execute()
@@ -193,7 +194,7 @@ class SABLIMODE:
         yield from evaluate_leaders(state, [again])
         if math.isinf(again.violation):  # a failed evaluation replaces nothing
             return pair
-        state.archive.add([again])
+        state.archive = state.archive.with_answers([again])
         if state.generation > 0:
             put(state, (state.leader.points == pair.x).all(axis=1), again)
         return again
@@ -235,7 +236,7 @@ class SABLIMODE:
             y = pairs[0].y
         points = LOCAL_POINTS * spec.m
         pairs += yield from polish_leader(state, x, y, points, spec.budget.lower_max)
-        state.archive.add(pairs)
+        state.archive = state.archive.with_answers(pairs)
         best = pairs[candidate_index(pairs)]
         state.polished = True
         if not state.elite.no_worse(best):

@@ -1,4 +1,4 @@
-"""Archives of pairs, and what they say about the follower's answer as a function of the leader's x.
+"""What archived pairs say about the follower's answer as a function of the leader's x.
 
 A. Sinha, Z. Lu, K. Deb and P. Malo, "Bilevel optimization based on iterative approximation of
 multiple mappings", Journal of Heuristics 26, 2020: psi maps x to the answer y, phi to its value f.
@@ -12,54 +12,13 @@ distance is ever computed) that is not repeated.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 
 import numpy as np
 
-from bilevo.core.arrays import FloatArray, IntArray
+from bilevo.core.arrays import FloatArray
+from bilevo.surrogates.archive import Archive
 from bilevo.surrogates.quadratic import Quadratic, fit, minimise, terms
-
-
-def _empty() -> FloatArray:
-    return np.empty((0, 0))
-
-
-@dataclass(slots=True, eq=False)
-class Archive:
-    """Pairs x (k, m), y (k, n) with objectives F, f (k, 1) and constraints G, g (k, .), by age."""
-
-    x: FloatArray = field(default_factory=_empty)
-    y: FloatArray = field(default_factory=_empty)
-    F: FloatArray = field(default_factory=_empty)
-    f: FloatArray = field(default_factory=_empty)
-    G: FloatArray = field(default_factory=_empty)
-    g: FloatArray = field(default_factory=_empty)
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    @property
-    def pairs(self) -> FloatArray:
-        return np.concatenate([self.x, self.y], axis=1)
-
-    def joined(self, other: Archive) -> Archive:
-        """Both archives' entries, this one's first."""
-        if not len(self) or not len(other):
-            return self if len(self) else other
-        parts = [(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)]
-        return Archive(*(np.concatenate(part) for part in parts))
-
-    def rows(self, chosen: IntArray | slice) -> Archive:
-        return Archive(*(getattr(self, f.name)[chosen] for f in fields(self)))
-
-    def latest(self, capacity: int) -> Archive:
-        """Without the oldest entries beyond a capacity."""
-        return self.rows(slice(-capacity, None)) if len(self) > capacity else self
-
-    def nearest(self, x: FloatArray, count: int) -> Archive:
-        """The entries whose leaders are nearest to x."""
-        distances = ((self.x - x) ** 2).sum(axis=1)
-        return self.rows(np.argsort(distances, kind="stable")[:count])
 
 
 @dataclass(frozen=True, slots=True)
