@@ -61,7 +61,7 @@ def test_resumes_after_several_generations(tmp_path, monkeypatch: pytest.MonkeyP
             raise StopIteration
 
     options = {"method": SABLIMODE(population=6), "rng": 6, "budget": Budget(lower_max=40)}
-    options["max_evals_upper"] = 150
+    options |= {"max_evals_upper": 150, "target": False}  # goes on when it has solved the problem
     whole = bilevo.minimize(get("smd9"), **options)
     assert whole.nit > 6
     bilevo.minimize(get("smd9"), run_dir=tmp_path / "run", callback=stop_at_five, **options)
