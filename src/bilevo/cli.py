@@ -129,7 +129,7 @@ def solve(
         message = "there is no answer to verify"
         if verified and np.isfinite(result.x).all():
             message = verify(chosen, result).message
-    print(to_json(result) if as_json else repr(result))
+    present(result, as_json)
     if verified:
         print(f"verified: {message}", file=sys.stderr if as_json else sys.stdout)
     return 0 if result.success else 1
@@ -151,8 +151,7 @@ def show(
     as_json
         Print one JSON object.
     """
-    result = load(run_dir)
-    print(to_json(result) if as_json else repr(result))
+    present(load(run_dir), as_json)
     return 0
 
 
@@ -190,6 +189,15 @@ def method_table() -> Any:
         style = "yellow" if method.status == rebuilt else ""
         table.add_row(name, str(method.year), method.status, method.reference, style=style)
     return table
+
+
+def present(result: Result, as_json: bool) -> None:
+    """Print a result, and what has to be known about a method that is a reconstruction."""
+    print(to_json(result) if as_json else repr(result))
+    known = registry.methods().get(result.method)
+    if known is not None and known.status is registry.Status.RECONSTRUCTION:
+        note = f"note: {result.method} is a reconstruction, not its authors' program"
+        print(note, file=sys.stderr if as_json else sys.stdout)
 
 
 def load_problem(name: str, dim: str | None) -> Problem:

@@ -93,6 +93,20 @@ def test_an_unsuccessful_run_has_status_1_and_valid_json(capsys) -> None:
     assert shown["F"] is None and shown["x"] == [None, None] and shown["success"] is False
 
 
+@pytest.mark.parametrize(("method", "noted"), [("mfbla", True), ("drc-cma-es", False)])
+def test_a_reconstruction_is_called_so_where_its_result_is_shown(
+    method, noted, tmp_path, capsys
+) -> None:
+    solve = ["solve", "smd1", "--method", method, "--max-evals", "300"]
+    main([*solve, "--run-dir", str(tmp_path)])
+    assert ("note: mfbla is a reconstruction" in capsys.readouterr().out) is noted
+    main(["show", str(tmp_path)])
+    assert ("note: mfbla is a reconstruction" in capsys.readouterr().out) is noted
+    main([*solve, "--json"])
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["method"] == method and ("reconstruction" in shown.err) is noted
+
+
 def test_a_known_optimum_need_not_be_the_target(capsys) -> None:
     assert main(["solve", "smd1", "--no-target", "--max-evals", "30000", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["status"] != "target"

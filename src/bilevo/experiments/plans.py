@@ -26,7 +26,7 @@ PRINTED = (  # the methods of the paper's tables, in their order
     "mfbla",
     "sa-bl-imode",
 )
-FIELD = (*PRINTED, "tlea-de", "drc-de", "drc-pso", "drc-ga")
+FIELD = (*PRINTED, "tlea-de")
 MIXED = "drc-cma-es+de"  # CMA-ES above, differential evolution below
 PAIRS = ("drc-cma-es", "drc-de", "drc-pso", "drc-ga", MIXED)
 PLAIN: dict[str, Any] = {"cooperation": False, "selection": "uniform", "stop": "all"}
@@ -73,7 +73,7 @@ class Plan:
 
 PLANS = {
     "paper": Plan(("drc-cma-es", "bl-cma-es")),
-    "field": Plan(FIELD),
+    "field": Plan(FIELD, runs=11),
     "ablation": Plan((*PAIRS, *(f"{pair}/plain" for pair in PAIRS)), SMD[:6], 11),
 }
 
