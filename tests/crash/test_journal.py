@@ -457,3 +457,9 @@ def test_time_goes_on_from_where_it_was(tmp_path: Path) -> None:
 
 def small_to(limit: int) -> dict[str, Any]:
     return {**SMALL, "max_evals": limit}
+
+
+def test_a_run_that_ends_at_its_first_request_can_be_read_and_continued(tmp_path) -> None:
+    nothing = small(tmp_path, max_evals=1)
+    assert nothing.nfev == 0 and 0 <= bilevo.load(tmp_path).time < 60
+    assert course(small(tmp_path)) == course(small(None))

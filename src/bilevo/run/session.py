@@ -200,8 +200,8 @@ class Session:
         return (self._ended or perf_counter()) - self._started
 
     def elapse(self, seconds: float) -> None:
-        """Set the clock, while replaying."""
-        self._started = perf_counter() - seconds
+        """Set the clock, while replaying; a run may have ended at its first request."""
+        self._started = (self._ended or perf_counter()) - seconds
 
     def result(self) -> Result:
         """The answer so far."""
