@@ -14,13 +14,22 @@ import bilevo
 from bilevo.registry import methods
 
 STORED = Path(__file__).parent / "runs.json"
+# Their course hangs on last bits, by finite differences or by ties between equal children, and
+# machines round these otherwise: only its beginning is compared.
+BEGINNING = dict.fromkeys(("bleaq2", "drc-de", "drc-ga", "mfbla", "sa-bl-imode"), 600)
 CASES = [(method, problem) for method in methods() for problem in ("smd2", "tp3")]
 
 
 def course(method: str, problem: str) -> dict[str, Any]:
     """A run's counters, tasks and answer. Answers to nine digits: machines may round otherwise."""
     short = bilevo.Budget(lower_max=40, upper_max=150)
-    result = bilevo.minimize(bilevo.problems.get(problem), method=method, rng=20, budget=short)
+    result = bilevo.minimize(
+        bilevo.problems.get(problem),
+        method=method,
+        rng=20,
+        budget=short,
+        max_evals=BEGINNING.get(method),
+    )
     return {
         "revision": bilevo.registry.get_method(method).revision,
         "nfev": [result.nfev_upper, result.nfev_lower],
