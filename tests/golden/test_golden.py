@@ -16,7 +16,15 @@ from bilevo.registry import methods
 STORED = Path(__file__).parent / "runs.json"
 # Their course hangs on last bits, by finite differences or by ties between equal children, and
 # machines round these otherwise: only its beginning is compared.
-BEGINNING = dict.fromkeys(("bleaq2", "drc-de", "drc-ga", "mfbla", "sa-bl-imode"), 600)
+BEGINNING = {
+    "bleaq2 smd2": 3000,
+    "bleaq2 tp3": 600,
+    "drc-de tp3": 600,
+    "drc-ga smd2": 600,
+    "drc-ga tp3": 600,
+    "mfbla tp3": 600,
+    "sa-bl-imode tp3": 1500,
+}
 CASES = [(method, problem) for method in methods() for problem in ("smd2", "tp3")]
 
 
@@ -28,7 +36,7 @@ def course(method: str, problem: str) -> dict[str, Any]:
         method=method,
         rng=20,
         budget=short,
-        max_evals=BEGINNING.get(method),
+        max_evals=BEGINNING.get(f"{method} {problem}"),
     )
     return {
         "revision": bilevo.registry.get_method(method).revision,
@@ -44,7 +52,7 @@ def test_the_course_of_a_run_is_the_stored_one(method: str, problem: str) -> Non
     stored = json.loads(STORED.read_text())[f"{method} {problem}"]
     now = course(method, problem)
     for value in ("F", "f"):
-        assert now.pop(value) == pytest.approx(stored.pop(value), rel=1e-7)
+        assert now.pop(value) == pytest.approx(stored.pop(value), rel=1e-7, abs=1e-12, nan_ok=True)
     assert now == stored
 
 
