@@ -43,13 +43,14 @@ from bilevo.algorithms.genetic import (
     total_variance,
 )
 from bilevo.algorithms.leader import State, close_generation, reached
+from bilevo.algorithms.polish import misjudged
 from bilevo.algorithms.sqp import At, LocalRule, sqp
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Budget, StopReason, change_over, require_count
 from bilevo.core.problem import Spec
 from bilevo.core.request import Level, Steps, Values, evaluate, together
 from bilevo.core.streams import stream
-from bilevo.optimizers.variation import WIDTH, distinct, inside, polynomial_mutation
+from bilevo.optimizers.variation import WIDTH, distinct, polynomial_mutation
 from bilevo.surrogates import require_scikit_learn
 from bilevo.surrogates.archive import Archive
 from bilevo.surrogates.mappings import JointModels, Mappings, Sizes
@@ -58,7 +59,6 @@ from bilevo.surrogates.quadratic import fit, minimise, terms
 SMALLEST_VARIANCE = 1e-4  # of the first solved members': the run has ended below it
 SMALLEST_CHANGE = 1e-4  # of the elite's F, relative, over the window
 TRUSTED = 1e-2 / WIDTH  # root mean squared error of a mapping that is believed
-ROUNDING = 1e-9  # by which a better f may only seem better
 SLACK = 1e-6  # by which f may exceed phi
 REACH = 0.05  # of the box, around the start of an exact local search
 
@@ -295,7 +295,7 @@ class BLEAQ2:
             slack = state.f_scale.tolerance(SLACK)
             answer = JointModels.around(x, pairs, mappings.phi, slack, sizes).answer(x, answer)
             error = phi_validation(state, mappings)
-        clipped = inside(answer.copy())
+        clipped = np.clip(answer, 0.0, 1.0)
         trusted = mappings.surrounds(x) and bool((clipped == answer).all()) and error < TRUSTED
         return Task(x, rng, 0, answer[None], answer=clipped, trusted=trusted)
 
@@ -360,7 +360,7 @@ class BLEAQ2:
         """SQP on F near the start, with y = psi(x)."""
 
         def at(x: FloatArray) -> Steps[Values]:
-            y = inside(np.array([mappings.answer(row) for row in x]))
+            y = np.clip([mappings.answer(row) for row in x], 0.0, 1.0)
             values = yield from evaluate(Level.UPPER, x, y)
             state.spent = values.spent
             return values
@@ -392,9 +392,7 @@ class BLEAQ2:
         assert elite is not None
         task = self.task(spec, state, elite.x, 0, name="again")
         pair = yield from task.solve_and_rate(spec, state)
-        gain = elite.f - pair.f if pair.lower_violation == elite.lower_violation else np.inf
-        better = not elite.follower_no_worse(pair) and gain > state.f_scale.tolerance(ROUNDING)
-        if is_solved(pair) and better:
+        if is_solved(pair) and misjudged(state, elite, pair):
             population.members[place] = pair
             population.archive(task, pair, Sizes(spec.m, spec.n).capacity)
 
@@ -421,4 +419,4 @@ def centres_of(answers: FloatArray, count: int, seed: int) -> FloatArray:
 
     count = min(count, len(np.unique(answers, axis=0)))
     kmeans = KMeans(count, n_init=1, random_state=seed % 2**32).fit(answers)
-    return inside(np.asarray(kmeans.cluster_centers_, dtype=np.float64))
+    return np.asarray(np.clip(kmeans.cluster_centers_, 0.0, 1.0), dtype=np.float64)

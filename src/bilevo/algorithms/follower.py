@@ -77,6 +77,11 @@ class FollowerRule:
         return change < scale.tolerance(self.absolute) or relative_change < self.relative
 
 
+def evaluate_answers(x: FloatArray, y: FloatArray) -> Steps[Values]:
+    """The follower's values at answers y (k, n) to one leader x (m,)."""
+    return (yield from evaluate(Level.LOWER, np.repeat(x[None], len(y), axis=0), y))
+
+
 @dataclass(slots=True, eq=False)
 class Follower:
     """A lower-level search: its optimiser's state, its best answer, and whether it has ended."""

@@ -22,12 +22,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bilevo.algorithms.follower import Follower, FollowerRule, Pair
+from bilevo.algorithms.follower import Follower, FollowerRule, Pair, evaluate_answers
 from bilevo.algorithms.leader import State, evaluate_leader
 from bilevo.core.arrays import FloatArray
 from bilevo.core.order import Key, best_index, order_key
 from bilevo.core.problem import Spec
-from bilevo.core.request import Level, Steps, Values, evaluate, together
+from bilevo.core.request import Steps, Values, together
 from bilevo.optimizers.steady_ga import CHILDREN, SteadyGA
 from bilevo.optimizers.variation import (
     WIDTH,
@@ -141,7 +141,7 @@ class Task:
     def solve(self, spec: Spec, state: State) -> Steps[Pair]:
         """The follower's answer, F not evaluated; `converged` if the search came to an end."""
         if self.answer is not None:
-            values = yield from self.evaluate(self.answer[None])
+            values = yield from evaluate_answers(self.x, self.answer[None])
             pair = self.best_of(self.answer[None], values)
             pair.converged = self.trusted
             return pair
@@ -168,7 +168,7 @@ class Task:
         feasible, and the pair is not `converged`.
         """
         points = self.around(spec.n)
-        values = yield from self.evaluate(points)
+        values = yield from evaluate_answers(self.x, points)
         state.f_scale.see(values.objective)
         usable = np.isfinite(values.objective)
         best = self.best_of(points, values)
@@ -179,7 +179,7 @@ class Task:
         if not all(model.finite for model in models):
             return best, False
         answer, predicted = self.program(models, points[-1])
-        found = yield from self.evaluate(answer[None])
+        found = yield from evaluate_answers(self.x, answer[None])
         pair = self.best_of(answer[None], found, best)
         truth = np.append(found.objective, found.constraints)
         if np.isfinite(truth).all():
@@ -219,9 +219,6 @@ class Task:
         points[far] = self.rng.random(int(far.sum()))
         points = np.abs(points)  # reflected at 0, and at 1
         return np.asarray(np.where(points > 1, 2 - points, points))
-
-    def evaluate(self, y: FloatArray) -> Steps[Values]:
-        return (yield from evaluate(Level.LOWER, np.repeat(self.x[None], len(y), axis=0), y))
 
     def best_of(self, points: FloatArray, values: Values, other: Pair | None = None) -> Pair:
         """The best of the points, whose constraints are noted, or another pair if it is better."""

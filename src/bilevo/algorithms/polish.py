@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from bilevo.algorithms.follower import Pair
+from bilevo.algorithms.follower import Pair, evaluate_answers
 from bilevo.algorithms.leader import State, evaluate_leaders
 from bilevo.algorithms.sqp import LocalRule, sqp
 from bilevo.core.arrays import FloatArray
@@ -27,7 +27,7 @@ def polish_follower(state: State, x: FloatArray, start: FloatArray, max_points: 
     """A local search of the follower from a start (F not evaluated)."""
 
     def at(rows: FloatArray) -> Steps[Values]:
-        values = yield from evaluate(Level.LOWER, np.repeat(x[None], len(rows), axis=0), rows)
+        values = yield from evaluate_answers(x, rows)
         state.f_scale.see(values.objective)
         return values
 
@@ -104,8 +104,7 @@ def flat_directions(pair: Pair) -> Steps[FloatArray]:
     h = np.where(pair.y > 0.5, -FLATNESS_DIFFERENCE, FLATNESS_DIFFERENCE)
     i, j = np.triu_indices(n)
     steps = np.concatenate([np.zeros((1, n)), np.diag(h), np.diag(h)[i] + np.diag(h)[j]])
-    x = np.repeat(pair.x[None], len(steps), axis=0)
-    values = (yield from evaluate(Level.LOWER, x, pair.y + steps)).objective
+    values = (yield from evaluate_answers(pair.x, pair.y + steps)).objective
     single = values[1 : n + 1]
     with np.errstate(all="ignore"):
         hessian = np.zeros((n, n))

@@ -107,12 +107,6 @@ def polynomial_mutation(
     return np.array(coordinates).reshape(points.shape)
 
 
-def inside(points: FloatArray) -> FloatArray:
-    """Points clipped to the unit box, in place; np.clip takes several times as long."""
-    np.maximum(points, 0.0, out=points)
-    return np.minimum(points, 1.0, out=points)
-
-
 def simulated_binary_crossover(
     mothers: FloatArray, fathers: FloatArray, rng: np.random.Generator, index: float
 ) -> FloatArray:
@@ -120,4 +114,4 @@ def simulated_binary_crossover(
     uniform, side = rng.random((2, *mothers.shape))
     spread = np.where(uniform <= 0.5, 2 * uniform, 1 / (2 - 2 * uniform)) ** (1 / (index + 1))
     spread = np.where(side < 0.5, spread, -spread)
-    return inside(((1 + spread) * mothers + (1 - spread) * fathers) / 2)
+    return np.asarray(np.clip(((1 + spread) * mothers + (1 - spread) * fathers) / 2, 0.0, 1.0))
