@@ -18,21 +18,19 @@ from bilevo.problems import get, names
 from bilevo.registry import get_method, methods
 
 SHORT = Budget(lower_max=60, upper_max=200)
-STOPS = 6  # generations after which a run is stopped and resumed, at most
+STOPS = 4  # generations after which a run is stopped and resumed, at most
 
 
-def minimize(
-    problem: Problem, method: str, run_dir: Path, budget: Budget, stop_at: int | None = None
-) -> bilevo.Result:
-    """A kept run, up to a generation."""
+def kept(method: str | DRC, run_dir: Path | None, stop_at: int | None = None) -> bilevo.Result:
+    """A run of a few generations, up to one of them."""
 
     def callback(result: bilevo.Result) -> None:
         if result.nit == stop_at:
             raise StopIteration
 
-    return bilevo.minimize(
-        problem, method=method, rng=6, budget=budget, run_dir=run_dir, callback=callback
-    )
+    short = Budget(lower_max=20, upper_max=1000)
+    options = {"rng": 6, "budget": short, "max_evals": 6000, "run_dir": run_dir}
+    return bilevo.minimize(get("smd9"), method=method, callback=callback, **options)
 
 
 VARIANTS = [
@@ -117,14 +115,12 @@ class TestMethod:
         self, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("bilevo.run.rundir.SNAPSHOT_AFTER", 0.0)
-        short = Budget(lower_max=20, upper_max=140)
-        whole = minimize_counted(get("smd9"), method=method, rng=6, budget=short)
-        assert whole.nit > 2
+        whole = kept(method, None)
+        assert whole.nit > 1
         for stop in range(1, whole.nit, math.ceil(whole.nit / STOPS)):
-            minimize(get("smd9"), method, tmp_path / str(stop), short, stop_at=stop)
+            kept(method, tmp_path / str(stop), stop_at=stop)
             assert (tmp_path / str(stop) / "snapshot.npz").exists()
-            again = minimize(get("smd9"), method, tmp_path / str(stop), short)
-            assert fingerprint(again) == fingerprint(whole)
+            assert fingerprint(kept(method, tmp_path / str(stop))) == fingerprint(whole)
 
     def test_returns_on_every_problem_of_the_suites(self, method: str | DRC) -> None:
         for name in names():
