@@ -156,7 +156,7 @@ def test_the_plain_form_of_drc_has_none_of_its_ingredients() -> None:
 
 
 def test_every_method_of_the_plans_can_be_made() -> None:
-    assert len(PLANS["field"].at(2, 3)) == 12 * 12 * 21
+    assert len(PLANS["field"].at(2, 3)) == 9 * 12 * 11
     assert len(PLANS["ablation"].at(2, 3)) == 10 * 6 * 11
     mixed = algorithm("drc-cma-es+de/plain")
     assert mixed.upper == algorithm("drc-cma-es").upper

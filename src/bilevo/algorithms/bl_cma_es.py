@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bilevo.algorithms.leader import JointSearch, State, solve_follower
+from bilevo.core.algorithm import variant_name
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps, together
 
@@ -20,8 +21,11 @@ from bilevo.core.request import Steps, together
 class BLCMAES(JointSearch):
     """BL-CMA-ES (He, Zhou and Chen, 2019)."""
 
-    name = "bl-cma-es"
     revision = 1
+
+    @property
+    def name(self) -> str:
+        return variant_name(self, "bl-cma-es")
 
     def generation(self, spec: Spec, state: State) -> Steps[State]:
         followers = self.followers(spec, state)

@@ -19,6 +19,7 @@ What differs from the program, and why:
   models leave it open, because a mutation, one time in n, would throw the gain away;
 - a second look at the elite replaces no answer by one that is better by rounding only;
 - the second search for the first population's followers does not replace better answers;
+- the elite's follower is solved afresh only once there are enough pairs for a local search;
 - slips are not repeated: the oldest pairs taken for the nearest (see `surrogates.mappings`), an
   index of unsolved members read as one of all members.
 """
@@ -37,14 +38,19 @@ from bilevo.algorithms.genetic import (
     breed,
     deviations_of,
     elect,
-    first_leaders,
     nearest_parent,
-    solve_all,
     total_variance,
 )
-from bilevo.algorithms.leader import State, close_generation, reached
+from bilevo.algorithms.leader import (
+    State,
+    close_generation,
+    first_by_itself,
+    first_leaders,
+    reached,
+)
 from bilevo.algorithms.polish import misjudged
 from bilevo.algorithms.sqp import At, LocalRule, sqp
+from bilevo.core.algorithm import variant_name
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Budget, StopReason, change_over, require_count
 from bilevo.core.problem import Spec
@@ -143,8 +149,7 @@ class BLEAQ2:
 
     @property
     def name(self) -> str:
-        """That of the registered method only for its settings."""
-        return "bleaq2" if self == BLEAQ2() else "bleaq2-variant"
+        return variant_name(self, "bleaq2")
 
     def upper_size(self, spec: Spec) -> int:
         return max(self.population, terms(spec.m) + 5 * spec.m)
@@ -204,7 +209,7 @@ class BLEAQ2:
         x = first_leaders(self.upper_size(spec), spec, rng)
         yield from self.feasible_leaders(spec, x, rng)
         tasks = [self.task(spec, state, leader, i) for i, leader in enumerate(x)]
-        pairs = yield from solve_all(spec, state, tasks)
+        pairs = yield from first_by_itself(task.solve_and_rate(spec, state) for task in tasks)
         if any(task.genetic for task in tasks):
             centres = centres_of(np.array([pair.y for pair in pairs]), self.local_size, spec.seed)
             again = [self.task(spec, state, x[i], i + len(x), pool=centres) for i in range(len(x))]
@@ -221,15 +226,17 @@ class BLEAQ2:
         """Replace half of the leaders by those of pairs that models say are feasible and good."""
         d = spec.m + spec.n
         points = rng.random((terms(d) + 5 * d, d))
-        upper = yield from evaluate(Level.UPPER, points[:, : spec.m], points[:, spec.m :])
-        lower = yield from evaluate(Level.LOWER, points[:, : spec.m], points[:, spec.m :])
-        constraints = np.concatenate([upper.constraints, lower.constraints], axis=1)
-        usable = np.isfinite(upper.objective) & np.isfinite(lower.objective)
-        if not constraints.shape[1] or usable.sum() < d + 2:
+        objectives, constraints = yield from at_both_levels(points[:1], spec.m)
+        if not constraints.shape[1]:
             return
-        points, constraints = points[usable], constraints[usable]
-        objectives = np.column_stack([upper.objective, lower.objective])[usable]
-        rules = fit(points, constraints)
+        more = yield from at_both_levels(points[1:], spec.m)
+        objectives = np.concatenate([objectives, more[0]])
+        constraints = np.concatenate([constraints, more[1]])
+        usable = np.isfinite(objectives).all(axis=1)
+        if usable.sum() < d + 2:
+            return
+        points, objectives = points[usable], objectives[usable]
+        rules = fit(points, constraints[usable])
         first = 0 if spec.x0 is None else 1
         for i in range(first, (len(x) + 1) // 2):
             goal = fit(points, (objectives @ rng.random(2))[:, None])[0]
@@ -397,6 +404,15 @@ class BLEAQ2:
             population.archive(task, pair, Sizes(spec.m, spec.n).capacity)
 
 
+def at_both_levels(points: FloatArray, m: int) -> Steps[tuple[FloatArray, FloatArray]]:
+    """Both objectives (k, 2) and all constraints (k, .) of pairs (k, m + n)."""
+    x, y = points[:, :m], points[:, m:]
+    upper = yield from evaluate(Level.UPPER, x, y)
+    lower = yield from evaluate(Level.LOWER, x, y)
+    constraints = np.concatenate([upper.constraints, lower.constraints], axis=1)
+    return np.column_stack([upper.objective, lower.objective]), constraints
+
+
 def search_near(at: At, start: FloatArray) -> Steps[FloatArray]:
     """The best point that SQP finds in a small box around the start."""
     low, high = np.maximum(start - REACH, 0.0), np.minimum(start + REACH, 1.0)
@@ -416,7 +432,9 @@ def phi_is_better(state: State, mappings: Mappings) -> bool:
 def centres_of(answers: FloatArray, count: int, seed: int) -> FloatArray:
     """Centres of clusters of the answers, fewer if they coincide."""
     from sklearn.cluster import KMeans
+    from threadpoolctl import threadpool_limits  # which scikit-learn brings
 
     count = min(count, len(np.unique(answers, axis=0)))
-    kmeans = KMeans(count, n_init=1, random_state=seed % 2**32).fit(answers)
+    with threadpool_limits(1):  # threads would add up in any order
+        kmeans = KMeans(count, n_init=1, random_state=seed % 2**32).fit(answers)
     return np.asarray(np.clip(kmeans.cluster_centers_, 0.0, 1.0), dtype=np.float64)

@@ -35,7 +35,11 @@ class Pair:
 
     def no_worse(self, other: Pair) -> bool:
         """In the leader's order."""
-        return no_worse(self.F, self.violation, other.F, other.violation)
+        return self.no_worse_than(other.F, other.violation)
+
+    def no_worse_than(self, F: float, violation: float) -> bool:
+        """In the leader's order."""
+        return no_worse(self.F, self.violation, F, violation)
 
     def follower_no_worse(self, other: Pair) -> bool:
         """In the follower's order."""

@@ -11,7 +11,8 @@ follower is solved; otherwise a genetic search goes on from there.
 What differs from the program, and why:
 - its tolerances and step lengths are in the user's units, here in those of a box of its usual width
   (see `optimizers.variation`), and that on values follows the size of the objective;
-- constraints are met exactly, not up to 1e-6, because bilevo counts what is above 0 as infeasible.
+- answers on a constraint are sought with a small margin, because bilevo counts what is above 0 as
+  infeasible; an answer that violates it by 1e-6 still ends a search, as in the program.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from bilevo.algorithms.leader import State, evaluate_leader
 from bilevo.core.arrays import FloatArray
 from bilevo.core.order import Key, best_index, order_key
 from bilevo.core.problem import Spec
-from bilevo.core.request import Steps, Values, together
+from bilevo.core.request import Steps, Values
 from bilevo.optimizers.steady_ga import CHILDREN, SteadyGA
 from bilevo.optimizers.variation import (
     WIDTH,
@@ -78,14 +79,6 @@ def elect(state: State, best: Pair) -> Steps[None]:
     elite, state.elite = state.elite, best
     if elite is None or not (np.array_equal(elite.x, best.x) and np.array_equal(elite.y, best.y)):
         yield best.incumbent
-
-
-def first_leaders(count: int, spec: Spec, rng: np.random.Generator) -> FloatArray:
-    """Leaders (count, m) anywhere in the box; x0 is the first."""
-    x = rng.random((count, spec.m))
-    if spec.x0 is not None:
-        x[0] = spec.x0
-    return x
 
 
 def nearest_parent(x: FloatArray, child: FloatArray, parents: Sequence[int]) -> int:
@@ -183,8 +176,8 @@ class Task:
         pair = self.best_of(answer[None], found, best)
         truth = np.append(found.objective, found.constraints)
         if np.isfinite(truth).all():
-            error = math.hypot(*(truth - predicted).tolist())
-            if error <= state.f_scale.tolerance(EXACT):
+            error_f, *errors_g = (truth - predicted).tolist()
+            if abs(error_f) <= state.f_scale.tolerance(EXACT) and math.hypot(*errors_g) <= EXACT:
                 pair = self.best_of(answer[None], found)
                 pair.converged = pair.lower_violation <= EXACT
                 return pair, True
@@ -229,13 +222,6 @@ class Task:
             return other
         self.g = values.constraints[i]
         return pair
-
-
-def solve_all(spec: Spec, state: State, tasks: list[Task]) -> Steps[list[Pair]]:
-    """A start population's pairs: the first by itself, so that there is an answer early on."""
-    first = yield from tasks[0].solve_and_rate(spec, state)
-    rest = yield from together(task.solve_and_rate(spec, state) for task in tasks[1:])
-    return [first, *rest]
 
 
 def deviations_of(answers: FloatArray) -> FloatArray:

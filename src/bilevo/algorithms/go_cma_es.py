@@ -44,6 +44,7 @@ from bilevo.algorithms.bl_cma_es import BLCMAES
 from bilevo.algorithms.follower import Follower, FollowerRule, Pair
 from bilevo.algorithms.grouping import Group, find_groups
 from bilevo.algorithms.nested import NestedCMAES, PatientCMAES
+from bilevo.core.algorithm import variant_name
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import Scale, StopReason
 from bilevo.core.order import ranking
@@ -187,8 +188,11 @@ LEADER_ALONE = NestedCMAES(upper=RestartingCMAES(), lower=NoSearch())
 class GOCMAES:
     """GO-CMA-ES (Huang and Wang, 2020)."""
 
-    name = "go-cma-es"
     revision = 1
+
+    @property
+    def name(self) -> str:
+        return variant_name(self, "go-cma-es")
 
     def init(self, spec: Spec) -> Steps[State]:
         yield from ()

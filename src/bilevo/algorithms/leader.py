@@ -11,7 +11,7 @@ put in place of the sampled y, update the joint search. What happens in between 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -22,7 +22,7 @@ from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import Scale, StopReason, change_over
 from bilevo.core.order import ranking
 from bilevo.core.problem import Spec
-from bilevo.core.request import Level, Steps, Values, alongside, evaluate
+from bilevo.core.request import Level, Steps, T, Values, alongside, evaluate, together
 from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import PopulationOptimizer, Start
@@ -53,6 +53,21 @@ def start_leader(spec: Spec, optimizer: PopulationOptimizer[Any], d: int) -> Sta
     if spec.x0 is not None:
         start.mean[: spec.m] = spec.x0
     return State(optimizer.start(start, rng))
+
+
+def first_leaders(count: int, spec: Spec, rng: np.random.Generator) -> FloatArray:
+    """Leaders x (count, m) anywhere; x0 is the first."""
+    x = rng.random((count, spec.m))
+    if spec.x0 is not None:
+        x[0] = spec.x0
+    return x
+
+
+def first_by_itself(tasks: Iterable[Steps[T]]) -> Steps[list[T]]:
+    """Advance a first population's tasks together, after the first one, for an answer early on."""
+    first, *others = tasks
+    result = yield from first
+    return [result, *(yield from together(others))]
 
 
 def sample_leaders(spec: Spec, state: State, optimizer: PopulationOptimizer[Any]) -> FloatArray:
@@ -298,8 +313,11 @@ class JointSearch:
 
 
 def candidate_index(pairs: list[Pair]) -> int:
-    """Where the best of the converged pairs is; the best of all when none has converged."""
-    converged = [i for i, pair in enumerate(pairs) if pair.converged]
+    """Where the best of the converged pairs is; the best of all when none has converged.
+
+    A pair whose evaluation failed is taken only where all have.
+    """
+    converged = [i for i, p in enumerate(pairs) if p.converged and p.violation < math.inf]
     among = converged or range(len(pairs))
     return next(int(i) for i in leader_ranking(pairs) if i in among)
 

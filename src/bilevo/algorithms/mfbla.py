@@ -26,8 +26,16 @@ import numpy as np
 
 from bilevo.algorithms import leader
 from bilevo.algorithms.follower import Follower, FollowerRule, Pair
-from bilevo.algorithms.leader import close_generation, evaluate_leader, leader_ranking, reached
+from bilevo.algorithms.leader import (
+    close_generation,
+    evaluate_leader,
+    first_by_itself,
+    first_leaders,
+    leader_ranking,
+    reached,
+)
 from bilevo.algorithms.polish import misjudged, polish_follower, polish_leader
+from bilevo.core.algorithm import variant_name
 from bilevo.core.arrays import FloatArray, IntArray
 from bilevo.core.budget import StopReason
 from bilevo.core.problem import Spec
@@ -110,8 +118,11 @@ class MFBLA:
     population: int = 50
     share: float | None = None
 
-    name = "mfbla"
     revision = 1
+
+    @property
+    def name(self) -> str:
+        return variant_name(self, "mfbla")
 
     def __post_init__(self) -> None:
         self.upper()  # refuses a population it cannot use
@@ -127,9 +138,7 @@ class MFBLA:
 
     def init(self, spec: Spec) -> Steps[State]:
         yield from ()
-        x = stream(spec.seed, "start").random((self.population, spec.m))
-        if spec.x0 is not None:
-            x[0] = spec.x0
+        x = first_leaders(self.population, spec, stream(spec.seed, "start"))
         return State(self.upper().first(x))
 
     def generation(self, spec: Spec, state: State) -> Steps[State]:
@@ -138,7 +147,8 @@ class MFBLA:
     def steps(self, spec: Spec, state: State) -> Steps[State]:
         x = self.upper().ask(state.leader, stream(spec.seed, "leader", state.generation))
         children = [self.child(spec, state, row, i) for i, row in enumerate(x)]
-        yield from together(child.judge(spec, state, state.fidelity) for child in children)
+        advance = together if state.generation else first_by_itself
+        yield from advance(child.judge(spec, state, state.fidelity) for child in children)
         yield from self.check(spec, state, children)
         yield from self.replace(spec, state, children)
         yield from self.elect(spec, state, children)

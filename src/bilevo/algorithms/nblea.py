@@ -27,12 +27,11 @@ from bilevo.algorithms.genetic import (
     breed,
     deviations_of,
     elect,
-    first_leaders,
     nearest_parent,
-    solve_all,
     total_variance,
 )
-from bilevo.algorithms.leader import State, close_generation
+from bilevo.algorithms.leader import State, close_generation, first_by_itself, first_leaders
+from bilevo.core.algorithm import variant_name
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Budget, StopReason, require_count
 from bilevo.core.problem import Spec
@@ -62,8 +61,7 @@ class NBLEA:
 
     @property
     def name(self) -> str:
-        """That of the registered method only for its settings."""
-        return "nblea" if self == NBLEA() else "nblea-variant"
+        return variant_name(self, "nblea")
 
     def init(self, spec: Spec) -> Steps[State]:
         yield from ()
@@ -78,7 +76,7 @@ class NBLEA:
             compete(leaders, pairs, rng)
         else:
             tasks = self.first_tasks(spec, state, rng)
-            pairs = yield from solve_all(spec, state, tasks)
+            pairs = yield from first_by_itself(task.solve_and_rate(spec, state) for task in tasks)
             leaders.members, leaders.first_variance = list(pairs), total_variance(pairs)
         best = leaders.members[leaders.best]
         yield from elect(state, best)

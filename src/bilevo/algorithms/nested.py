@@ -19,6 +19,7 @@ from bilevo.algorithms.leader import (
     start_leader,
     tell_leader,
 )
+from bilevo.core.algorithm import variant_name
 from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps, together
@@ -43,8 +44,11 @@ class NestedCMAES:
     upper: CMAES = field(default_factory=CMAES)
     lower: CMAES = field(default_factory=PatientCMAES)
 
-    name = "nested-cma-es"
     revision = 1
+
+    @property
+    def name(self) -> str:
+        return variant_name(self, "nested-cma-es")
 
     def init(self, spec: Spec) -> Steps[State]:
         yield from ()

@@ -10,8 +10,9 @@ local searches at both levels. All else is inferred or our own:
 - good is the best third of all solved leaders; of a member's three children, one per operator, the
   one most probably good is kept, and solved if that probability is at least 1/2 (three always are)
   or above its parent's by 0.3;
-- a pair becomes the elite only after its follower was solved once more by IMODE, and so is the
-  elite's when nothing challenges it: a leader lives on its followers' local optima otherwise;
+- a pair becomes the elite only after its follower was solved once more by IMODE (one from a local
+  search is checked a generation later), and so is the elite's when nothing challenges it: a leader
+  lives on its followers' local optima otherwise;
 - every third generation, and when the elite stays, a local search of the leader; before it, where
   followers were seen to have several best answers, one over y for the answer best for the leader.
 """
@@ -28,6 +29,8 @@ from bilevo.algorithms.follower import Follower, FollowerRule, Pair
 from bilevo.algorithms.leader import (
     candidate_index,
     evaluate_leaders,
+    first_by_itself,
+    first_leaders,
     leader_ranking,
     reached,
 )
@@ -39,6 +42,7 @@ from bilevo.algorithms.polish import (
     polish_follower,
     polish_leader,
 )
+from bilevo.core.algorithm import variant_name
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import StopReason
 from bilevo.core.problem import Spec
@@ -77,11 +81,14 @@ class SABLIMODE:
 
     population: int = 50
 
-    name = "sa-bl-imode"
     revision = 1
 
+    @property
+    def name(self) -> str:
+        return variant_name(self, "sa-bl-imode")
+
     def __post_init__(self) -> None:
-        require_scikit_learn(self.name)
+        require_scikit_learn("sa-bl-imode")
         IMODE(self.population)  # refuses what it cannot use
 
     def optimizer(self, spec: Spec) -> IMODE:
@@ -89,10 +96,7 @@ class SABLIMODE:
 
     def init(self, spec: Spec) -> Steps[State]:
         yield from ()
-        rng = stream(spec.seed, "start")
-        x = rng.random((self.population, spec.m))
-        if spec.x0 is not None:
-            x[0] = spec.x0
+        x = first_leaders(self.population, spec, stream(spec.seed, "start"))
         return State(self.optimizer(spec).first(x))
 
     def generation(self, spec: Spec, state: State) -> Steps[State]:
@@ -132,8 +136,14 @@ class SABLIMODE:
     ) -> Steps[list[Pair]]:
         """Leaders with their followers' answers and their values."""
         search = self.solve_globally if globally else self.solve
-        pairs = yield from together(search(spec, state, row, task) for task, row in enumerate(x))
-        yield from evaluate_leaders(state, pairs)
+
+        def rated(task: int) -> Steps[Pair]:
+            pair = yield from search(spec, state, x[task], task)
+            yield from evaluate_leaders(state, [pair])
+            return pair
+
+        advance = first_by_itself if globally else together
+        pairs = yield from advance(rated(task) for task in range(len(x)))
         state.archive = state.archive.with_answers(pairs)
         return pairs
 
@@ -165,6 +175,7 @@ class SABLIMODE:
         if len(known):
             search.points[: len(known)] = known.y
         follower = Follower(x, optimizer, search, rng, FollowerRule(budget, budget), state.f_scale)
+        yield from follower.execute()
         while search.told < budget:
             yield from follower.execute()
         return (yield from polish_follower(state, x, follower.answer.y, budget))
@@ -177,7 +188,9 @@ class SABLIMODE:
         checked: set[int] = set()
         i = candidate_index(pairs)
         if state.elite is not None and not pairs[i].no_worse(state.elite):
-            state.elite = yield from self.checked(spec, state, state.elite, len(pairs))
+            elite = yield from self.checked(spec, state, state.elite, len(pairs))
+            state.polished = state.polished and elite is state.elite
+            state.elite = elite
         while state.elite is None or not state.elite.no_worse(pairs[i]):
             if i in checked:
                 crown(spec, state, pairs[i])
@@ -241,7 +254,9 @@ class SABLIMODE:
         state.polished = True
         if not state.elite.no_worse(best):
             crown(spec, state, best)
-        put(state, np.arange(len(state.leader.points)) == state.leader.best_first[-1], best)
+        worst = state.leader.best_first[-1]
+        if best.no_worse_than(state.leader.objective[worst], state.leader.violation[worst]):
+            put(state, np.arange(len(state.leader.points)) == worst, best)
 
     def close(self, spec: Spec, state: State, pairs: list[Pair]) -> State:
         """Note how the tasks fared, and test the stop rules."""

@@ -111,10 +111,10 @@ class Sampler:
     def differences(self, point: FloatArray, values: Values, curved: bool) -> Steps[Iterate | None]:
         """The derivatives at a point by its neighbours; None if there is no budget for them."""
         d = len(point)
-        h = max(CURVATURE_DIFFERENCE, self.rule.difference) if curved else self.rule.difference
+        both = curved and self.left() >= 2 * d
+        h = max(CURVATURE_DIFFERENCE, self.rule.difference) if both else self.rule.difference
         h_each = np.minimum(h, (self.high - self.low) / 2)
         up = np.where(point + h_each <= self.high, h_each, -h_each)
-        both = curved and self.left() >= 2 * d
         if self.left() < d:
             return None
         steps = np.concatenate([np.diag(up), -np.diag(up)]) if both else np.diag(up)
@@ -229,7 +229,7 @@ def sqp(
                 model.learn(here, there, step, multipliers)
             here, fresh = there, False
         elif fresh or model.settled(step, slope, rule.tolerance):
-            return sampler.answer(converged=sampler.left() > 0)
+            return sampler.answer(converged=sampler.left() > 0 and sampler.violation == 0)
         else:  # the model may be wrong: curvatures afresh
             here, fresh = (yield from sampler.differences(*here.place, curved=True)), True
     return sampler.answer(converged=False)
@@ -253,9 +253,10 @@ class Model:
 
     def settled(self, step: FloatArray, slope: float, tolerance: float) -> bool:
         """Whether so short a step is no fault of a Hessian that is too stiff in its direction."""
-        residual = self.B @ step  # of the first-order conditions
-        softest = max(float(np.diag(self.B).min()), TINY)
-        return -slope < tolerance and float(residual @ residual) / softest < 1e4 * tolerance
+        with np.errstate(all="ignore"):
+            residual = self.B @ step  # of the first-order conditions
+            softest = max(float(np.diag(self.B).min()), TINY)
+            return -slope < tolerance and float(residual @ residual) / softest < 1e4 * tolerance
 
 
 def first_hessian(here: Iterate) -> FloatArray:
@@ -405,15 +406,26 @@ def least_distance(
 
     The point nearest to the free minimum `newton` in the metric of B (Lawson and Hanson, 1974).
     """
+    excess = A @ newton - b
+    lengths = np.einsum("ij,ji->i", A, np.linalg.solve(B, A.T))  # of the rows, in the same metric
+    reach = np.maximum(excess, 0.0) ** 2 / np.maximum(lengths, TINY)
+    for scale in (float(-g @ newton), float(reach.max())):  # which makes the distances near 1
+        if scale > 0 and (found := _least_distance(B, A, b, newton, scale)) is not None:
+            return found
+    return None
+
+
+def _least_distance(
+    B: FloatArray, A: FloatArray, b: FloatArray, newton: FloatArray, scale: float
+) -> tuple[FloatArray, FloatArray] | None:
     from scipy.optimize import nnls
 
-    scale = max(float(-g @ newton), TINY)  # makes the distances near 1
     try:
         root = np.linalg.cholesky(B / scale)
         rows = -np.linalg.solve(root, A.T)  # of the constraints on z = root' (p - newton)
         bounds = A @ newton - b
         system = np.concatenate([rows, bounds[None]])
-        target = np.append(np.zeros(len(g)), 1.0)
+        target = np.append(np.zeros(len(newton)), 1.0)
         u, _ = nnls(system, target)
     except (np.linalg.LinAlgError, RuntimeError):
         return None

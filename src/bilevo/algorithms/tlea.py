@@ -40,6 +40,7 @@ from bilevo.algorithms.leader import (
     require_optimizer,
     sample_leaders,
 )
+from bilevo.core.algorithm import variant_name
 from bilevo.core.arrays import FloatArray, IntArray, fractional_distances
 from bilevo.core.budget import change_over
 from bilevo.core.order import ranking
@@ -91,8 +92,7 @@ class TLEA(JointSearch):
 
     @property
     def name(self) -> str:
-        """That of the registered method only for its settings."""
-        return "tlea-cma-es" if self == TLEA() else "tlea"
+        return variant_name(self, "tlea-cma-es")
 
     def generation(self, spec: Spec, state: State) -> Steps[State]:
         followers = self.followers(spec, state)
@@ -180,8 +180,7 @@ class TLEADE(TLEA):
 
     @property
     def name(self) -> str:
-        """That of the registered method only for its settings."""
-        return "tlea-de" if self == TLEADE() else "tlea"
+        return variant_name(self, "tlea-de")
 
     def rule(self, spec: Spec) -> FollowerRule:
         """The start, then rounds as if they cost 14 + floor(3 ln n) evaluations each."""

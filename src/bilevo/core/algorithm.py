@@ -26,6 +26,11 @@ class AlgorithmState(Protocol):
 S = TypeVar("S", bound=AlgorithmState)
 
 
+def variant_name(algorithm: object, name: str) -> str:
+    """A method's registered name for its own settings; other settings are a variant of it."""
+    return name if algorithm == type(algorithm)() else f"{name}-variant"
+
+
 class Algorithm(Protocol[S]):
     """`init` makes the first state, `generation` the next one. `revision` changes with results.
 

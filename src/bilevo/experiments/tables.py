@@ -75,7 +75,7 @@ class Medians:
 
     @property
     def until_near(self) -> float:
-        """Evaluations per run that came near the optimum, those of the other runs included."""
+        """Evaluations per run that came near the optimum, with those of other completed runs."""
         near = sum(row.near > 0 for row in self.rows)
         return sum(row.near or row.total for row in self.rows) / near if near else math.inf
 
@@ -162,18 +162,19 @@ def summary_table(groups: Groups, size: str) -> Lines:
     header = ["method", "status", "problems", *(f"{key} within {factors}" for key in keys)]
     lines = [[*header, "sum of totals", "paper", "ratio", f"Acc_u <= {SOLVED[0]:.0e}", "paper"]]
     for method in PRINTED:
-        ours, theirs = [], []
+        ours, theirs, solved = [], [], 0
         for problem, group in _of(method, groups).items():
             if paper := paper_values(problem, size, method):
                 ours.append(group.values)
                 theirs.append(paper)
+                solved += group.solved(SOLVED[0]) > 0.5
         if not ours:
             continue
         line = [method, status(method), str(len(ours))]
         for key in keys:
             line += [_nearness([(o[key], t[key]) for o, t in zip(ours, theirs, strict=True)])]
         totals = [sum(values["total"] for values in side) for side in (ours, theirs)]
-        line += [*map(_count, totals), _ratio(*totals), *map(_solved, (ours, theirs))]
+        line += [*map(_count, totals), _ratio(*totals), str(solved), _solved(theirs)]
         lines.append(line)
     return _without_empty_columns(lines)
 

@@ -57,8 +57,10 @@ class DE(PopulationBased[State]):
         self, state: State, points: FloatArray, objective: FloatArray, violation: FloatArray
     ) -> None:
         better, gains = improvements(objective, violation, state.objective, state.violation)
-        if better.sum() >= 2:
-            state.memory.learn(state.F[better], state.CR[better], gains[better])
+        paid = better.copy()
+        paid[state.resampled] = False  # no settings made these
+        if paid.sum() >= 2:
+            state.memory.learn(state.F[paid], state.CR[paid], gains[paid])
         room = int(ARCHIVE * len(state.points))
         state.archive = np.concatenate([state.archive, state.points[better]])[:room]
         state.replace(better, points, objective, violation)

@@ -129,14 +129,16 @@ class IMODE(PopulationBased[State]):
     ) -> None:
         state.told += len(points)
         better, gains = improvements(objective, violation, state.objective, state.violation)
-        if better.any():
-            state.memory.learn(state.F[better], state.CR[better], gains[better])
+        paid = better.copy()
+        paid[state.resampled] = False  # no settings made these
+        if paid.any():
+            state.memory.learn(state.F[paid], state.CR[paid], gains[paid])
         else:
             idle = np.full(1, IDLE_SETTING)
             state.memory.learn(idle, idle, np.ones(1))
         state.archive = np.concatenate([state.archive, state.points[better]])
         with np.errstate(all="ignore"):
-            relative = np.where(better, gains / (np.abs(state.objective) + TINY), 0.0)
+            relative = np.where(paid, gains / (np.abs(state.objective) + TINY), 0.0)
         state.chances = operator_chances(state.operator, relative)
         state.replace(better, points, objective, violation)
 

@@ -43,6 +43,7 @@ class Population:
     objective: FloatArray = field(default_factory=lambda: np.empty(0))
     violation: FloatArray = field(default_factory=lambda: np.empty(0))
     first_variance: float = 0.0
+    resampled: IntArray = field(default_factory=lambda: np.empty(0, np.int64))  # places, see `ask`
     mixture_mean: FloatArray = field(default_factory=lambda: np.empty(0))
     mixture_covariance: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
 
@@ -117,8 +118,9 @@ class PopulationBased(ABC, Generic[P]):
         if not state.objective.size:
             return state.points.copy()
         points = self.children(state, rng)
+        state.resampled = np.empty(0, np.int64)
         if state.mixture_mean.size:
-            worst = state.best_first[-max(1, int(RESAMPLED * len(points))) :]
+            state.resampled = worst = state.best_first[-max(1, int(RESAMPLED * len(points))) :]
             points[worst] = gaussian(state.mixture_mean, state.mixture_covariance, len(worst), rng)
             state.mixture_mean = np.empty(0)
         return points
