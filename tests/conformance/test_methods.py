@@ -1,7 +1,8 @@
 """What every registered method must do; a new method is tested by being registered.
 
-Variants of DRC that run another course are tested like methods of their own: that for many
-workers, and that with a mixed pair of optimisers, of which the upper one keeps a population.
+Variants that run another course are tested like methods of their own: DRC for many workers, and
+with a mixed pair of optimisers, of which the upper one keeps a population; BLEAQ-II with answers
+from its mappings.
 """
 
 import math
@@ -13,7 +14,7 @@ from conftest import fingerprint, minimize_counted, quadratic
 
 import bilevo
 from bilevo import DE, PSO, Budget, Problem
-from bilevo.algorithms import DRC
+from bilevo.algorithms import BLEAQ2, DRC
 from bilevo.problems import get, names
 from bilevo.registry import get_method, methods
 
@@ -34,6 +35,7 @@ def kept(method: str | DRC, run_dir: Path | None, stop_at: int | None = None) ->
 
 
 VARIANTS = [
+    pytest.param(BLEAQ2(prob_search=0.0), id="bleaq2-by-mappings"),
     pytest.param(DRC(parallel="rounds"), id="drc-in-rounds"),
     pytest.param(DRC(PSO(), DE(), parallel="rounds"), id="drc-mixed-in-rounds"),
 ]
@@ -91,6 +93,39 @@ class TestMethod:
             problem, method=method, on_failure="worst", budget=SHORT, max_evals=20_000
         )
         assert result.success and result.failures > 0 and np.isfinite(result.F)
+
+    def test_a_leader_without_a_value_is_never_the_answer(self, method: str | DRC) -> None:
+        """F fails where the follower is easiest."""
+        problem = Problem(
+            lambda x, y: math.nan if x[0] < 0.5 else float(x @ x + y @ y),
+            lambda x, y: float(y @ y) if x[0] < 0.5 else float(y @ y + np.cos(9 * y).sum()),
+            [(0, 1)],
+            [(-1, 1)] * 2,
+        )
+        small = Budget(upper_max=60, lower_max=30, lower_window=12)
+        result = minimize_counted(problem, method=method, rng=0, budget=small, max_evals=9000)
+        assert result.success and result.x[0] >= 0.5
+
+    def test_survives_the_smallest_budget(self, method: str | DRC) -> None:
+        least = Budget(upper_max=1, upper_window=1, lower_max=1, lower_window=1)
+        result = minimize_counted(quadratic(), method=method, budget=least, max_evals=5000)
+        assert np.isfinite(result.F)
+
+    def test_has_an_answer_early_on(self, method: str | DRC) -> None:
+        """As soon as the first followers are solved, and not after those of a whole population."""
+        result = minimize_counted(get("smd1"), method=method, max_evals=3000)
+        assert np.isfinite(result.F)
+
+    def test_stops_at_a_target_of_the_users(self, method: str | DRC) -> None:
+        result = minimize_counted(get("smd1"), method=method, target=20.0, max_evals=40_000)
+        assert result.status == "target" and result.F <= 20 + 1e-6
+
+    def test_leaves_numpys_global_random_state_alone(self, method: str | DRC) -> None:
+        np.random.seed(1)  # noqa: NPY002
+        minimize_counted(quadratic(), method=method, budget=SHORT, max_evals=3000)
+        drawn = np.random.random()  # noqa: NPY002
+        np.random.seed(1)  # noqa: NPY002
+        assert drawn == np.random.random()  # noqa: NPY002
 
     def test_ends_when_nothing_is_finite(self, method: str | DRC) -> None:
         problem = Problem(lambda x, y: math.nan, lambda x, y: math.nan, [(0, 1)], [(0, 1)])

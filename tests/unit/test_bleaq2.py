@@ -100,15 +100,27 @@ def test_the_best_solved_member_is_never_lost() -> None:
 def test_quadratic_followers_cost_a_model_and_its_answer() -> None:
     result = minimize_counted(quadratic(), method="bleaq2", rng=1, max_evals=700, target=False)
     first = result.history[0]
-    models = 15 + 5 * 4  # pairs that show whether there are constraints, m + n = 4
-    assert first.nfev_upper == models + 50
-    assert first.nfev_lower == models + 50 * (6 + 2 + 1)
+    assert first.nfev_upper == 1 + 50  # the first pair shows whether there are constraints
+    assert first.nfev_lower == 1 + 50 * (6 + 2 + 1)
+
+
+def test_pairs_are_sampled_where_there_are_constraints() -> None:
+    problem = Problem(
+        lambda x, y: float(x @ x + y @ y),
+        lambda x, y: float((y - x) @ (y - x)),
+        [(-5, 10)] * 2,
+        [(-5, 10)] * 2,
+        G=lambda x, y: np.array([1.0 - x[0]]),
+    )
+    result = minimize_counted(problem, method="bleaq2", rng=1, max_evals=700, target=False)
+    assert result.history[0].nfev_upper == 15 + 5 * 4 + 50
+    assert result.violation == 0
 
 
 def test_followers_that_are_not_quadratic_are_solved_twice_at_the_start() -> None:
     budget = Budget(lower_max=20)
     result = minimize_counted(get("smd1"), method="bleaq2", rng=1, budget=budget, max_evals=5_000)
-    assert result.history[0].nfev_upper == 46 + 2 * 50
+    assert result.history[0].nfev_upper == 1 + 2 * 50
 
 
 def test_local_search_on_exact_models_solves_smd6() -> None:

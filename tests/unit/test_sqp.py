@@ -36,11 +36,10 @@ class Driver:
         max_points: int = 500,
         low: float = 0.0,
         high: float = 1.0,
-        known: Values | None = None,
     ) -> Answer:
         d = len(start)
         box = np.full(d, low), np.full(d, high)
-        steps = sqp(at, np.array(start), *box, LocalRule(max_points), known)
+        steps = sqp(at, np.array(start), *box, LocalRule(max_points))
         values = None
         while True:
             try:
@@ -66,14 +65,6 @@ def test_solves_a_sphere_with_its_first_step() -> None:
     answer = driver.run([0.9, 0.1, 0.5])
     assert answer.converged and answer.objective < 1e-14
     assert driver.batches == [1, 6, 1, 3]  # the start, its neighbours, one step, neighbours
-
-
-def test_does_not_ask_for_a_start_whose_values_are_known() -> None:
-    driver = Driver(sphere)
-    start = [0.9, 0.1, 0.5]
-    known = Values.of(np.array([sphere(np.array(start))]), np.empty((1, 0)), 0, 0)
-    assert driver.run(start, known=known).objective < 1e-14
-    assert driver.batches == [6, 1, 3]
 
 
 @pytest.mark.parametrize(("d", "most"), [(2, 150), (5, 350)])
@@ -122,6 +113,20 @@ def test_ends_on_a_linear_constraint_without_violating_it() -> None:
     answer = driver.run([0.9, 0.9])
     assert answer.converged and answer.violation == 0
     assert answer.point == pytest.approx([0.5, 0.5], abs=1e-8)
+
+
+@pytest.mark.parametrize("start", [0.3, 0.3 + 1e-9, 0.3 + 1e-7])
+@pytest.mark.parametrize("f", [sphere, lambda u: 1.0])
+def test_leaves_an_infeasible_start_at_which_nothing_pulls(f, start) -> None:
+    answer = Driver(f, lambda u: [0.7 - u[0]]).run([start, 0.3])
+    assert answer.converged and answer.violation == 0
+    if f is sphere:
+        assert answer.point == pytest.approx([0.7, 0.3], abs=1e-6)
+
+
+def test_does_not_call_an_infeasible_end_converged() -> None:
+    answer = Driver(sphere, lambda u: [0.7 - u[0], u[0] - 0.6]).run([0.5, 0.5])
+    assert answer.violation > 0 and not answer.converged
 
 
 def test_ends_on_a_curved_constraint_without_violating_it() -> None:

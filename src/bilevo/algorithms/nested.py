@@ -13,6 +13,7 @@ from bilevo.algorithms.follower import Follower, FollowerRule
 from bilevo.algorithms.leader import (
     State,
     close_generation,
+    first_by_itself,
     leader_ranking,
     sample_leaders,
     solve_follower,
@@ -57,7 +58,8 @@ class NestedCMAES:
     def generation(self, spec: Spec, state: State) -> Steps[State]:
         leaders = sample_leaders(spec, state, self.upper)
         followers = [self.follower(spec, state, x, i) for i, x in enumerate(leaders)]
-        yield from together(solve_follower(state, follower) for follower in followers)
+        advance = together if state.generation else first_by_itself
+        yield from advance(solve_follower(state, follower) for follower in followers)
         pairs = [follower.answer for follower in followers]
         best = pairs[int(leader_ranking(pairs)[0])]
         if state.elite is None or best.no_worse(state.elite):

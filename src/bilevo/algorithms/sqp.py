@@ -202,18 +202,14 @@ def sqp(
     low: FloatArray,
     high: FloatArray,
     rule: LocalRule,
-    known: Values | None = None,
 ) -> Steps[Answer]:
-    """Minimise from a point in a box; `at` gives values, `known` those of the point itself."""
+    """Minimise from a point in a box; `at` gives values."""
     sampler = Sampler(at, rule, low, high)
     point = np.clip(point, low, high)
-    if known is None:
-        known = yield from sampler.values(point[None])
-    else:
-        sampler.see(point[None], known)
-    if not math.isfinite(known.objective[0]):
+    values = yield from sampler.values(point[None])
+    if not math.isfinite(values.objective[0]):
         return sampler.answer(converged=False)
-    here, fresh = (yield from sampler.differences(point, known, curved=True)), True
+    here, fresh = (yield from sampler.differences(point, values, curved=True)), True
     while here is not None:
         if fresh:
             model = Model(first_hessian(here))
@@ -268,10 +264,10 @@ def first_hessian(here: Iterate) -> FloatArray:
     curvature = np.abs(here.curvature) if here.curvature is not None else np.zeros(d)
     curvature = np.where(np.isfinite(curvature), curvature, 0.0)
     steepest = float(np.abs(here.gradient).max(initial=0.0))
-    floor = max(1e-3 * steepest, 1e-8 * float(curvature.max(initial=0.0)), TINY)
+    floor = max(1e-3 * steepest, 1e-8 * float(curvature.max(initial=0.0)))
     if here.curvature is None:
-        floor = max(10 * steepest, TINY)  # a first step of at most a tenth of the box
-    return np.diag(np.maximum(curvature, floor))
+        floor = 10 * steepest  # a first step of at most a tenth of the box
+    return np.diag(np.maximum(curvature, floor or 1.0))  # where all is flat, any metric will do
 
 
 def expected_repair(here: Iterate, step: FloatArray) -> float:
