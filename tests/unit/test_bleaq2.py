@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from conftest import fingerprint, minimize_counted, quadratic
 
-from bilevo import Budget, Result, minimize
+from bilevo import Budget, Problem, Result, minimize
 from bilevo.algorithms import BLEAQ2
 from bilevo.algorithms.bleaq2 import Population
 from bilevo.algorithms.follower import Pair
