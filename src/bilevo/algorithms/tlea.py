@@ -15,7 +15,7 @@ What differs from the published program, and why:
 - its order of points that are all infeasible (see `BalancedCMAES`) is used where a search learns
   from its points, at both levels. Best answers and the elite are chosen by Deb's order: measured on
   SMD9-12, that changes nothing. Without the special order SMD12 is left at answers that are
-  wrong for the follower (|f - f*| of 16, as with BL-CMA-ES, and not 1e-5).
+  wrong for the follower, as with BL-CMA-ES.
 
 TLEA-DE has DE in the followers' rounds only, with a number of rounds and a window of its own, and
 transfers what DE has learnt about its settings; the upper level and refinement stay CMA-ES, as in
