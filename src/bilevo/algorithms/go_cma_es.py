@@ -24,10 +24,10 @@ and II are optimised by a one-level method, type III by a bilevel one. Inferred:
 
 One generation of a run is one of the present group's search; the first is grouping and type II.
 
-docs/reproduction.md has the medians beside those printed. On what the authors' runs spend their lower
-evaluations is not known. Theirs end off the follower's optimum on SMD5 and SMD8, ours do not: the lower
-budget is enough for this Rosenbrock valley. If the three starts share it, errors become like those
-printed, but SMD4 and SMD12 get worse than printed.
+docs/reproduction.md has the medians beside those printed. On what the authors' runs spend their
+lower evaluations is not known. Theirs end off the follower's optimum on SMD5 and SMD8, ours do not:
+the lower budget is enough for this Rosenbrock valley. If the three starts share it, errors become
+like those printed, but SMD4 and SMD12 get worse than printed.
 """
 
 from __future__ import annotations
