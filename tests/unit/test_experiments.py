@@ -216,7 +216,8 @@ def test_the_ablation_sets_each_pair_against_its_plain_form() -> None:
     plain = [replace(row, method="drc-cma-es/plain", nfev_lower=100) for row in whole[:10]]
     plain[0] = replace(plain[0], near=0)
     plain.append(Row.of(Run("smd1", 2, 3, "drc-cma-es/plain", 10), error="x"))
-    (_, line) = tables.ablation_table([*whole, *plain])
+    (_, line, total) = tables.ablation_table([*whole, *plain])
+    assert total[6:9] == ["50", "100", "0.50"]
     assert line[:3] == ["drc-cma-es", "smd1", "11 / 10, 1 failed"]
     assert line[3:9] == ["30", f"{(100 + 9 * 30) / 9:.0f}", "0.73", "50", "100", "0.50"]
     assert line[9:13] == ["100%", "91%", "0%", "0%"]

@@ -190,6 +190,7 @@ def ablation_table(rows: Iterable[Row]) -> Lines:
     lines = [[*header, "verified", "plain"]]
     for pair in PAIRS:
         whole, plain = _of(pair, groups), _of(f"{pair}/plain", groups)
+        sums = [0.0, 0.0]
         for problem in plan.problems:
             if problem in whole and problem in plain:
                 both = (whole[problem], plain[problem])
@@ -202,6 +203,10 @@ def ablation_table(rows: Iterable[Row]) -> Lines:
                 for accuracy in SOLVED:
                     line += [f"{100 * group.solved(accuracy):.0f}%" for group in both]
                 lines.append([*line, *(_accuracy(group.values["verified"]) for group in both)])
+                sums = [old + new for old, new in zip(sums, counts, strict=True)]
+        if sums[0]:
+            line = [label(pair), "sum", *[""] * 4, *map(_count, sums), _ratio(*sums)]
+            lines.append([*line, *[""] * (len(lines[0]) - len(line))])
     return lines
 
 
