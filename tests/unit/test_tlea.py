@@ -168,5 +168,5 @@ def test_refuses_what_is_no_optimiser() -> None:
 
 
 def test_only_the_default_settings_have_the_registered_name() -> None:
-    assert TLEA().name == "tlea-cma-es" and TLEA(lower=CMAES()).name == "tlea"
-    assert TLEADE().name == "tlea-de" and TLEADE(lower=CMAES()).name == "tlea"
+    assert TLEA().name == "tlea-cma-es" and TLEA(lower=CMAES()).name == "tlea-cma-es-variant"
+    assert TLEADE().name == "tlea-de" and TLEADE(lower=CMAES()).name == "tlea-de-variant"

@@ -54,7 +54,7 @@ from bilevo.core.algorithm import variant_name
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Budget, StopReason, change_over, require_count
 from bilevo.core.problem import Spec
-from bilevo.core.request import Level, Steps, Values, evaluate, together
+from bilevo.core.request import Incumbent, Level, Steps, Values, evaluate, together
 from bilevo.core.streams import stream
 from bilevo.optimizers.variation import WIDTH, distinct, polynomial_mutation
 from bilevo.surrogates import require_scikit_learn
@@ -407,8 +407,12 @@ class BLEAQ2:
 def at_both_levels(points: FloatArray, m: int) -> Steps[tuple[FloatArray, FloatArray]]:
     """Both objectives (k, 2) and all constraints (k, .) of pairs (k, m + n)."""
     x, y = points[:, :m], points[:, m:]
-    upper = yield from evaluate(Level.UPPER, x, y)
     lower = yield from evaluate(Level.LOWER, x, y)
+    upper = yield from evaluate(Level.UPPER, x, y)
+    if len(points) == 1:  # the first: an answer for now, should the run end before one is solved
+        violation = float(upper.violation[0] + lower.violation[0])
+        F = float(upper.objective[0]) if violation < np.inf else np.inf
+        yield Incumbent(x[0], y[0], F, float(lower.objective[0]), violation)
     constraints = np.concatenate([upper.constraints, lower.constraints], axis=1)
     return np.column_stack([upper.objective, lower.objective]), constraints
 

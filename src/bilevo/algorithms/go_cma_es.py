@@ -120,7 +120,7 @@ class Window:
     def whole_incumbent(self, best: Incumbent) -> Incumbent:
         x, y = self.whole(best.x[None], best.y[None])
         violation = best.violation + float(self.context.foreign.sum())
-        return best._replace(x=x[0], y=y[0], violation=violation)
+        return told(best._replace(x=x[0], y=y[0], violation=violation))
 
     def own(self, level: Level, values: Values) -> Values:
         """Values with the group's part of the violation, and the evaluations spent on it."""
@@ -272,7 +272,12 @@ def evaluate_context(context: Context) -> Steps[None]:
     above = yield from evaluate(Level.UPPER, x[None], y[None])
     context.spent = above.spent
     violation = float(above.violation[0] + below.violation[0])
-    yield Incumbent(x, y, float(above.objective[0]), float(below.objective[0]), violation)
+    yield told(Incumbent(x, y, float(above.objective[0]), float(below.objective[0]), violation))
+
+
+def told(best: Incumbent) -> Incumbent:
+    """A pair as it is told: where an evaluation failed, F has no value either."""
+    return best if best.violation < math.inf else best._replace(F=math.inf)
 
 
 def solve_alone(
@@ -325,14 +330,14 @@ def decide_ties(optimizer: CMAES, follower: Follower, rivals: list[Pair]) -> Ste
         values = yield from evaluate(Level.LOWER, x, points)
         f, violation = values.objective, values.violation
         least = min(least, float(f[violation == 0].min(initial=math.inf)))
-        equal = (violation == 0) & (f < least + tolerance)
+        equal = (violation == 0) & (f <= least + tolerance)
         ties = [Pair(x[0], points[i].copy(), float(f[i]), 0.0) for i in np.flatnonzero(equal)]
         if ties:
             yield from evaluate_above(ties)
         order = tie_order(f, violation, equal, ties)
         positions = np.arange(float(len(points)))
         optimizer.tell(search, points[order], positions, np.zeros(len(points)))
-        among = [pair for pair in (best, *ties) if pair.f < least + tolerance]
+        among = [pair for pair in (best, *ties) if pair.f <= least + tolerance]
         best = among[int(leader.leader_ranking(among)[0])]
         follower.record.append(best.f)
         if optimizer.exhausted(search):
