@@ -239,7 +239,7 @@ class BLEAQ2:
         rules = fit(points, constraints[usable])
         first = 0 if spec.x0 is None else 1
         for i in range(first, (len(x) + 1) // 2):
-            goal = fit(points, (objectives @ rng.random(2))[:, None])[0]
+            goal = fit(points, (objectives / 2 @ rng.random(2))[:, None])[0]
             start = points[rng.integers(len(points))]
             x[i] = minimise(goal, rules, start, np.zeros(d), np.ones(d))[: spec.m]
             if i and np.linalg.norm(x[:i] - x[i], axis=1).min() <= 1e-6 / WIDTH:
@@ -410,7 +410,7 @@ def at_both_levels(points: FloatArray, m: int) -> Steps[tuple[FloatArray, FloatA
     lower = yield from evaluate(Level.LOWER, x, y)
     upper = yield from evaluate(Level.UPPER, x, y)
     if len(points) == 1:  # the first: an answer for now, should the run end before one is solved
-        violation = float(upper.violation[0] + lower.violation[0])
+        violation = float(upper.violation[0]) + float(lower.violation[0])
         F = float(upper.objective[0]) if violation < np.inf else np.inf
         yield Incumbent(x[0], y[0], F, float(lower.objective[0]), violation)
     constraints = np.concatenate([upper.constraints, lower.constraints], axis=1)

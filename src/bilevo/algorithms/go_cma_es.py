@@ -271,7 +271,7 @@ def evaluate_context(context: Context) -> Steps[None]:
     below = yield from evaluate(Level.LOWER, x[None], y[None])
     above = yield from evaluate(Level.UPPER, x[None], y[None])
     context.spent = above.spent
-    violation = float(above.violation[0] + below.violation[0])
+    violation = float(above.violation[0]) + float(below.violation[0])
     yield told(Incumbent(x, y, float(above.objective[0]), float(below.objective[0]), violation))
 
 
