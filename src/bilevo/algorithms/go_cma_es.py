@@ -48,7 +48,17 @@ from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import Scale, StopReason
 from bilevo.core.order import ranking
 from bilevo.core.problem import Spec
-from bilevo.core.request import Evaluate, Incumbent, Level, Steps, Values, evaluate, together
+from bilevo.core.request import (
+    Evaluate,
+    Incumbent,
+    Level,
+    Request,
+    Steps,
+    Values,
+    evaluate,
+    relayed,
+    together,
+)
 from bilevo.core.streams import SEED_LIMIT, stream
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.cma_es import State as CMAState
@@ -95,20 +105,13 @@ class Window:
 
     def through(self, steps: Steps[T]) -> Steps[T]:
         """Run the steps of a search over the group's variables."""
-        answer: Values | None = None
-        while True:
-            try:
-                request = steps.send(answer)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            if isinstance(request, Incumbent):
-                yield self.whole_incumbent(request)
-                answer = None
-            else:
-                x, y = self.whole(request.x, request.y)
-                values = yield Evaluate(request.level, x, y)
-                answer = self.own(request.level, values)
+        return relayed(steps, self.asked, self.own)
+
+    def asked(self, request: Request) -> Request:
+        """A request for all variables from one for those of the group."""
+        if isinstance(request, Incumbent):
+            return self.whole_incumbent(request)
+        return Evaluate(request.level, *self.whole(request.x, request.y))
 
     def whole(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Points of all variables from those of the group."""

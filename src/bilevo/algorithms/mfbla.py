@@ -39,7 +39,7 @@ from bilevo.core.algorithm import variant_name
 from bilevo.core.arrays import FloatArray, IntArray
 from bilevo.core.budget import StopReason
 from bilevo.core.problem import Spec
-from bilevo.core.request import Evaluate, Level, Steps, T, together
+from bilevo.core.request import Level, Steps, T, Values, relayed, together
 from bilevo.core.streams import stream
 from bilevo.optimizers.rand_de import RandDE
 from bilevo.surrogates.archive import Archive
@@ -282,13 +282,10 @@ def rank_correlation(one: IntArray, other: IntArray) -> float:
 
 def counted(state: State, steps: Steps[T]) -> Steps[T]:
     """Pass a procedure's requests on, and note how many lower evaluations there have been."""
-    values = None
-    while True:
-        try:
-            request = steps.send(values)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        values = yield request
-        if isinstance(request, Evaluate) and request.level is Level.LOWER:
+
+    def note(level: Level, values: Values) -> Values:
+        if level is Level.LOWER:
             state.lower_spent = values.spent
+        return values
+
+    return relayed(steps, lambda request: request, note)

@@ -96,6 +96,23 @@ def evaluate(level: Level, x: FloatArray, y: FloatArray) -> Steps[Values]:
     return values
 
 
+def relayed(
+    steps: Steps[T],
+    asked: Callable[[Request], Request],
+    answered: Callable[[Level, Values], Values],
+) -> Steps[T]:
+    """Run a procedure with its requests, and the values it is sent, changed on their way."""
+    answer: Values | None = None
+    while True:
+        try:
+            request = steps.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        values = yield asked(request)
+        answer = answered(request.level, values) if isinstance(request, Evaluate) else None
+
+
 def together(procedures: Iterable[Steps[T]]) -> Steps[list[T]]:
     """Advance several procedures side by side; their requests of one level form one batch.
 
