@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from bilevo import kernels
 from bilevo.certify import resolve_follower
 from bilevo.core.algorithm import Algorithm
 from bilevo.core.arrays import FloatArray, frozen
@@ -114,7 +115,7 @@ def minimize(
         if run_dir is None:
             return drive(Session(problem, algorithm, spec, limits, _both(line, callback)), evaluate)
         kept = open_things.enter_context(closing(RunDir(run_dir, problem, algorithm, spec, limits)))
-        session = Session(problem, algorithm, spec, limits, _both(line, callback), kept)
+        session = Session(problem, algorithm, kept.spec, limits, _both(line, callback), kept)
         return drive(session, evaluate, kept)
 
 
@@ -243,6 +244,7 @@ def _spec(
         target=_target(problem, target, ftol),
         ftol=ftol,
         x0=None if x0 is None else x_box.unit(_inside(x0, problem)),
+        kernel=kernels.default(),
     )
 
 

@@ -91,7 +91,7 @@ def test_flat_data_and_singular_covariances_leave_a_search_usable(trials, figure
         d = int(rng.integers(1, 7))
         state = cma.start(Start.uniform(np.full(d, 0.3), rng))
         if case % 2:
-            state.C = near_singular(rng, d)
+            state.C[:] = near_singular(rng, d)
         for _ in range(40):
             points = cma.ask(state, rng)
             check(state, points)
@@ -107,7 +107,7 @@ def test_cooperation_of_singular_searches_never_overflows(trials, figure) -> Non
         d = int(rng.integers(1, 9))
         states = [cma.start(Start.uniform(np.full(d, 0.3), rng)) for _ in range(6)]
         for state in states[: case % 7]:
-            state.C = near_singular(rng, d)
+            state.C[:] = near_singular(rng, d)
         for turn in range(turns):
             state, *others = states[turn % 6 :] + states[: turn % 6]
             weights = rng.dirichlet(np.ones(6)) * (1 if case % 4 == 3 else 5)

@@ -176,9 +176,8 @@ class RestartingCMAES(PatientCMAES):
 
     def ask(self, state: CMAState, rng: np.random.Generator) -> FloatArray:
         if self.exhausted(state):
-            fresh = self.start(Start.uniform(np.full(len(state.mean), WIDE), rng), rng)
-            state.mean, state.sigma, state.C = fresh.mean, fresh.sigma, fresh.C
-            state.p_c, state.p_s = fresh.p_c, fresh.p_s
+            fresh = self.start(Start.uniform(np.full(state.d, WIDE), rng), rng)
+            state.packed[:] = fresh.packed
         return CMAES.ask(self, state, rng)
 
 

@@ -17,6 +17,7 @@ from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.budget import Budget, FullBudget
 from bilevo.core.request import Level
 from bilevo.core.values import Returned
+from bilevo.kernels import Name
 
 Function = Callable[[FloatArray, FloatArray], Any]
 Response = Callable[[FloatArray], FloatArray]
@@ -200,7 +201,7 @@ class Spec:
 
     The driver maps [0, 1]^m x [0, 1]^n to the user's bounds, so an algorithm needs no bounds, and
     variables of very different widths are alike to it. `spread` (m + n,) are the standard
-    deviations a search over the whole box starts with.
+    deviations a search over the whole box starts with. `kernel` is what a run computes with.
     """
 
     m: int
@@ -211,3 +212,4 @@ class Spec:
     target: Target | None = None
     ftol: float = 1e-6
     x0: FloatArray | None = None
+    kernel: Name = "numpy"

@@ -103,6 +103,7 @@ class Result:
     method: str
     seed: int
     version: str
+    kernel: str  # what computed it: "numpy" or "numba"
     failures: int = 0
     failed_points: list[Failure] = field(default_factory=list)  # the first hundred of them
     history: History = field(default_factory=History)
@@ -201,7 +202,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("F", "f", "violation", "follower_gap", "time"), _number),
     **dict.fromkeys(("nfev_upper", "nfev_lower", "nit", "seed", "failures"), _exactly(int)),
     **dict.fromkeys(("success", "feasible"), _exactly(bool)),
-    **dict.fromkeys(("message", "method", "version"), _exactly(str)),
+    **dict.fromkeys(("message", "method", "version", "kernel"), _exactly(str)),
     **dict.fromkeys(("level", "error"), _exactly(str)),
     "evaluation": _exactly(int),
     "failed_points": lambda rows: [Failure(**revive(row)) for row in _exactly(list)(rows)],

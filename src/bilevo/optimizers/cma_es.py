@@ -8,7 +8,7 @@ What differs from the textbook, and why:
 - steps are clipped in length (Hansen 2011) because the points told are often not those asked for:
   repaired at a bound, joined by another task's solution, or with their follower part replaced;
 - no stall indicator for the path p_c, as in the BL-CMA-ES program;
-- samples go through the symmetric root of C (see linalg); C is factorised when sampling, not
+- samples go through the symmetric root of C (see cma_kernels); C is factorised when sampling, not
   after the update, because cooperation between tasks changes C in between;
 - a coordinate beyond a bound is put half-way between the mean and the bound.
 """
@@ -17,22 +17,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
 
 import numpy as np
 
-from bilevo.core.arrays import FloatArray, IntArray, row_dots
+from bilevo.core.arrays import FloatArray, IntArray
 from bilevo.core.budget import require_count
 from bilevo.core.order import ranking
-from bilevo.optimizers.linalg import CONDITION, symmetric_roots
+from bilevo.optimizers.cma_kernels import accumulate, packed_size, sample, update
 from bilevo.optimizers.protocol import Start
-from bilevo.optimizers.sampling import inside
 
-SMALLEST = (
-    1e-30  # deviation below which points of the unit box are equal: no need to shrink further
-)
 WIDEST = 1e60  # deviation, and distance of the mean, that is as good as any larger one
 
 
@@ -44,7 +40,6 @@ class Params:
     lam: int
     mu: int
     weights: FloatArray
-    root_weights: FloatArray  # (mu, 1)
     mu_eff: float
     c_c: float
     c_s: float
@@ -67,36 +62,74 @@ class Params:
         damping = 1 + 2 * max(0.0, math.sqrt((mu_eff - 1) / (d + 1)) - 1) + c_s
         chi = math.sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d))
         longest = math.sqrt(d) + 2 * d / (d + 2)
-        return cls(
-            d=d,
-            lam=lam,
-            mu=mu,
-            weights=weights,
-            root_weights=np.sqrt(weights)[:, None],
-            mu_eff=mu_eff,
-            c_c=c_c,
-            c_s=c_s,
-            c_1=c_1,
-            c_mu=c_mu,
-            damping=damping,
-            chi=chi,
-            longest=longest,
+        return cls(d, lam, mu, weights, mu_eff, c_c, c_s, c_1, c_mu, damping, chi, longest)
+
+    @property
+    def row_weights(self) -> FloatArray:
+        """Of the steps whose products make the rank-mu update: (mu, 1)."""
+        return np.sqrt(self.c_mu * self.weights)[:, None]
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The numbers that `update` needs, in its order."""
+        return (
+            self.c_s,
+            math.sqrt(self.c_s * (2 - self.c_s) * self.mu_eff),
+            self.c_c,
+            math.sqrt(self.c_c * (2 - self.c_c) * self.mu_eff),
+            1 - self.c_1 - self.c_mu,
+            math.sqrt(self.c_1),
+            self.c_s / self.damping,
+            self.chi,
+            self.longest,
         )
 
 
-_params = cache(Params.of)
+@cache
+def default_population(d: int) -> int:
+    return 4 + int(3 * math.log(d))
+
+
+@cache
+def _learning(d: int, lam: int) -> tuple[FloatArray, FloatArray, tuple[float, ...]]:
+    """weights (1, mu), row_weights (mu, 1) and rates of this size."""
+    params = Params.of(d, lam)
+    return params.weights[None], params.row_weights, params.rates
 
 
 @dataclass(slots=True, eq=False)
 class State:
-    """A search distribution N(mean, sigma^2 C) and its evolution paths."""
+    """A search distribution N(mean, sigma^2 C) of d variables and its evolution paths.
 
-    mean: FloatArray
-    sigma: float
-    C: FloatArray
-    p_c: FloatArray
-    p_s: FloatArray
-    inverse_root: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # by `ask`, for C
+    They are parts of one array (see cma_kernels); the properties are views of it.
+    """
+
+    d: int
+    packed: FloatArray
+
+    @property
+    def mean(self) -> FloatArray:
+        return self.packed[: self.d]
+
+    @property
+    def C(self) -> FloatArray:
+        return self.packed[self.d : self.d + self.d**2].reshape(self.d, self.d)
+
+    @property
+    def p_c(self) -> FloatArray:
+        return self.packed[-1 - 2 * self.d : -1 - self.d]
+
+    @property
+    def p_s(self) -> FloatArray:
+        return self.packed[-1 - self.d : -1]
+
+    @property
+    def sigma(self) -> float:
+        return float(self.packed[-1])
+
+    @sigma.setter
+    def sigma(self, value: float) -> None:
+        self.packed[-1] = value
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,30 +146,24 @@ class CMAES:
             raise ValueError(f"CMA-ES needs a population of at least 4, got {self.population}")
 
     def population_size(self, d: int) -> int:
-        return self.population or 4 + int(3 * math.log(d))
+        return self.population or default_population(d)
 
     def start(self, start: Start, rng: np.random.Generator | None = None) -> State:
-        p_s = np.zeros(len(start.mean))
-        return State(start.mean.copy(), 1.0, start.covariance.copy(), start.path.copy(), p_s)
+        d = len(start.mean)
+        state = State(d, np.zeros(packed_size(d)))
+        state.mean[:], state.C[:], state.p_c[:] = start.mean, start.covariance, start.path
+        state.sigma = 1.0
+        return state
 
     def ask(self, state: State, rng: np.random.Generator) -> FloatArray:
-        state.C, root, state.inverse_root, largest = symmetric_roots(state.C)
-        state.sigma = max(state.sigma, SMALLEST / largest)
-        if state.sigma > CONDITION * largest:  # keep the step size and C comparable
-            k = state.sigma / largest
-            state.sigma, state.p_c, state.C = largest, state.p_c * k, state.C * k**2
-            root, state.inverse_root = root * k, state.inverse_root / k
-        d = len(state.mean)
-        z = rng.standard_normal((self.population_size(d), d))
-        return inside(state.mean + state.sigma * (z @ root), state.mean)
+        lam = self.population or default_population(state.d)
+        return sample(state.packed, rng.standard_normal((lam, state.d)))
 
     def tell(
         self, state: State, points: FloatArray, objective: FloatArray, violation: FloatArray
     ) -> None:
-        d = len(state.mean)
-        params = _params(d, self.population_size(d))
-        best = self.order(objective, violation)[: params.mu]
-        update(state, params, points[best])
+        learning = _learning(state.d, self.population or default_population(state.d))
+        update(state.packed, points, self.order(objective, violation), *learning)
 
     def order(self, objective: FloatArray, violation: FloatArray) -> IntArray:
         """Indices of evaluated points from best to worst: whom the search follows."""
@@ -157,44 +184,15 @@ class CMAES:
         self, state: State, own_weight: float, others: Sequence[State], weights: Sequence[float]
     ) -> None:
         """Mix means and covariances; step size and paths stay (Eq. (10) of the DRC paper)."""
-        mean, C = own_weight * state.mean, own_weight * state.C
+        mixed = own_weight * state.packed[: state.d + state.d**2]
         for other, weight in zip(others, weights, strict=True):
-            mean += weight * other.mean
-            C += weight * other.C
-        if max(mean @ mean, C.trace()) > WIDEST**2:  # weights of a sum above 1 let both grow
-            mean = np.clip(mean, -WIDEST, WIDEST)
+            accumulate(mixed, weight, other.packed)
+        state.packed[: len(mixed)] = mixed
+        if mixed @ mixed > WIDEST**2:  # weights of a sum above 1 let both grow
+            np.clip(state.mean, -WIDEST, WIDEST, out=state.mean)
+            C = state.C
             C *= min(1.0, WIDEST**2 / C.trace())
-        state.mean, state.C = mean, C
 
     def exhausted(self, state: State) -> bool:
         """Whether the step size has changed a hundredfold since the start."""
-        return not 1e-2 <= state.sigma <= 1e2
-
-
-def update(state: State, params: Params, best: FloatArray) -> None:
-    """One CMA-ES update from the mu best points, best first (Hansen 2001; clip: Hansen 2011)."""
-    steps = (best - state.mean) / state.sigma
-    white = steps @ state.inverse_root
-    lengths = np.sqrt(row_dots(white, white))
-    if max(lengths.tolist()) > params.longest:  # for a few numbers faster than lengths.max()
-        shorten = (params.longest / np.maximum(lengths, params.longest))[:, None]
-        steps *= shorten
-        white *= shorten
-    step = params.weights @ steps
-    state.mean = state.mean + state.sigma * step
-    # Evolution paths.
-    c_s, c_c = params.c_s, params.c_c
-    state.p_s = (1 - c_s) * state.p_s + math.sqrt(c_s * (2 - c_s) * params.mu_eff) * (
-        params.weights @ white
-    )
-    state.p_c = (1 - c_c) * state.p_c + math.sqrt(c_c * (2 - c_c) * params.mu_eff) * step
-    # Covariance: rank one and rank mu.
-    c_1, c_mu = params.c_1, params.c_mu
-    weighted = params.root_weights * steps
-    C = (1 - c_1 - c_mu) * state.C
-    C += c_1 * (state.p_c[:, None] * state.p_c)
-    C += c_mu * (weighted.T @ weighted)  # a product with its own transpose is exactly symmetric
-    state.C = C
-    # Step size.
-    length = math.sqrt(state.p_s @ state.p_s)
-    state.sigma *= math.exp(min(1.0, c_s / params.damping * (length / params.chi - 1)))
+        return not 1e-2 <= state.packed[-1] <= 1e2

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
+from bilevo.optimizers.cma_kernels import inside
 from bilevo.optimizers.population import Population, PopulationBased
-from bilevo.optimizers.sampling import inside
 from bilevo.optimizers.success import Memory, improvements
 
 MEMORY = 6

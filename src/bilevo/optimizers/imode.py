@@ -21,9 +21,9 @@ import numpy as np
 
 from bilevo.core.arrays import TINY, BoolArray, FloatArray, IntArray
 from bilevo.core.budget import require_count
+from bilevo.optimizers.cma_kernels import inside
 from bilevo.optimizers.de import binomial
 from bilevo.optimizers.population import Population, PopulationBased
-from bilevo.optimizers.sampling import inside
 from bilevo.optimizers.success import Memory, improvements
 
 OPERATORS = 3

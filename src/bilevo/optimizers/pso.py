@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bilevo.core.arrays import FloatArray
+from bilevo.optimizers.cma_kernels import inside
 from bilevo.optimizers.population import Population, PopulationBased
-from bilevo.optimizers.sampling import inside
 from bilevo.optimizers.success import improvements
 
 CONSTRICTION = 0.7298  # of Clerc and Kennedy, for accelerations of 2.05 + 2.05

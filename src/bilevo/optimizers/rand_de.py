@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from bilevo.core.arrays import FloatArray
+from bilevo.optimizers.cma_kernels import inside
 from bilevo.optimizers.de import binomial
 from bilevo.optimizers.population import Population, PopulationBased
-from bilevo.optimizers.sampling import inside
 from bilevo.optimizers.success import improvements
 
 

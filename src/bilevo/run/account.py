@@ -160,7 +160,7 @@ class Account:
         m, n = header["sizes"]
         if max(m, n) > LARGEST_SIZE:
             raise ValueError(f"sizes {m} and {n}")
-        run = revive({name: header[name] for name in ("method", "seed")})
+        run = revive({name: header[name] for name in ("method", "seed", "kernel")})
         result = tally.result(m, n, StopReason.RUNNING, 0, self.elapsed, **run)
         result.message = "not ended: the call that began it goes on with it"
         return result

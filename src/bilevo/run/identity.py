@@ -17,8 +17,6 @@ from bilevo.core.problem import Problem, Spec
 from bilevo.run.errors import RunMismatch
 from bilevo.version import __version__
 
-KERNEL = "numpy"  # what computes the linear algebra; another one may round otherwise
-
 
 def identity(problem: Problem, algorithm: Algorithm[Any], spec: Spec) -> dict[str, Any]:
     """What must be the same for a run to be continued; `written_by` is for information."""
@@ -39,7 +37,7 @@ def identity(problem: Problem, algorithm: Algorithm[Any], spec: Spec) -> dict[st
         "target": None if spec.target is None else asdict(spec.target),
         "ftol": spec.ftol,
         "x0": None if spec.x0 is None else spec.x0.tolist(),
-        "kernel": KERNEL,
+        "kernel": spec.kernel,  # another one rounds otherwise
         "written_by": {
             "bilevo": __version__,
             "python": platform.python_version(),

@@ -13,11 +13,13 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bilevo import kernels
 from bilevo.core.algorithm import Algorithm, AlgorithmState
 from bilevo.core.budget import Limits, StopReason
 from bilevo.core.problem import Problem, Spec
@@ -41,7 +43,8 @@ class RunDir:
     """Replays what a directory holds of a run, and keeps what follows. Close it at the end.
 
     `taken_up` is what the session starts from: a state (None: from the beginning) and its tally;
-    None when the run is a new one. `pieces` are the rows of those of the present batch.
+    None when the run is a new one. `pieces` are the rows of those of the present batch. `spec` is
+    the one given, with the kernel that the run began with.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class RunDir:
         limits: Limits,
     ) -> None:
         self._directory = _directory(directory)
+        self.spec = spec
         self._header = identity(problem, algorithm, spec)
         self._vectorized = problem.vectorized
         self.taken_up: tuple[AlgorithmState | None, Tally] | None = None
@@ -76,6 +80,7 @@ class RunDir:
         if not path.exists() or first_line.startswith(_beginning(path, len(first_line) + 1)):
             return JournalWriter.create(path, self._header)  # also when killed in its first line
         file = JournalFile(path)
+        self._go_on_with(file.header.get("kernel"))
         require_same(self._directory, file.header, self._header)
         state, reached = self._load_snapshot(algorithm, spec)
         whole, before, start, end = Account(), Account(), file.start, file.start
@@ -92,6 +97,13 @@ class RunDir:
         self._stored = file.records(start)
         self._move_on()
         return JournalWriter(path, end)
+
+    def _go_on_with(self, kernel: Any) -> None:
+        """Keep to the kernel of the run's beginning, if it is at hand."""
+        for name in kernels.available():
+            if name == kernel:
+                self.spec = replace(self.spec, kernel=name)
+                self._header["kernel"] = name
 
     def _load_snapshot(
         self, algorithm: Algorithm[Any], spec: Spec

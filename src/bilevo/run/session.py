@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextvars import copy_context
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
@@ -17,6 +18,7 @@ from bilevo.core.problem import Problem, Spec
 from bilevo.core.request import Incumbent, Level, Request, Steps, Values
 from bilevo.core.result import Failure, Generation, Result
 from bilevo.core.space import UnitBox
+from bilevo.kernels import choose
 from bilevo.run.tally import LISTED, Tally
 
 
@@ -59,7 +61,7 @@ class Session:
         recorder: Recorder | None = None,
     ) -> None:
         self.x_box, self.y_box = UnitBox(problem.x_bounds), UnitBox(problem.y_bounds)
-        self.seed, self.method = spec.seed, algorithm.name
+        self.seed, self.method, self.kernel = spec.seed, algorithm.name, spec.kernel
         self.stop: StopReason | None = None
         self._refused = 0  # points that a limit left no room for
         self.batch: Batch | None = None
@@ -69,6 +71,8 @@ class Session:
         self._repeats = {level: problem.repeats(level) for level in Level}
         self._limits, self._callback, self._recorder = limits, callback, recorder
         self._steps = self._run(algorithm, spec, state)
+        self._context = copy_context()  # the algorithm runs in one of its own, with its kernels
+        self._context.run(choose, spec.kernel)
         self._started, self._ended = perf_counter(), 0.0
         self.own_time = 0.0  # seconds spent by the algorithm
         self._advance(None)
@@ -148,10 +152,10 @@ class Session:
         self.batch = None
         entered = perf_counter()
         try:
-            request: Request = self._steps.send(values)
+            request: Request = self._context.run(self._steps.send, values)
             while isinstance(request, Incumbent):
                 self._note_best(request)
-                request = self._steps.send(None)
+                request = self._context.run(self._steps.send, None)
         except StopIteration as end:
             self.end(end.value)
             return
@@ -213,4 +217,5 @@ class Session:
             time=self.time,
             method=self.method,
             seed=self.seed,
+            kernel=self.kernel,
         )

@@ -45,6 +45,7 @@ class Tally:
         time: float,
         method: str,
         seed: int,
+        kernel: str,
     ) -> Result:
         """The answer so far; `refused` are points that a limit left no room for."""
         best = self.best or Incumbent(
@@ -66,6 +67,7 @@ class Tally:
             method=method,
             seed=seed,
             version=__version__,
+            kernel=kernel,
             failures=self.failures,
             failed_points=list(self.failed_points),
             history=History(list(self.history.generations)),

@@ -1,0 +1,290 @@
+"""The arithmetic of a CMA-ES generation on one packed array, as kernels (see bilevo.kernels).
+
+A search distribution is one array, so that compiled calls have one argument for it, and in the
+order that they need: what tasks mix, mean and C, comes first.
+
+    mean (d) | C (d, d) | inverse root of C (d, d) | p_c (d) | p_s (d) | sigma
+"""
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from bilevo.core.arrays import FloatArray, IntArray, row_dots
+from bilevo.kernels import kernel, part, stand_in
+
+CONDITION = 1e7  # largest ratio of root eigenvalues that is let stand
+SWEEPS = 50  # of QL for an eigenvalue; two or three are usual
+EPSILON = 2.0**-52  # of floating point
+SMALLEST = 1e-30  # deviation below which points of the unit box are equal: no need to shrink more
+
+
+def packed_size(d: int) -> int:
+    return 2 * d * d + 3 * d + 1
+
+
+@cache
+def _dsyev() -> Callable[..., Any]:
+    """LAPACK's; np.linalg.eigh takes several times as long for d = 3."""
+    from scipy.linalg.lapack import dsyev
+
+    return dsyev  # type: ignore[no-any-return]
+
+
+def eigen(C: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Eigenvalues of a symmetric matrix in ascending order, and its eigenvectors as rows."""
+    eigenvalues, columns, _ = _dsyev()(C)
+    return eigenvalues, columns.T
+
+
+def times(a: FloatArray, b: FloatArray) -> FloatArray:
+    """The product of two matrices."""
+    return a @ b
+
+
+@part
+def inside(points: FloatArray, centre: FloatArray) -> FloatArray:
+    """Points whose coordinates outside the unit box are half-way from `centre` to the bound."""
+    if points.min() < 0 or points.max() > 1:
+        points = np.where(points > 1, (centre + 1) / 2, points)
+        points = np.where(points < 0, centre / 2, points)
+        # Mixing between tasks can put a centre itself outside the box.
+        points = np.minimum(np.maximum(points, 0.0), 1.0)
+    return points
+
+
+@part
+def roots(C: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+    """The symmetric root of C, the inverse of that, and the largest deviation.
+
+    The symmetric root does not depend on the arbitrary eigenbasis, so that sampling through it
+    agrees between machines. Eigenvalues too small against the largest are lifted, in C as well.
+    """
+    eigenvalues, rows = eigen(C)
+    lowest, highest = eigenvalues[0], eigenvalues[-1]
+    if lowest * CONDITION**2 <= highest or lowest <= 0:
+        lift = max(highest, 1e-300) / CONDITION**2 - min(lowest, 0.0)
+        eigenvalues = eigenvalues + lift
+        C += lift * np.eye(len(C))
+    deviations = np.sqrt(eigenvalues).reshape(-1, 1)
+    root, inverse = times(rows.T, rows * deviations), times(rows.T, rows / deviations)
+    return root, inverse, deviations[-1, 0]
+
+
+@kernel("f8[:,::1](f8[::1], f8[:,::1])")
+def sample(packed: FloatArray, z: FloatArray) -> FloatArray:
+    """Points of N(mean, sigma^2 C) from standard normals z (k, d), repaired into the unit box."""
+    d = z.shape[1]
+    mean, C = packed[:d], packed[d : d + d * d].reshape(d, d)
+    root, inverse, largest = roots(C)
+    sigma = max(packed[-1], SMALLEST / largest)
+    if sigma > CONDITION * largest:  # keep the step size and C comparable
+        k = sigma / largest
+        sigma = largest
+        C *= k * k
+        packed[d + 2 * d * d : 2 * d + 2 * d * d] *= k
+        root, inverse = root * k, inverse / k
+    packed[d + d * d : d + 2 * d * d] = inverse.ravel()
+    packed[-1] = sigma
+    return inside(mean + sigma * times(z, root), mean)
+
+
+@kernel("void(f8[::1], f8[:,::1], i8[::1], f8[:,::1], f8[:,::1], UniTuple(f8, 9))")
+def update(
+    packed: FloatArray,
+    points: FloatArray,
+    order: IntArray,
+    weights: FloatArray,
+    row_weights: FloatArray,
+    rates: tuple[float, ...],
+) -> None:
+    """One CMA-ES update from points and their order (Hansen 2001; clip: Hansen 2011).
+
+    The mu best count. `weights` (1, mu), `row_weights` (mu, 1) and `rates`: see `cma_es.Params`.
+    """
+    c_s, push_s, c_c, push_c, keep, root_c_1, gain, chi, longest = rates
+    mu, d = weights.shape[1], points.shape[1]
+    end = d + d * d
+    mean, C = packed[:d], packed[d:end].reshape(d, d)
+    inverse_root = packed[end : end + d * d].reshape(d, d)
+    end += d * d
+    p_c, p_s = packed[end : end + d], packed[end + d : end + 2 * d]
+    sigma = packed[-1]
+    steps = (points[order[:mu]] - mean) / sigma
+    white = times(steps, inverse_root)
+    squares = row_dots(white, white)
+    if squares.max() > longest * longest:
+        shorten = (longest / np.sqrt(np.maximum(squares, longest * longest))).reshape(-1, 1)
+        steps, white = steps * shorten, white * shorten
+    step = times(weights, steps)[0]
+    mean += sigma * step
+    # Evolution paths.
+    p_s *= 1 - c_s
+    p_s += push_s * times(weights, white)[0]
+    p_c *= 1 - c_c
+    p_c += push_c * step
+    # Covariance: rank mu and rank one in one product, which is exactly symmetric.
+    rows = np.empty((mu + 1, d))
+    rows[:mu] = row_weights * steps
+    rows[mu] = root_c_1 * p_c
+    C *= keep
+    C += times(rows.T, rows)
+    # Step size.
+    length = math.sqrt((p_s * p_s).sum())
+    packed[-1] = sigma * math.exp(min(1.0, gain * (length / chi - 1)))
+
+
+@kernel("void(f8[::1], f8, f8[::1])")
+def accumulate(total: FloatArray, weight: float, packed: FloatArray) -> None:
+    """Add to a total as much as it holds of a packed distribution, weighted."""
+    total += weight * packed[: len(total)]
+
+
+@stand_in(times)
+def _times(a, b):  # type: ignore[no-untyped-def]
+    """Calling BLAS takes longer than a product of matrices this small."""
+    product = np.zeros((a.shape[0], b.shape[1]))
+    for i in range(a.shape[0]):
+        for k in range(a.shape[1]):
+            factor = a[i, k]
+            for j in range(b.shape[1]):
+                product[i, j] += factor * b[k, j]
+    return product
+
+
+@stand_in(row_dots)
+def _row_dots(a, b):  # type: ignore[no-untyped-def]
+    """numba does not know vecdot."""
+    dots = np.empty(a.shape[0])
+    for i in range(a.shape[0]):
+        dots[i] = 0.0
+        for j in range(a.shape[1]):
+            dots[i] += a[i, j] * b[i, j]
+    return dots
+
+
+@stand_in(eigen)
+def _eigen(C):  # type: ignore[no-untyped-def]
+    """Householder's reduction to a tridiagonal matrix and implicit QL (EISPACK's tred2, imtql2).
+
+    For small matrices twice as fast as LAPACK: there is nothing to set up, and rows are rotated.
+    """
+    d = len(C)
+    size = np.abs(C).max()
+    if size == 0.0:
+        size = 1.0
+    rows, values, beside = C / size, np.zeros(d), np.zeros(d)  # squares neither over- nor underflow
+    _reduce(rows, values, beside)
+    _rotate(rows, values, beside)
+    for i in range(d - 1):
+        k = i + np.argmin(values[i:])
+        if k != i:
+            values[i], values[k] = values[k], values[i]
+            for j in range(d):
+                rows[i, j], rows[k, j] = rows[k, j], rows[i, j]
+    return values * size, rows
+
+
+@part
+def _reduce(rows, diagonal, beside):  # type: ignore[no-untyped-def]
+    """Tridiagonal form of the symmetric matrix in `rows`, which become its basis."""
+    d = len(rows)
+    sizes, product = np.zeros(d), np.zeros(d)
+    for i in range(d - 1, 0, -1):  # reflect row i onto its neighbour of the diagonal
+        u, last, square = rows[i, :i], rows[i, i - 1], 0.0
+        for k in range(i - 1):
+            square += u[k] * u[k]
+        if square == 0.0:
+            beside[i - 1] = last
+            continue
+        square += last * last
+        beside[i - 1] = -math.copysign(math.sqrt(square), last)
+        sizes[i] = square - last * beside[i - 1]
+        u[i - 1] -= beside[i - 1]
+        _reflect(rows, u, sizes[i], product)
+    for i in range(d):  # the basis is the reflections' product
+        u = rows[i, :i]
+        diagonal[i] = rows[i, i]
+        if sizes[i] != 0.0:
+            _mirror(rows, u, sizes[i])
+        rows[i, :i] = 0.0
+        rows[:i, i] = 0.0
+        rows[i, i] = 1.0
+
+
+@part
+def _reflect(rows, u, size, product):  # type: ignore[no-untyped-def]
+    """A -> H A H with H = 1 - u u' / size, where only A's lower triangle is kept."""
+    n = len(u)
+    for j in range(n):
+        total = rows[j, j] * u[j]
+        for k in range(j):
+            total += rows[j, k] * u[k]
+            product[k] += rows[j, k] * u[j]
+        product[j] = total
+    along = 0.0
+    for k in range(n):
+        product[k] /= size
+        along += product[k] * u[k]
+    for k in range(n):
+        product[k] -= along / (2 * size) * u[k]
+    for j in range(n):
+        for k in range(j + 1):
+            rows[j, k] -= u[j] * product[k] + product[j] * u[k]
+
+
+@part
+def _mirror(rows, u, size):  # type: ignore[no-untyped-def]
+    """Reflect the first rows."""
+    for j in range(len(u)):
+        along = 0.0
+        for k in range(len(u)):
+            along += u[k] * rows[j, k]
+        for k in range(len(u)):
+            rows[j, k] -= along / size * u[k]
+
+
+@part
+def _rotate(rows, values, beside):  # type: ignore[no-untyped-def]
+    """Diagonal form of a tridiagonal matrix by implicit QL steps; the basis turns with it."""
+    d = len(rows)
+    for first in range(d):
+        for _ in range(SWEEPS):
+            end = first
+            while end < d - 1 and abs(beside[end]) > EPSILON * (
+                abs(values[end]) + abs(values[end + 1])
+            ):
+                end += 1
+            if end == first:
+                break
+            g = (values[first + 1] - values[first]) / (2 * beside[first])
+            g = (
+                values[end]
+                - values[first]
+                + beside[first] / (g + math.copysign(math.sqrt(g * g + 1), g))
+            )
+            sine, cosine, shift = 1.0, 1.0, 0.0
+            for i in range(end - 1, first - 1, -1):
+                f, b = sine * beside[i], cosine * beside[i]
+                length = math.sqrt(f * f + g * g)
+                beside[i + 1] = length
+                if length == 0.0:  # the matrix falls apart here: begin again with the parts
+                    values[i + 1] -= shift
+                    break
+                sine, cosine = f / length, g / length
+                g = values[i + 1] - shift
+                across = (values[i] - g) * sine + 2 * cosine * b
+                shift = sine * across
+                values[i + 1] = g + shift
+                g = cosine * across - b
+                for k in range(d):
+                    f = rows[i + 1, k]
+                    rows[i + 1, k] = sine * rows[i, k] + cosine * f
+                    rows[i, k] = cosine * rows[i, k] - sine * f
+            else:
+                values[first] -= shift
+                beside[first] = g
+            beside[end] = 0.0

@@ -1,0 +1,158 @@
+"""Kernels give the same numbers compiled and not, to rounding, and each repeats its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bilevo
+from bilevo import kernels
+from bilevo.optimizers import CMAES, Start
+from bilevo.optimizers.cma_kernels import eigen, roots
+
+
+def generations(kernel: kernels.Name, d: int, seed: int, count: int) -> list[np.ndarray]:
+    """A search's distribution after each generation, from the same random numbers."""
+    rng, cma, packed = np.random.default_rng(seed), CMAES(), []
+    with kernels.using(kernel):
+        state = cma.start(Start.uniform(np.full(d, 0.3), rng))
+        for _ in range(count):
+            points = cma.ask(state, rng)
+            cma.tell(
+                state, points, (points - 0.3) ** 2 @ np.arange(1.0, d + 1), np.zeros(len(points))
+            )
+            packed.append(state.packed.copy())
+    return packed
+
+
+def test_numba_is_what_these_tests_are_about() -> None:
+    assert kernels.available() == ("numpy", "numba")
+
+
+@settings(max_examples=60, deadline=None)
+@given(d=st.integers(1, 40), seed=st.integers(0, 2**32))
+def test_a_step_is_the_same_to_rounding(d: int, seed: int) -> None:
+    """From one state of a search that is under way."""
+    start = generations("numpy", d, seed, 8)[-1]
+    rng, cma, after = np.random.default_rng(seed), CMAES(), []
+    z_and_order = rng.bit_generator.state
+    for kernel in kernels.NAMES:
+        rng.bit_generator.state = z_and_order
+        with kernels.using(kernel):
+            state = cma.start(Start.uniform(np.full(d, 0.3), rng))
+            state.packed[:] = start
+            points = cma.ask(state, rng)
+            cma.tell(state, points, rng.random(len(points)), np.zeros(len(points)))
+        after.append((points, state.packed))
+    for one, other in zip(*after, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("kernel", kernels.NAMES)
+def test_each_kernel_repeats_itself_to_the_bit(kernel: kernels.Name) -> None:
+    one, two = (generations(kernel, 6, 3, 50) for _ in range(2))
+    assert np.array_equal(one, two)
+
+
+@settings(max_examples=100, deadline=None)
+@given(d=st.integers(1, 40), seed=st.integers(0, 2**32), spread=st.floats(0, 30))
+def test_the_compiled_eigensolver_agrees_with_lapack(d: int, seed: int, spread: float) -> None:
+    rng = np.random.default_rng(seed)
+    basis = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    values = 10.0 ** rng.uniform(-spread, spread, d)
+    values[rng.random(d) < 0.3] = values[0]  # equal ones
+    values[rng.random(d) < 0.1] = 0.0
+    C = (basis * values) @ basis.T
+    C = (C + C.T) / 2
+    found, rows = compiled_eigen(C)
+    np.testing.assert_allclose(found, eigen(C)[0], atol=1e-13 * np.abs(values).max())
+    np.testing.assert_allclose(rows @ rows.T, np.eye(d), atol=1e-12)
+    np.testing.assert_allclose((rows.T * found) @ rows, C, atol=1e-12 * np.abs(values).max())
+
+
+@pytest.mark.parametrize("C", [np.zeros((3, 3)), np.eye(4) * 1e-200, np.diag([1e120, 1.0, 2.0])])
+def test_the_compiled_eigensolver_takes_any_scale(C: np.ndarray) -> None:
+    found, rows = compiled_eigen(C)
+    assert found.tolist() == sorted(C.diagonal())
+    np.testing.assert_allclose(np.abs(rows).sum(axis=0), 1)
+
+
+def compiled_eigen(C: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    with kernels.using("numba"):
+        return decompose(C)
+
+
+@kernels.kernel("Tuple((f8[::1], f8[:,::1]))(f8[:,::1])")
+def decompose(C: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return eigen(C)
+
+
+def test_a_repaired_covariance_is_repaired_in_place() -> None:
+    C = np.diag([1.0, 1e-40])
+    _, inverse, largest = roots(C)
+    assert C[1, 1] == pytest.approx(1e-14) and largest == pytest.approx(1) and inverse[1, 1] < 1.1e7
+
+
+def test_a_result_says_what_computed_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = bilevo.problems.get("smd1", 2, 3)
+    assert bilevo.minimize(problem, max_evals=300).kernel == "numba"
+    with kernels.using("numpy"):
+        assert bilevo.minimize(problem, max_evals=300).kernel == "numpy"
+    monkeypatch.setenv(kernels.VARIABLE, "numpy")
+    assert bilevo.minimize(problem, max_evals=300).kernel == "numpy"
+    monkeypatch.setenv(kernels.VARIABLE, "fortran")
+    with pytest.raises(ValueError, match=r"BILEVO_KERNEL must be one of .* got 'fortran'"):
+        bilevo.minimize(problem, max_evals=300)
+
+
+@pytest.mark.parametrize("began_with", kernels.NAMES)
+def test_a_run_goes_on_with_the_kernel_it_began_with(tmp_path, began_with: kernels.Name) -> None:
+    problem = bilevo.problems.get("smd2", 2, 3)
+    with kernels.using(began_with):
+        whole = bilevo.minimize(problem, rng=5, max_evals=4000)
+        bilevo.minimize(problem, rng=5, max_evals=2000, run_dir=tmp_path)
+    resumed = bilevo.minimize(problem, rng=5, max_evals=4000, run_dir=tmp_path)
+    assert resumed.kernel == began_with and bilevo.load(tmp_path).kernel == began_with
+    assert resumed.summary() | {"time": 0} == whole.summary() | {"time": 0}
+
+
+def test_a_compiled_run_is_not_gone_on_with_where_numba_is_missing(tmp_path, monkeypatch) -> None:
+    problem = bilevo.problems.get("smd2", 2, 3)
+    bilevo.minimize(problem, max_evals=2000, run_dir=tmp_path)
+    monkeypatch.setattr(kernels, "_numba", lambda: None)
+    with pytest.raises(bilevo.RunMismatch, match="kernel is 'numba' there and 'numpy' here"):
+        bilevo.minimize(problem, max_evals=4000, run_dir=tmp_path)
+    with pytest.raises(ValueError, match=r"'numba'; .* pip install 'bilevo\[fast\]'"):
+        kernels.choose("numba")
+
+
+def test_importing_bilevo_neither_loads_numba_nor_compiles() -> None:
+    code = "import sys, bilevo; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_compiling_is_announced_and_kept_for_the_next_process(tmp_path) -> None:
+    code = """
+import bilevo
+from bilevo.optimizers.cma_kernels import sample, update
+bilevo.minimize(bilevo.problems.get('smd1', 2, 3), max_evals=300)
+print(*(len(kernel.compiled.stats.cache_hits) for kernel in (sample, update)))
+"""
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": ":".join(sys.path)}
+    first, second = (
+        subprocess.run(
+            [sys.executable, "-c", code],
+            check=True,
+            capture_output=True,
+            text=True,
+            env=environment,
+        )
+        for _ in range(2)
+    )
+    assert first.stderr == "bilevo: compiling its kernels with numba; they are kept for later\n"
+    assert (first.stdout, second.stdout) == ("0 0\n", "1 1\n")
