@@ -11,10 +11,9 @@ from conftest import minimize_counted
 
 from bilevo import CMAES, Budget, Problem
 from bilevo.algorithms import BLCMAES, DRC, NestedCMAES
-from bilevo.algorithms.drc import MATURE, Task, selection_probability
+from bilevo.algorithms.drc import Task, neighbours, selection_probability
 from bilevo.algorithms.follower import Follower, FollowerRule, Pair
 from bilevo.algorithms.nested import PatientCMAES
-from bilevo.core.arrays import fractional_distances
 from bilevo.core.budget import Scale
 from bilevo.optimizers import Start
 
@@ -139,7 +138,8 @@ def random_tasks(rng: np.random.Generator, gamma: float) -> list[Task]:
     rule, scale, kind = FollowerRule(3, 9), Scale(), rng.integers(3)
     tasks = []
     for i in range(int(rng.integers(2, 9))):
-        task = Task(i, Follower(np.zeros(1), Mixed(), None, rng, rule, scale), gamma)
+        mixed = Mixed()
+        task = Task(i, Follower(np.zeros(1), mixed, None, rng, rule, scale), mixed, gamma)
         for _ in range(int(rng.integers(1, 6))):
             F = 2.0 if kind == 0 else NUMBERS[rng.integers(11)] if kind == 1 else rng.normal()
             violation = VIOLATIONS[rng.integers(9)] if kind else 0.0
@@ -148,7 +148,6 @@ def random_tasks(rng: np.random.Generator, gamma: float) -> list[Task]:
             task.archive()
         for _ in range(int(rng.integers(3))):
             task.add_potential([0.0, -1e6, 1e6, rng.normal()][rng.integers(4)])
-        task.means = [np.zeros(1)] * MATURE
         task.fluctuation = [0.0, 2e-162, 1e-100, 1.0, rng.random(), 1e60][rng.integers(6)]
         tasks.append(task)
     return tasks
@@ -175,6 +174,7 @@ def test_allocation_is_a_distribution_whatever_the_archives_hold(mixing, trials,
         x = rng.random((len(tasks), 2)) ** [1, 30][case % 2]
         x[rng.random(len(tasks)) < 0.3] = 0.5  # some leaders are equal
         target = tasks[int(rng.integers(len(tasks)))]
-        distances = fractional_distances(x)[0].tolist()
-        check_weights(target, drc.cooperate(target, tasks, distances), mixing)
+        for task, leader in zip(tasks, x, strict=True):
+            task.follower.x = leader
+        check_weights(target, drc.cooperate(target, neighbours(tasks)[target.index]), mixing)
     figure(15, archives, "archives")

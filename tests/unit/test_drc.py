@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 import bilevo
 from bilevo.algorithms.drc import (
     DRC,
-    MATURE,
+    Entries,
     Task,
     competing_fitness,
     evolving_potential,
+    fluctuation,
+    neighbours,
     roulette,
     selection_probability,
-    set_fitness,
 )
 from bilevo.algorithms.follower import Follower, FollowerRule, Pair
 from bilevo.algorithms.leader import State, tell_leader
-from bilevo.core.arrays import fractional_distances
 from bilevo.core.budget import Scale
 from bilevo.core.order import ranking
 from bilevo.optimizers import CMAES, DE, GA, PSO, Start
@@ -43,7 +43,7 @@ def task_with(archive, index: int = 0, gamma: float = 0.5) -> Task:
     cma, rng = CMAES(), np.random.default_rng(1)
     search = cma.start(Start.uniform(np.full(1, 0.3), rng))
     follower = Follower(np.zeros(1), cma, search, rng, FollowerRule(3, 9), Scale())
-    task = Task(index, follower, gamma)
+    task = Task(index, follower, cma, gamma)
     for F, violation in archive:
         follower.best = pair(F, violation)
         task.archive()
@@ -69,7 +69,7 @@ def test_competing_fitness_is_the_discounted_mean_of_the_archive() -> None:
     failed = (np.inf, np.inf)
     archives_of = [[(3.0, 0.0), failed, (5.0, 0.0), (1.0, 2.0)], [(4.0, 0.0), (2.0, 0.0)]]
     tasks = [task_with(entries, i) for i, entries in enumerate(archives_of)]
-    fitness = iter(set_fitness([pair(*entry) for entries in archives_of for entry in entries]))
+    fitness = iter(entries_of([entry for entries in archives_of for entry in entries]).rated())
     CF = []
     for entries in archives_of:
         weights = [0.5 ** (len(entries) - t) for t in range(1, len(entries) + 1)]
@@ -101,56 +101,68 @@ def test_equal_tasks_are_equally_likely() -> None:
     np.testing.assert_allclose(selection_probability(tasks, tasks, DRC()), 0.25)
 
 
+def entries_of(archive) -> Entries:
+    """Of tasks whose last pairs have these (F, violation)."""
+    return Entries.of([task_with([entry]) for entry in archive])
+
+
 def test_potential_rewards_a_new_best_and_punishes_a_new_worst() -> None:
     """Eq. (5) by hand, fitness being -F: from -4 to -1 against best -2 and worst -8."""
-    before = [pair(4.0), pair(2.0), pair(8.0)]
-    assert evolving_potential(pair(1.0), 0, before) == pytest.approx(3 / 4 + 1 / 2)
-    assert evolving_potential(pair(10.0), 0, before) == pytest.approx(-6 / 4 - 2 / 8)
-    assert evolving_potential(pair(4.0), 0, before) == 0
+    before = entries_of([(4.0, 0.0), (2.0, 0.0), (8.0, 0.0)])
+    assert evolving_potential(task_with([(1.0, 0.0)]), before) == pytest.approx(3 / 4 + 1 / 2)
+    assert evolving_potential(task_with([(10.0, 0.0)]), before) == pytest.approx(-6 / 4 - 2 / 8)
+    assert evolving_potential(task_with([(4.0, 0.0)]), before) == 0
 
 
 @settings(max_examples=200)
 @given(st.lists(st.tuples(values, violations), min_size=2, max_size=9), values, violations)
 def test_potential_is_always_a_bounded_number(entries, F, violation) -> None:
-    before = [pair(*entry) for entry in entries]
-    assert abs(evolving_potential(pair(F, violation), 0, before)) <= 1e6
+    task = task_with([(F, violation)])
+    assert abs(evolving_potential(task, entries_of(entries))) <= 1e6
 
 
-def cooperating(mixing: str, p: int = 5) -> tuple[DRC, list[Task], list[list[float]]]:
+@given(st.lists(st.lists(st.floats(-9, 9), min_size=4, max_size=4), min_size=3, max_size=3))
+def test_fluctuation_is_the_norm_of_standard_deviations(means) -> None:
+    expected = np.linalg.norm(np.std(means, axis=0, ddof=1))
+    assert fluctuation(*np.array(means)) == pytest.approx(expected, abs=1e-12)
+
+
+def cooperating(mixing: str, p: int = 5) -> tuple[DRC, list[Task]]:
     """p tasks ready to cooperate; task 0 is the least settled."""
     rng = np.random.default_rng(4)
     tasks = [task_with([(1.0, 0.0)], i) for i in range(p)]
     for task in tasks:
-        task.means = [np.zeros(1)] * MATURE
         task.fluctuation = float(p - task.index)
-        task.follower.search.mean = rng.random(1)
+        task.follower.x = np.array([float(task.index)])
+        task.follower.search.mean[:] = rng.random(1)
         task.follower.answer.y = np.array([float(task.index)])
-    x = np.arange(float(p))[:, None]
-    return DRC(mixing=mixing), tasks, fractional_distances(x)[0].tolist()
+    return DRC(mixing=mixing), tasks
 
 
 @pytest.mark.parametrize(("mixing", "total"), [("paper", 2.0), ("convex", 1.0)])
 def test_mixing_weights_add_up_to_the_sources_or_to_one(mixing: str, total: float) -> None:
-    drc, tasks, distances = cooperating(mixing)
+    drc, tasks = cooperating(mixing)
     for task in tasks:
-        task.follower.search.mean = np.ones(1)
-    guide = drc.cooperate(tasks[0], tasks, distances)
+        task.follower.search.mean[:] = 1.0
+    guide = drc.cooperate(tasks[0], neighbours(tasks)[0])
     assert guide is not None
     assert tasks[0].follower.search.mean[0] == pytest.approx(total)  # p // 2 = 2 sources
 
 
 def test_cooperation_takes_from_near_and_more_settled_tasks_only() -> None:
-    drc, tasks, distances = cooperating("paper")
-    assert drc.cooperate(tasks[4], tasks, distances) is None  # the most settled has no source
-    guide = drc.cooperate(tasks[0], tasks, distances)
+    drc, tasks = cooperating("paper")
+    near = neighbours(tasks)
+    assert drc.cooperate(tasks[4], near[4]) is None  # the most settled has no source
+    guide = drc.cooperate(tasks[0], near[0])
     assert guide.tolist() in ([1.0], [2.0])  # its two nearest neighbours
 
 
 def test_young_tasks_do_not_cooperate_and_the_switch_works() -> None:
-    drc, tasks, distances = cooperating("paper")
-    assert DRC(cooperation=False).cooperate(tasks[0], tasks, distances) is None
-    tasks[0].means = tasks[0].means[:2]
-    assert drc.cooperate(tasks[0], tasks, distances) is None
+    drc, tasks = cooperating("paper")
+    near = neighbours(tasks)
+    assert DRC(cooperation=False).cooperate(tasks[0], near[0]) is None
+    tasks[0].fluctuation = Task(0, tasks[0].follower, CMAES(), 0.5).fluctuation
+    assert drc.cooperate(tasks[0], near[0]) is None
 
 
 def test_roulette_draws_by_probability() -> None:

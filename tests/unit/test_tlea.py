@@ -73,7 +73,7 @@ def test_nothing_comes_from_searches_that_go_on() -> None:
 
 def test_equal_leaders_with_equal_answers_share_equally() -> None:
     target, twin = search(0.5, 0.5, STALLED), search(0.5, 0.5, STALLED, True)
-    twin.search.mean = np.full(2, 0.7)
+    twin.search.mean[:] = 0.7
     TLEA().transfer([target, twin, search(0.5, 0.5, MOVING)], [target])
     np.testing.assert_allclose(target.search.mean, 0.6)
 

@@ -45,7 +45,7 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -55,10 +55,19 @@ from bilevo.core.arrays import TINY, FloatArray, fractional_distances
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps, together
 from bilevo.core.streams import stream
+from bilevo.kernels import kernel
 from bilevo.optimizers import CMAES, DE, GA, PSO, PopulationOptimizer
 
 MATURE = 3  # executions after which a task takes part in cooperation
+Neighbours = list[tuple["Task", float]]  # other tasks and their distances: only ratios count
 LARGEST = 1e300  # fitness is kept within this, so that its sums are numbers
+
+
+@kernel("f8(f8[::1], f8[::1], f8[::1])")
+def fluctuation(a: FloatArray, b: FloatArray, c: FloatArray) -> float:
+    """std(.) of Eq. (9): the norm of three points' standard deviations in all coordinates."""
+    u, v = b - a, c - a
+    return math.sqrt((u.dot(u) + v.dot(v) - u.dot(v)) / 3)  # a sixth of all squared differences
 
 
 @dataclass(slots=True, eq=False)
@@ -72,17 +81,20 @@ class Task:
 
     index: int
     follower: Follower
+    optimizer: PopulationOptimizer[Any]  # the follower's
     gamma: float
+    fitness: float = 0.0  # of the last entry: -F where feasible, -violation where not
+    violation: float = 0.0  # of the last entry
     entries: float = 0.0  # discounted number of archive entries
     infeasible: float = 0.0  # discounted number of them that are infeasible or failed
     failed: float = 0.0  # discounted number of them that failed
-    fitness_sum: float = 0.0  # discounted: -F where feasible, -violation where not, 0 where failed
+    fitness_sum: float = 0.0  # discounted, without those that failed
     worst_feasible: float = math.inf  # lowest fitness among the feasible entries
     worst_violation: float = 0.0  # largest one among the infeasible entries
     potentials: float = 0.0  # discounted number of values of PT, Eq. (5)
     potential_sum: float = 0.0
     means: list[FloatArray] = field(default_factory=list)  # of the last three executions
-    fluctuation: float = math.inf  # std(.) of Eq. (9)
+    fluctuation: float = math.inf  # std(.) of Eq. (9); inf before the third execution
 
     @property
     def pair(self) -> Pair:
@@ -96,7 +108,10 @@ class Task:
     def advance(self, guide: FloatArray | None = None) -> Steps[bool]:
         """One lower generation; True when there is a new answer."""
         improved = yield from self.follower.execute(guide)
-        self._note_fluctuation()
+        mean = self.optimizer.mean(self.follower.search)
+        self.means = [*self.means[1 - MATURE :], mean.copy()]
+        if len(self.means) == MATURE:
+            self.fluctuation = fluctuation(*self.means)
         return improved
 
     def rate(self, state: State, improved: bool) -> Steps[None]:
@@ -107,26 +122,21 @@ class Task:
 
     def archive(self) -> None:
         """Store the pair in the discounted sums."""
-        violation = self.pair.violation
-        value = -self.pair.F if violation == 0 else -violation
-        failed = math.isinf(violation)
-        self.entries = self.gamma * self.entries + 1
-        self.infeasible = self.gamma * self.infeasible + (violation > 0)
-        self.failed = self.gamma * self.failed + failed
-        self.fitness_sum = self.gamma * self.fitness_sum + (0.0 if failed else bounded(value))
-        if violation == 0:
-            self.worst_feasible = min(self.worst_feasible, bounded(value))
-        elif not failed:
-            self.worst_violation = max(self.worst_violation, violation)
-
-    def _note_fluctuation(self) -> None:
-        """The norm of the means' standard deviation over the last three executions."""
-        mean = self.follower.mixer.mean(self.follower.search)
-        self.means = [*self.means[1 - MATURE :], mean.copy()]
-        if len(self.means) == MATURE:
-            centre = sum(self.means) / MATURE
-            squares = (float(step @ step) for step in (mean - centre for mean in self.means))
-            self.fluctuation = (sum(squares) / (MATURE - 1)) ** 0.5
+        pair, gamma = self.pair, self.gamma
+        self.violation = pair.violation
+        self.fitness = bounded(-pair.F if pair.violation == 0 else -pair.violation)
+        self.entries = gamma * self.entries + 1
+        self.infeasible = gamma * self.infeasible + (self.violation > 0)
+        self.failed *= gamma
+        self.fitness_sum *= gamma
+        if self.violation == math.inf:
+            self.failed += 1
+            return
+        self.fitness_sum += self.fitness
+        if self.violation == 0:
+            self.worst_feasible = min(self.worst_feasible, self.fitness)
+        else:
+            self.worst_violation = max(self.worst_violation, self.violation)
 
     def add_potential(self, potential: float) -> None:
         self.potentials = self.gamma * self.potentials + 1
@@ -186,7 +196,7 @@ class DRC(JointSearch):
     def generation(self, spec: Spec, state: State) -> Steps[State]:
         """One turn of Algorithm 1: new leaders, competition of their followers, upper update."""
         followers = self.followers(spec, state)
-        tasks = [Task(i, follower, self.gamma) for i, follower in enumerate(followers)]
+        tasks = [Task(i, follower, self.lower, self.gamma) for i, follower in enumerate(followers)]
         competition = self.compete(state, tasks, stream(spec.seed, "roulette", state.generation))
         if self.parallel == "rounds":
             return (yield from self.conclude_later(spec, state, followers, competition))
@@ -196,11 +206,10 @@ class DRC(JointSearch):
     def compete(self, state: State, tasks: list[Task], rng: np.random.Generator) -> Steps[None]:
         """Algorithm 2: tasks are drawn and executed until half of them have finished."""
         yield from together(task.execute(state) for task in tasks)
-        leaders = np.array([task.follower.x for task in tasks])
-        distances = fractional_distances(leaders)[0].tolist()  # only their order and ratios count
+        near = neighbours(tasks)
         take_turns = self.side_by_side if self.parallel == "rounds" else self.one_by_one
         while not self.decided(tasks):
-            yield from take_turns(state, tasks, distances, rng)
+            yield from take_turns(state, tasks, near, rng)
 
     def decided(self, tasks: list[Task]) -> bool:
         """Whether enough tasks have finished to end the competition."""
@@ -211,7 +220,7 @@ class DRC(JointSearch):
         self,
         state: State,
         tasks: list[Task],
-        distances: list[list[float]],
+        near: list[Neighbours],
         rng: np.random.Generator,
     ) -> Steps[None]:
         """A round of p turns, each of which sees what came of the one before."""
@@ -219,10 +228,9 @@ class DRC(JointSearch):
         wheel = self.wheel(tasks, live)
         for _ in tasks:
             task = live[roulette(wheel, rng)]
-            guide = self.cooperate(task, tasks, distances)
-            before = [other.pair for other in tasks]
-            yield from task.execute(state, guide)
-            task.add_potential(evolving_potential(task.pair, task.index, before))
+            before = Entries.of(tasks)
+            yield from task.execute(state, self.cooperate(task, near[task.index]))
+            task.add_potential(evolving_potential(task, before))
             if task.follower.finished:  # it withdraws from the competition
                 if self.decided(tasks):
                     return
@@ -233,28 +241,28 @@ class DRC(JointSearch):
         self,
         state: State,
         tasks: list[Task],
-        distances: list[list[float]],
+        near: list[Neighbours],
         rng: np.random.Generator,
     ) -> Steps[None]:
         """A round of p turns in two halves of distinct tasks, whose answers are rated at its end.
 
         Three batches: two below, one above. An answer that the second half replaces is not rated.
         """
-        before = [task.pair for task in tasks]
+        before, answers = Entries.of(tasks), [task.pair for task in tasks]
         drawn: dict[int, Task] = {}
         for _ in range(2):
             half = self.draw(tasks, (len(tasks) + 1) // 2, rng)
             yield from together(
-                task.advance(self.cooperate(task, tasks, distances)) for task in half
+                task.advance(self.cooperate(task, near[task.index])) for task in half
             )
             drawn |= {task.index: task for task in half}
             if self.decided(tasks):
                 break
         yield from together(
-            task.rate(state, task.pair is not before[i]) for i, task in drawn.items()
+            task.rate(state, task.pair is not answers[i]) for i, task in drawn.items()
         )
-        for i, task in drawn.items():
-            task.add_potential(evolving_potential(task.pair, i, before))
+        for task in drawn.values():
+            task.add_potential(evolving_potential(task, before))
 
     def draw(self, tasks: list[Task], count: int, rng: np.random.Generator) -> list[Task]:
         """Distinct unfinished tasks, each by Algorithm 3 among those that are left."""
@@ -268,38 +276,44 @@ class DRC(JointSearch):
             return [(k + 1) / len(live) for k in range(len(live))]
         return list(accumulate(selection_probability(tasks, live, self)))
 
-    def cooperate(
-        self, target: Task, tasks: list[Task], distances: list[list[float]]
-    ) -> FloatArray | None:
+    def cooperate(self, target: Task, near: Neighbours) -> FloatArray | None:
         """Algorithm 4: mix the features of more settled, near tasks into the target's.
 
         Returns the navigational solution, the answer of the most intense source; None without one.
         """
-        if not self.cooperation or len(target.means) < MATURE:
+        own = target.fluctuation
+        if not self.cooperation or own == math.inf:
             return None
-        row = distances[target.index]
-        others = sorted((i for i in range(len(tasks)) if i != target.index), key=row.__getitem__)
-        near = [i for i in others[: len(tasks) // 2] if tasks[i].fluctuation < target.fluctuation]
-        if not near:
+        sources = [(task, distance) for task, distance in near if task.fluctuation < own]
+        if not sources:
             return None
-        sources = [tasks[i] for i in near]
-        Z = target.fluctuation + sum(source.fluctuation for source in sources)
-        distance = sum(row[i] for i in near)
+        Z = own + sum([task.fluctuation for task, _ in sources])
+        total = sum([distance for _, distance in sources])
         intensity = [  # Eq. (9)
             1
-            - self.alpha * tasks[i].fluctuation / Z
-            - (1 - self.alpha) * (row[i] / distance if distance > 0 else 1 / len(near))
-            for i in near
+            - self.alpha * task.fluctuation / Z
+            - (1 - self.alpha) * (distance / total if total > 0 else 1 / len(sources))
+            for task, distance in sources
         ]
-        own = 1 - self.alpha * target.fluctuation / Z
-        divisor = 1 if self.mixing == "paper" else own + sum(intensity)
-        target.follower.mixer.mix(  # Eq. (10)
+        own_weight = 1 - self.alpha * own / Z
+        divisor = 1 if self.mixing == "paper" else own_weight + sum(intensity)
+        target.optimizer.mix(  # Eq. (10)
             target.follower.search,
-            own / divisor,
-            [source.follower.search for source in sources],
+            own_weight / divisor,
+            [task.follower.search for task, _ in sources],
             [weight / divisor for weight in intensity],
         )
-        return sources[int(np.argmax(intensity))].pair.y
+        return sources[intensity.index(max(intensity))][0].pair.y
+
+
+def neighbours(tasks: list[Task]) -> list[Neighbours]:
+    """For each task the nearer half of the others, near ones first."""
+    leaders = np.array([task.follower.x for task in tasks])
+    near = []
+    for i, row in enumerate(fractional_distances(leaders)[0].tolist()):
+        others = sorted((k for k in range(len(tasks)) if k != i), key=row.__getitem__)
+        near.append([(tasks[k], row[k]) for k in others[: len(tasks) // 2]])
+    return near
 
 
 def unfinished(tasks: list[Task]) -> list[Task]:
@@ -324,7 +338,7 @@ def selection_probability(tasks: list[Task], live: list[Task], drc: DRC) -> list
 
 
 def competing_fitness(tasks: list[Task], live: list[Task]) -> list[float]:
-    """CF of Eq. (3) with the set fitness of all archived entries (see `set_fitness`)."""
+    """CF of Eq. (3) with all archived entries rated as one set (see `Entries`)."""
     floor = min(task.worst_feasible for task in tasks)
     floor = floor if floor < math.inf else 0.0
     worst = max(task.worst_violation for task in tasks)
@@ -334,28 +348,44 @@ def competing_fitness(tasks: list[Task], live: list[Task]) -> list[float]:
     ]
 
 
-def set_fitness(pairs: list[Pair]) -> list[float]:
-    """Fitness to be maximised within a set of pairs: -F where feasible.
+class Entries(NamedTuple):
+    """One archive entry of each task: `Task.fitness` and `Task.violation`."""
 
-    An infeasible pair lies below the worst feasible one by its violation, a failed one as far as
-    the worst infeasible one.
-    """
-    floor = min((-pair.F for pair in pairs if pair.violation == 0), default=0.0)
-    worst = max((p.violation for p in pairs if p.violation < math.inf), default=0.0)
-    return [
-        bounded(-pair.F if pair.violation == 0 else floor - min(pair.violation, worst))
-        for pair in pairs
-    ]
+    fitness: list[float]
+    violation: list[float]
+
+    @classmethod
+    def of(cls, tasks: list[Task]) -> Entries:
+        return cls([task.fitness for task in tasks], [task.violation for task in tasks])
+
+    def rated(self) -> list[float]:
+        """Fitness to be maximised within this set.
+
+        An infeasible entry lies below the worst feasible one by its violation, a failed one as far
+        as the worst infeasible one.
+        """
+        if not any(self.violation):
+            return self.fitness
+        both = list(zip(self.fitness, self.violation, strict=True))
+        floor = min((fitness for fitness, violation in both if violation == 0), default=0.0)
+        worst = max((v for v in self.violation if v < math.inf), default=0.0)
+        return [
+            fitness if violation == 0 else bounded(floor - min(violation, worst))
+            for fitness, violation in both
+        ]
 
 
 def bounded(fitness: float) -> float:
-    return min(max(fitness, -LARGEST), LARGEST)
+    if -LARGEST <= fitness <= LARGEST:
+        return fitness
+    return math.copysign(LARGEST, fitness)
 
 
-def evolving_potential(new: Pair, own: int, before: list[Pair]) -> float:
+def evolving_potential(task: Task, before: Entries) -> float:
     """PT of Eq. (5): relative change of fitness, with reward and penalty against all tasks."""
-    *all_before, a = set_fitness([*before, new])
-    b, best, worst = all_before[own], max(all_before), min(all_before)
+    now = Entries([*before.fitness, task.fitness], [*before.violation, task.violation])
+    *all_before, a = now.rated()
+    b, best, worst = all_before[task.index], max(all_before), min(all_before)
     change = _relative(a, b) + max(_relative(a, best), 0.0) + min(_relative(a, worst), 0.0)
     return min(max(change, -1e6), 1e6)
 

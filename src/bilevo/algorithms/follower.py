@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import FullBudget, Scale, change_over
 from bilevo.core.order import best_index, no_worse
-from bilevo.core.request import Incumbent, Level, Steps, Values, evaluate
-from bilevo.optimizers.protocol import PopulationOptimizer, Searcher
+from bilevo.core.request import Evaluate, Incumbent, Level, Steps, Values, evaluate
+from bilevo.optimizers.protocol import Searcher
 
 
 @dataclass(slots=True, eq=False)
@@ -77,6 +77,8 @@ class FollowerRule:
         return cls(window + 1, steps + 1, absolute=0.0, feasible=True)
 
     def converged(self, record: list[float], scale: Scale) -> bool:
+        if len(record) <= self.window:
+            return False
         change, relative_change = change_over(record, self.window)
         return change < scale.tolerance(self.absolute) or relative_change < self.relative
 
@@ -110,11 +112,6 @@ class Follower:
         return self.best
 
     @property
-    def mixer(self) -> PopulationOptimizer[Any]:
-        """The optimiser, where searches are compared or mixed: that needs more than searching."""
-        return cast(PopulationOptimizer[Any], self.optimizer)
-
-    @property
     def executions(self) -> int:
         return len(self.record)
 
@@ -125,21 +122,26 @@ class Follower:
         """
         asked = self.optimizer.ask(self.search, self.rng)
         points = asked if guide is None else np.concatenate([asked, guide[None]])
-        if len(self.x_rows) < len(points):
-            self.x_rows = np.repeat(self.x[None], len(points), axis=0)
-        values = yield from evaluate(Level.LOWER, self.x_rows[: len(points)], points)
+        values: Values = yield Evaluate(Level.LOWER, self._beside(len(points)), points)
         self.scale.see(values.objective)
         improved = self._adopt(asked, values)
         self.optimizer.tell(self.search, points, values.objective, values.violation)
-        self.record.append(self.answer.f)
-        settled = self.rule.converged(self.record, self.scale)
+        answer, record = self.answer, self.record
+        record.append(answer.f)
+        settled = self.rule.converged(record, self.scale)
         if settled and self.rule.feasible:
             # Failures, of an infinite violation, may be all that there is.
-            settled = not 0 < self.answer.lower_violation < math.inf
+            settled = not 0 < answer.lower_violation < math.inf
         self.converged = settled or self.optimizer.exhausted(self.search)
-        self.finished = self.converged or self.executions >= self.rule.longest
-        self.answer.converged = self.converged
+        self.finished = self.converged or len(record) >= self.rule.longest
+        answer.converged = self.converged
         return improved
+
+    def _beside(self, count: int) -> FloatArray:
+        """x once for each of so many points; most generations have the same number."""
+        if len(self.x_rows) != count:
+            self.x_rows = self.x[None].repeat(count, 0)
+        return self.x_rows
 
     def solve(self) -> Steps[Pair]:
         """Execute until the search ends, and return its answer (F not evaluated)."""
@@ -151,8 +153,11 @@ class Follower:
         """Make the best of the first values' points the answer if it is no worse than the last."""
         i = best_index(values.objective[: len(points)], values.violation[: len(points)])
         f, violation = float(values.objective[i]), float(values.violation[i])
-        new = Pair(self.x, points[i].copy(), f, violation)
-        if self.best is not None and not new.follower_no_worse(self.best):
+        last = self.best
+        if last is not None and not no_worse(f, violation, last.f, last.lower_violation):
             return False
-        self.best, self.constraints = new, values.constraints[i]
+        self.best, self.constraints = (
+            Pair(self.x, points[i].copy(), f, violation),
+            values.constraints[i],
+        )
         return True

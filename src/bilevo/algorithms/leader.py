@@ -22,7 +22,7 @@ from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import Scale, StopReason, change_over
 from bilevo.core.order import ranking
 from bilevo.core.problem import Spec
-from bilevo.core.request import Level, Steps, T, Values, alongside, evaluate, together
+from bilevo.core.request import Evaluate, Level, Steps, T, Values, alongside, together
 from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import PopulationOptimizer, Start
@@ -81,11 +81,15 @@ def sample_leaders(spec: Spec, state: State, optimizer: PopulationOptimizer[Any]
 
 def evaluate_leaders(state: State, pairs: list[Pair]) -> Steps[Values]:
     """Fill in F and the total violation of pairs: one upper evaluation each, in one batch."""
-    x, y = np.array([pair.x for pair in pairs]), np.array([pair.y for pair in pairs])
-    values = yield from evaluate(Level.UPPER, x, y)
+    if len(pairs) == 1:  # the usual case of a competition
+        x, y = pairs[0].x[None], pairs[0].y[None]
+    else:
+        x, y = np.array([pair.x for pair in pairs]), np.array([pair.y for pair in pairs])
+    values: Values = yield Evaluate(Level.UPPER, x, y)
     state.spent = values.spent
-    for pair, F, violation in zip(pairs, values.objective, values.violation, strict=True):
-        pair.F, pair.violation = float(F), float(violation) + pair.lower_violation
+    found = zip(pairs, values.objective.tolist(), values.violation.tolist(), strict=True)
+    for pair, F, violation in found:
+        pair.F, pair.violation = F, violation + pair.lower_violation
         best = state.provisional
         if state.elite is None and (best is None or pair.no_worse(best)):
             state.provisional = pair
@@ -95,7 +99,7 @@ def evaluate_leaders(state: State, pairs: list[Pair]) -> Steps[Values]:
 
 def evaluate_leader(state: State, pair: Pair) -> Steps[Values]:
     """Fill in F and the total violation of one pair."""
-    return (yield from evaluate_leaders(state, [pair]))
+    return evaluate_leaders(state, [pair])
 
 
 def leader_ranking(pairs: list[Pair]) -> IntArray:
@@ -207,20 +211,33 @@ class JointSearch:
     def followers(self, spec: Spec, state: State) -> list[Follower]:
         """One follower search for each leader of a new generation."""
         leaders = sample_leaders(spec, state, self.upper)
-        return [self.follower(spec, state, x, "follower", i) for i, x in enumerate(leaders)]
+        return self.searches(spec, state, leaders, "follower", self.lower)
 
-    def follower(
-        self, spec: Spec, state: State, x: FloatArray, name: str, task: int = 0
-    ) -> Follower:
-        """A follower search at x that starts from the joint search's marginal in y."""
-        rng = stream(spec.seed, name, state.generation, task)
-        search = self.lower.start(self.upper.marginal(state.leader, spec.m), rng)
-        rule = FollowerRule.of(spec.budget, self.lower.population_size(spec.n))
-        return Follower(x, self.lower, search, rng, rule, state.f_scale)
+    def searches(
+        self,
+        spec: Spec,
+        state: State,
+        leaders: FloatArray,
+        name: str,
+        optimizer: PopulationOptimizer[Any],
+    ) -> list[Follower]:
+        """Follower searches by an optimiser, from the joint search's marginal in y."""
+        start, rule = self.upper.marginal(state.leader, spec.m), self.rule(spec, optimizer)
+        followers = []
+        for i, x in enumerate(leaders):
+            rng = stream(spec.seed, name, state.generation, i)
+            search = optimizer.start(start, rng)
+            followers.append(Follower(x, optimizer, search, rng, rule, state.f_scale))
+        return followers
+
+    def rule(self, spec: Spec, optimizer: PopulationOptimizer[Any]) -> FollowerRule:
+        """When a follower search by an optimiser ends."""
+        return FollowerRule.of(spec.budget, optimizer.population_size(spec.n))
 
     def refine(self, spec: Spec, state: State, pair: Pair, name: str = "refine") -> Steps[Pair]:
         """Solve a pair's follower afresh; take the new answer if no worse for the follower."""
-        new = yield from self.follower(spec, state, pair.x, name).solve()
+        (follower,) = self.searches(spec, state, pair.x[None], name, self.lower)
+        new = yield from follower.solve()
         if not new.follower_no_worse(pair):
             return pair
         new.converged = new.converged or pair.converged

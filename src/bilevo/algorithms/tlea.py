@@ -46,7 +46,6 @@ from bilevo.core.budget import change_over
 from bilevo.core.order import ranking
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps, together
-from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.de import DE
 from bilevo.optimizers.de import State as DEState
@@ -101,17 +100,8 @@ class TLEA(JointSearch):
         return (yield from self.conclude(spec, state, followers))
 
     def followers(self, spec: Spec, state: State) -> list[Follower]:
-        start, rule = self.upper.marginal(state.leader, spec.m), self.rule(spec)
-        followers = []
-        for i, x in enumerate(sample_leaders(spec, state, self.upper)):
-            rng = stream(spec.seed, "follower", state.generation, i)
-            search = self.tasks.start(start, rng)
-            followers.append(Follower(x, self.tasks, search, rng, rule, state.f_scale))
-        return followers
-
-    def rule(self, spec: Spec) -> FollowerRule:
-        """When a search in the rounds ends."""
-        return FollowerRule.of(spec.budget, self.tasks.population_size(spec.n))
+        leaders = sample_leaders(spec, state, self.upper)
+        return self.searches(spec, state, leaders, "follower", self.tasks)
 
     def solve_all(self, followers: list[Follower]) -> Steps[None]:
         """Rounds of one lower generation each, with transfer in between."""
@@ -182,8 +172,10 @@ class TLEADE(TLEA):
     def name(self) -> str:
         return variant_name(self, "tlea-de")
 
-    def rule(self, spec: Spec) -> FollowerRule:
-        """The start, then rounds as if they cost 14 + floor(3 ln n) evaluations each."""
+    def rule(self, spec: Spec, optimizer: PopulationOptimizer[Any]) -> FollowerRule:
+        """In the rounds: the start, then as if each cost 14 + floor(3 ln n) evaluations."""
+        if optimizer is not self.tasks:
+            return TLEA.rule(self, spec, optimizer)
         rounds = math.ceil(spec.budget.lower_max / (14 + int(3 * math.log(spec.n))))
         return FollowerRule(DE_WINDOW, rounds + 1)
 

@@ -17,7 +17,7 @@ def order_key(objective: float, violation: float) -> Key:
 
 def ranking(objective: FloatArray, violation: FloatArray) -> IntArray:
     """Indices from best to worst; ties keep their order."""
-    if not np.count_nonzero(violation):  # a quarter of the time of any()
+    if not any(violation.tolist()):  # of a few numbers a quarter of the time of violation.any()
         return objective.argsort(kind="stable")
     feasible_objective = np.where(violation > 0, 0.0, objective)
     return np.lexsort((feasible_objective, violation))
@@ -25,7 +25,7 @@ def ranking(objective: FloatArray, violation: FloatArray) -> IntArray:
 
 def best_index(objective: FloatArray, violation: FloatArray) -> int:
     """The index that `ranking` puts first, without sorting where nothing is infeasible."""
-    if not np.count_nonzero(violation):
+    if not any(violation.tolist()):
         return int(objective.argmin())
     return int(ranking(objective, violation)[0])
 

@@ -28,6 +28,8 @@ class Level(StrEnum):
     UPPER = "upper"
     LOWER = "lower"
 
+    __hash__ = str.__hash__  # that of enumerations is a slow one, and levels are keys
+
 
 class Evaluate(NamedTuple):
     """Wanted: one level's objective and constraints at pairs x (k, m), y (k, n)."""
@@ -63,16 +65,16 @@ class Values(NamedTuple):
     def of(cls, objective: FloatArray, constraints: FloatArray, repeats: int, spent: int) -> Values:
         """From raw values; the last `repeats` constraints do not count towards the violation."""
         count = constraints.shape[1]
-        # A plain sum is finite only if its terms are: for a few numbers the cheapest test.
-        suspect = not math.isfinite(sum(objective.tolist()))
         if count:
             with np.errstate(over="ignore"):
                 violation = np.maximum(constraints[:, : count - repeats], 0.0).sum(axis=1)
-            suspect = suspect or not math.isfinite(sum(constraints.ravel().tolist()))
-            suspect = suspect or not math.isfinite(sum(violation.tolist()))
         else:
             violation = np.zeros(len(objective))
-        if suspect:
+        # A plain sum is finite only if its terms are: for a few numbers the cheapest test.
+        total = sum(objective.tolist())
+        if count:
+            total += sum(constraints.ravel().tolist()) + sum(violation.tolist())
+        if not math.isfinite(total):
             finite = np.isfinite(objective) & np.isfinite(violation)
             finite &= np.isfinite(constraints).all(axis=1)
             objective = np.where(finite, objective, np.inf)

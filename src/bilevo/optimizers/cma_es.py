@@ -157,7 +157,9 @@ class CMAES:
 
     def ask(self, state: State, rng: np.random.Generator) -> FloatArray:
         lam = self.population or default_population(state.d)
-        return sample(state.packed, rng.standard_normal((lam, state.d)))
+        points = rng.standard_normal((lam, state.d))
+        sample(state.packed, points)
+        return points
 
     def tell(
         self, state: State, points: FloatArray, objective: FloatArray, violation: FloatArray

@@ -74,10 +74,13 @@ def roots(C: FloatArray) -> tuple[FloatArray, FloatArray, float]:
     return root, inverse, deviations[-1, 0]
 
 
-@kernel("f8[:,::1](f8[::1], f8[:,::1])")
-def sample(packed: FloatArray, z: FloatArray) -> FloatArray:
-    """Points of N(mean, sigma^2 C) from standard normals z (k, d), repaired into the unit box."""
-    d = z.shape[1]
+@kernel("void(f8[::1], f8[:,::1])")
+def sample(packed: FloatArray, points: FloatArray) -> None:
+    """Turn standard normals (k, d) into points of N(mean, sigma^2 C), repaired into the unit box.
+
+    In place, because numba takes long to return an array.
+    """
+    d = points.shape[1]
     mean, C = packed[:d], packed[d : d + d * d].reshape(d, d)
     root, inverse, largest = roots(C)
     sigma = max(packed[-1], SMALLEST / largest)
@@ -89,7 +92,7 @@ def sample(packed: FloatArray, z: FloatArray) -> FloatArray:
         root, inverse = root * k, inverse / k
     packed[d + d * d : d + 2 * d * d] = inverse.ravel()
     packed[-1] = sigma
-    return inside(mean + sigma * times(z, root), mean)
+    points[:] = inside(mean + sigma * times(points, root), mean)
 
 
 @kernel("void(f8[::1], f8[:,::1], i8[::1], f8[:,::1], f8[:,::1], UniTuple(f8, 9))")
@@ -133,7 +136,7 @@ def update(
     C *= keep
     C += times(rows.T, rows)
     # Step size.
-    length = math.sqrt((p_s * p_s).sum())
+    length = math.sqrt(p_s.dot(p_s))
     packed[-1] = sigma * math.exp(min(1.0, gain * (length / chi - 1)))
 
 

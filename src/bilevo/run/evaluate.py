@@ -45,17 +45,9 @@ class Outcome(NamedTuple):
             return self.constraints
         return np.full((len(self.objective), width), np.nan)
 
-    def alone(self) -> BatchOutcome:
-        """As that of a batch of this piece."""
-        return BatchOutcome(self.objective, self.constraints, _NOTHING)
 
-
-class BatchOutcome(NamedTuple):
-    """What came of a batch: objective (k,), constraints (k, c), and the errors of failed rows."""
-
-    objective: FloatArray
-    constraints: FloatArray
-    errors: Mapping[int, str]
+BatchOutcome = tuple[FloatArray, FloatArray, Mapping[int, str]]
+"""What came of a batch: objective (k,), constraints (k, c), and the errors of failed rows."""
 
 
 @lru_cache(64)
@@ -113,7 +105,9 @@ class Evaluator:
             if keep is not None:
                 keep(batch, 0, only)
             self.done = len(batch.x)
-            return only.alone() if only.error is None else self._join(batch.level, [only])
+            if only.error is None:
+                return only.objective, only.constraints, _NOTHING
+            return self._join(batch.level, [only])
         outcomes = dict(known)
         self.done = sum(len(outcome.objective) for outcome in known.values())
         missing = {i: rows for i, rows in enumerate(pieces) if i not in outcomes}
@@ -137,16 +131,16 @@ class Evaluator:
                 errors.update((row + i, error) for i in range(len(objective)))
             row += len(objective)
         width = returned.count or 0  # failed points may come before it is known
-        return BatchOutcome(
-            np.concatenate([part.objective for part in outcomes]),
-            np.concatenate([part.constraints_of(width) for part in outcomes]),
-            errors,
-        )
+        objective = np.concatenate([part.objective for part in outcomes])
+        constraints = np.concatenate([part.constraints_of(width) for part in outcomes])
+        return objective, constraints, errors
 
     def _arguments(self, batch: Batch, rows: slice) -> tuple[FloatArray, FloatArray]:
-        if self._vectorized:
-            return batch.x[rows], batch.y[rows]
-        return batch.x[rows.start], batch.y[rows.start]
+        if not self._vectorized:
+            return batch.x[rows.start], batch.y[rows.start]
+        if rows.stop - rows.start == len(batch.x):
+            return batch.x, batch.y
+        return batch.x[rows], batch.y[rows]
 
     def _in_turn(
         self, batch: Batch, pieces: dict[int, slice], time_left: Callable[[], float]

@@ -5,7 +5,6 @@ The driver and ask/tell both stand on it: they only differ in who evaluates a re
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from time import perf_counter
@@ -70,6 +69,7 @@ class Session:
         state, self.tally = taken_up or (None, Tally())
         self._repeats = {level: problem.repeats(level) for level in Level}
         self._limits, self._callback, self._recorder = limits, callback, recorder
+        self._unlimited = limits == Limits(time=limits.time)
         self._steps = self._run(algorithm, spec, state)
         self._context = copy_context()  # the algorithm runs in one of its own, with its kernels
         self._context.run(choose, spec.kernel)
@@ -164,11 +164,12 @@ class Session:
         if self._beyond(request.level, len(request.x)):
             self._refused = len(request.x)
             self.end(StopReason.MAX_EVALS)
-        elif self._limits.time < math.inf and now - self._started >= self._limits.time:
+        elif now - self._started >= self._limits.time:
             self.end(StopReason.MAX_TIME)
         else:
             x, y = self.x_box.real(request.x), self.y_box.real(request.y)
-            x.flags.writeable = y.flags.writeable = False
+            x.setflags(write=False)
+            y.setflags(write=False)
             self.batch = Batch(request.level, x, y)
 
     def _note_best(self, best: Incumbent) -> None:
@@ -179,6 +180,8 @@ class Session:
 
     def _beyond(self, level: Level, points: int) -> bool:
         """Whether that many more points at a level would pass a limit."""
+        if self._unlimited:
+            return False
         upper, lower = self.tally.counts[Level.UPPER], self.tally.counts[Level.LOWER]
         if level is Level.UPPER:
             return self._limits.exceeded(upper + points, lower)
