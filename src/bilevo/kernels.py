@@ -26,35 +26,35 @@ NAMES: tuple[Name, ...] = ("numpy", "numba")
 VARIABLE = "BILEVO_KERNEL"  # of the environment: "numpy" does without numba
 
 _compiled: ContextVar[bool | None] = ContextVar("compiled", default=None)
-_kernels: list[Kernel[Any, Any]] = []
+_waiting: list[Kernel[Any]] = []  # to be compiled
 _parts: list[Callable[..., Any]] = []
 _stand_ins: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
 
 
-class Kernel(Generic[P, R]):
+class Kernel(Generic[R]):
     """A function that runs compiled where numba is in use, and as it stands elsewhere."""
 
-    def __init__(self, function: Callable[P, R], signature: str) -> None:
+    def __init__(self, function: Callable[..., R], signature: str) -> None:
         self.plain = function
         self.signature = signature
-        self.compiled: Callable[P, R] | None = None
+        self.compiled: Callable[..., R] = self._compile  # until `compile_all`
         self.__doc__ = function.__doc__
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if not _compiled.get():
-            return self.plain(*args, **kwargs)
-        if self.compiled is None:
-            compile_all()
-        assert self.compiled is not None
-        return self.compiled(*args, **kwargs)
+    def __call__(self, *args: Any) -> R:
+        return self.compiled(*args) if _compiled.get() else self.plain(*args)
+
+    def _compile(self, *args: Any) -> R:
+        """A kernel declared since the others were compiled."""
+        compile_all()
+        return self.compiled(*args)
 
 
-def kernel(signature: str) -> Callable[[Callable[P, R]], Kernel[P, R]]:
+def kernel(signature: str) -> Callable[[Callable[..., R]], Kernel[R]]:
     """Make a function a kernel with this signature, in numba's notation."""
 
-    def declare(function: Callable[P, R]) -> Kernel[P, R]:
+    def declare(function: Callable[..., R]) -> Kernel[R]:
         made = Kernel(function, signature)
-        _kernels.append(made)
+        _waiting.append(made)
         return made
 
     return declare
@@ -129,8 +129,7 @@ def using(name: Name) -> Iterator[None]:
 
 def compile_all() -> None:
     """Compile the kernels that are not yet, or load them; says so when that takes a second."""
-    waiting = [made for made in _kernels if made.compiled is None]
-    if not waiting:
+    if not _waiting:
         return
     numba = _numba()
     _register(numba.extending)
@@ -138,8 +137,10 @@ def compile_all() -> None:
     notice.daemon = True
     notice.start()
     try:
-        for made in waiting:
+        while _waiting:
+            made = _waiting[-1]
             made.compiled = numba.njit(made.signature, cache=True)(made.plain)
+            _waiting.pop()
     finally:
         notice.cancel()
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 import bilevo
 from bilevo.algorithms.drc import (
     DRC,
-    Entries,
     Task,
     competing_fitness,
     evolving_potential,
     fluctuation,
     neighbours,
+    rated,
     roulette,
     selection_probability,
 )
@@ -43,7 +43,7 @@ def task_with(archive, index: int = 0, gamma: float = 0.5) -> Task:
     cma, rng = CMAES(), np.random.default_rng(1)
     search = cma.start(Start.uniform(np.full(1, 0.3), rng))
     follower = Follower(np.zeros(1), cma, search, rng, FollowerRule(3, 9), Scale())
-    task = Task(index, follower, cma, gamma)
+    task = Task(index, follower, cma, np.zeros((2, 1)), gamma)
     for F, violation in archive:
         follower.best = pair(F, violation)
         task.archive()
@@ -69,7 +69,7 @@ def test_competing_fitness_is_the_discounted_mean_of_the_archive() -> None:
     failed = (np.inf, np.inf)
     archives_of = [[(3.0, 0.0), failed, (5.0, 0.0), (1.0, 2.0)], [(4.0, 0.0), (2.0, 0.0)]]
     tasks = [task_with(entries, i) for i, entries in enumerate(archives_of)]
-    fitness = iter(entries_of([entry for entries in archives_of for entry in entries]).rated())
+    fitness = iter(rated(*entries_of([entry for entries in archives_of for entry in entries])))
     CF = []
     for entries in archives_of:
         weights = [0.5 ** (len(entries) - t) for t in range(1, len(entries) + 1)]
@@ -101,30 +101,34 @@ def test_equal_tasks_are_equally_likely() -> None:
     np.testing.assert_allclose(selection_probability(tasks, tasks, DRC()), 0.25)
 
 
-def entries_of(archive) -> Entries:
-    """Of tasks whose last pairs have these (F, violation)."""
-    return Entries.of([task_with([entry]) for entry in archive])
+def entries_of(archive) -> tuple[list[float], list[float]]:
+    """Fitness and violation of tasks whose last pairs have these (F, violation)."""
+    tasks = [task_with([entry]) for entry in archive]
+    return [task.fitness for task in tasks], [task.violation for task in tasks]
 
 
 def test_potential_rewards_a_new_best_and_punishes_a_new_worst() -> None:
     """Eq. (5) by hand, fitness being -F: from -4 to -1 against best -2 and worst -8."""
     before = entries_of([(4.0, 0.0), (2.0, 0.0), (8.0, 0.0)])
-    assert evolving_potential(task_with([(1.0, 0.0)]), before) == pytest.approx(3 / 4 + 1 / 2)
-    assert evolving_potential(task_with([(10.0, 0.0)]), before) == pytest.approx(-6 / 4 - 2 / 8)
-    assert evolving_potential(task_with([(4.0, 0.0)]), before) == 0
+    assert evolving_potential(task_with([(1.0, 0.0)]), *before) == pytest.approx(3 / 4 + 1 / 2)
+    assert evolving_potential(task_with([(10.0, 0.0)]), *before) == pytest.approx(-6 / 4 - 2 / 8)
+    assert evolving_potential(task_with([(4.0, 0.0)]), *before) == 0
 
 
 @settings(max_examples=200)
 @given(st.lists(st.tuples(values, violations), min_size=2, max_size=9), values, violations)
 def test_potential_is_always_a_bounded_number(entries, F, violation) -> None:
     task = task_with([(F, violation)])
-    assert abs(evolving_potential(task, entries_of(entries))) <= 1e6
+    assert abs(evolving_potential(task, *entries_of(entries))) <= 1e6
 
 
 @given(st.lists(st.lists(st.floats(-9, 9), min_size=4, max_size=4), min_size=3, max_size=3))
 def test_fluctuation_is_the_norm_of_standard_deviations(means) -> None:
     expected = np.linalg.norm(np.std(means, axis=0, ddof=1))
-    assert fluctuation(*np.array(means)) == pytest.approx(expected, abs=1e-12)
+    first, second, third = np.array(means)
+    last = np.array([first, second])
+    assert fluctuation(last, third) == pytest.approx(expected, abs=1e-12)
+    assert last.tolist() == [second.tolist(), third.tolist()]
 
 
 def cooperating(mixing: str, p: int = 5) -> tuple[DRC, list[Task]]:
@@ -161,13 +165,13 @@ def test_young_tasks_do_not_cooperate_and_the_switch_works() -> None:
     drc, tasks = cooperating("paper")
     near = neighbours(tasks)
     assert DRC(cooperation=False).cooperate(tasks[0], near[0]) is None
-    tasks[0].fluctuation = Task(0, tasks[0].follower, CMAES(), 0.5).fluctuation
+    tasks[0].fluctuation = np.inf  # as before the third execution
     assert drc.cooperate(tasks[0], near[0]) is None
 
 
 def test_roulette_draws_by_probability() -> None:
     rng = np.random.default_rng(1)
-    draws = [roulette([0.2, 0.5, 1.0], rng) for _ in range(20_000)]
+    draws = [roulette([0.2, 0.5, 1.0], draw) for draw in rng.random(20_000)]
     np.testing.assert_allclose(np.bincount(draws) / len(draws), [0.2, 0.3, 0.5], atol=0.02)
 
 

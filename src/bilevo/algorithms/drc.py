@@ -43,9 +43,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -63,11 +63,15 @@ Neighbours = list[tuple["Task", float]]  # other tasks and their distances: only
 LARGEST = 1e300  # fitness is kept within this, so that its sums are numbers
 
 
-@kernel("f8(f8[::1], f8[::1], f8[::1])")
-def fluctuation(a: FloatArray, b: FloatArray, c: FloatArray) -> float:
-    """std(.) of Eq. (9): the norm of three points' standard deviations in all coordinates."""
-    u, v = b - a, c - a
-    return math.sqrt((u.dot(u) + v.dot(v) - u.dot(v)) / 3)  # a sixth of all squared differences
+@kernel("f8(f8[:,::1], f8[::1])")
+def fluctuation(last: FloatArray, new: FloatArray) -> float:
+    """std(.) of Eq. (9): the norm of the standard deviations of a mean and the last two.
+
+    The mean joins the last two (2, d), of which the older one leaves.
+    """
+    u, v = last[0] - new, last[1] - new
+    last[0], last[1] = last[1], new
+    return math.sqrt((u.dot(u) + v.dot(v) - u.dot(v)) / 3)
 
 
 @dataclass(slots=True, eq=False)
@@ -82,6 +86,7 @@ class Task:
     index: int
     follower: Follower
     optimizer: PopulationOptimizer[Any]  # the follower's
+    means: FloatArray  # (2, n): where it was after the last two executions
     gamma: float
     fitness: float = 0.0  # of the last entry: -F where feasible, -violation where not
     violation: float = 0.0  # of the last entry
@@ -93,7 +98,6 @@ class Task:
     worst_violation: float = 0.0  # largest one among the infeasible entries
     potentials: float = 0.0  # discounted number of values of PT, Eq. (5)
     potential_sum: float = 0.0
-    means: list[FloatArray] = field(default_factory=list)  # of the last three executions
     fluctuation: float = math.inf  # std(.) of Eq. (9); inf before the third execution
 
     @property
@@ -109,9 +113,9 @@ class Task:
         """One lower generation; True when there is a new answer."""
         improved = yield from self.follower.execute(guide)
         mean = self.optimizer.mean(self.follower.search)
-        self.means = [*self.means[1 - MATURE :], mean.copy()]
-        if len(self.means) == MATURE:
-            self.fluctuation = fluctuation(*self.means)
+        fluctuates = fluctuation(self.means, mean)
+        if self.follower.executions >= MATURE:
+            self.fluctuation = fluctuates
         return improved
 
     def rate(self, state: State, improved: bool) -> Steps[None]:
@@ -196,7 +200,10 @@ class DRC(JointSearch):
     def generation(self, spec: Spec, state: State) -> Steps[State]:
         """One turn of Algorithm 1: new leaders, competition of their followers, upper update."""
         followers = self.followers(spec, state)
-        tasks = [Task(i, follower, self.lower, self.gamma) for i, follower in enumerate(followers)]
+        tasks = [
+            Task(i, follower, self.lower, np.zeros((2, spec.n)), self.gamma)
+            for i, follower in enumerate(followers)
+        ]
         competition = self.compete(state, tasks, stream(spec.seed, "roulette", state.generation))
         if self.parallel == "rounds":
             return (yield from self.conclude_later(spec, state, followers, competition))
@@ -226,11 +233,11 @@ class DRC(JointSearch):
         """A round of p turns, each of which sees what came of the one before."""
         live = unfinished(tasks)
         wheel = self.wheel(tasks, live)
-        for _ in tasks:
-            task = live[roulette(wheel, rng)]
-            before = Entries.of(tasks)
+        for draw in rng.random(len(tasks)).tolist():
+            task = live[roulette(wheel, draw)]
+            before = [other.fitness for other in tasks], [other.violation for other in tasks]
             yield from task.execute(state, self.cooperate(task, near[task.index]))
-            task.add_potential(evolving_potential(task, before))
+            task.add_potential(evolving_potential(task, *before))
             if task.follower.finished:  # it withdraws from the competition
                 if self.decided(tasks):
                     return
@@ -248,7 +255,8 @@ class DRC(JointSearch):
 
         Three batches: two below, one above. An answer that the second half replaces is not rated.
         """
-        before, answers = Entries.of(tasks), [task.pair for task in tasks]
+        before = [task.fitness for task in tasks], [task.violation for task in tasks]
+        answers = [task.pair for task in tasks]
         drawn: dict[int, Task] = {}
         for _ in range(2):
             half = self.draw(tasks, (len(tasks) + 1) // 2, rng)
@@ -262,13 +270,14 @@ class DRC(JointSearch):
             task.rate(state, task.pair is not answers[i]) for i, task in drawn.items()
         )
         for task in drawn.values():
-            task.add_potential(evolving_potential(task, before))
+            task.add_potential(evolving_potential(task, *before))
 
     def draw(self, tasks: list[Task], count: int, rng: np.random.Generator) -> list[Task]:
         """Distinct unfinished tasks, each by Algorithm 3 among those that are left."""
         left = unfinished(tasks)
         count = min(count, len(left))
-        return [left.pop(roulette(self.wheel(tasks, left), rng)) for _ in range(count)]
+        draws = rng.random(count).tolist()
+        return [left.pop(roulette(self.wheel(tasks, left), draw)) for draw in draws]
 
     def wheel(self, tasks: list[Task], live: list[Task]) -> list[float]:
         """The live tasks' cumulative probabilities of being drawn."""
@@ -338,7 +347,7 @@ def selection_probability(tasks: list[Task], live: list[Task], drc: DRC) -> list
 
 
 def competing_fitness(tasks: list[Task], live: list[Task]) -> list[float]:
-    """CF of Eq. (3) with all archived entries rated as one set (see `Entries`)."""
+    """CF of Eq. (3) with all archived entries rated as one set (see `rated`)."""
     floor = min(task.worst_feasible for task in tasks)
     floor = floor if floor < math.inf else 0.0
     worst = max(task.worst_violation for task in tasks)
@@ -348,31 +357,20 @@ def competing_fitness(tasks: list[Task], live: list[Task]) -> list[float]:
     ]
 
 
-class Entries(NamedTuple):
-    """One archive entry of each task: `Task.fitness` and `Task.violation`."""
+def rated(fitness: list[float], violation: list[float]) -> list[float]:
+    """Fitness to be maximised within a set of archive entries (see `Task`).
 
-    fitness: list[float]
-    violation: list[float]
-
-    @classmethod
-    def of(cls, tasks: list[Task]) -> Entries:
-        return cls([task.fitness for task in tasks], [task.violation for task in tasks])
-
-    def rated(self) -> list[float]:
-        """Fitness to be maximised within this set.
-
-        An infeasible entry lies below the worst feasible one by its violation, a failed one as far
-        as the worst infeasible one.
-        """
-        if not any(self.violation):
-            return self.fitness
-        both = list(zip(self.fitness, self.violation, strict=True))
-        floor = min((fitness for fitness, violation in both if violation == 0), default=0.0)
-        worst = max((v for v in self.violation if v < math.inf), default=0.0)
-        return [
-            fitness if violation == 0 else bounded(floor - min(violation, worst))
-            for fitness, violation in both
-        ]
+    An infeasible entry lies below the worst feasible one by its violation, a failed one as far as
+    the worst infeasible one.
+    """
+    if not any(violation):
+        return fitness
+    both = list(zip(fitness, violation, strict=True))
+    floor = min((own for own, violated in both if violated == 0), default=0.0)
+    worst = max((violated for violated in violation if violated < math.inf), default=0.0)
+    return [
+        own if violated == 0 else bounded(floor - min(violated, worst)) for own, violated in both
+    ]
 
 
 def bounded(fitness: float) -> float:
@@ -381,10 +379,12 @@ def bounded(fitness: float) -> float:
     return math.copysign(LARGEST, fitness)
 
 
-def evolving_potential(task: Task, before: Entries) -> float:
-    """PT of Eq. (5): relative change of fitness, with reward and penalty against all tasks."""
-    now = Entries([*before.fitness, task.fitness], [*before.violation, task.violation])
-    *all_before, a = now.rated()
+def evolving_potential(task: Task, fitness: list[float], violation: list[float]) -> float:
+    """PT of Eq. (5): relative change of fitness, with reward and penalty against all tasks.
+
+    `fitness` and `violation` are those of all tasks' last entries before.
+    """
+    *all_before, a = rated([*fitness, task.fitness], [*violation, task.violation])
     b, best, worst = all_before[task.index], max(all_before), min(all_before)
     change = _relative(a, b) + max(_relative(a, best), 0.0) + min(_relative(a, worst), 0.0)
     return min(max(change, -1e6), 1e6)
@@ -394,6 +394,6 @@ def _relative(a: float, b: float) -> float:
     return (a - b) / (abs(b) + TINY)
 
 
-def roulette(wheel: list[float], rng: np.random.Generator) -> int:
-    """An index drawn with the cumulative probabilities `wheel`."""
-    return min(bisect_right(wheel, rng.random() * wheel[-1]), len(wheel) - 1)
+def roulette(wheel: list[float], draw: float) -> int:
+    """The index where a draw from [0, 1) falls among the cumulative probabilities `wheel`."""
+    return min(bisect_right(wheel, draw * wheel[-1]), len(wheel) - 1)

@@ -138,10 +138,10 @@ class Follower:
         return improved
 
     def _beside(self, count: int) -> FloatArray:
-        """x once for each of so many points; most generations have the same number."""
-        if len(self.x_rows) != count:
+        """x once for each of so many points."""
+        if len(self.x_rows) < count:
             self.x_rows = self.x[None].repeat(count, 0)
-        return self.x_rows
+        return self.x_rows[:count]
 
     def solve(self) -> Steps[Pair]:
         """Execute until the search ends, and return its answer (F not evaluated)."""
@@ -152,12 +152,10 @@ class Follower:
     def _adopt(self, points: FloatArray, values: Values) -> bool:
         """Make the best of the first values' points the answer if it is no worse than the last."""
         i = best_index(values.objective[: len(points)], values.violation[: len(points)])
-        f, violation = float(values.objective[i]), float(values.violation[i])
+        f, violation = values.objective.item(i), values.violation.item(i)
         last = self.best
         if last is not None and not no_worse(f, violation, last.f, last.lower_violation):
             return False
-        self.best, self.constraints = (
-            Pair(self.x, points[i].copy(), f, violation),
-            values.constraints[i],
-        )
+        self.best = Pair(self.x, points[i].copy(), f, violation)
+        self.constraints = values.constraints[i]
         return True

@@ -66,7 +66,7 @@ class Params:
 
     @property
     def row_weights(self) -> FloatArray:
-        """Of the steps whose products make the rank-mu update: (mu, 1)."""
+        """(mu, 1): of the steps whose products make the rank-mu update."""
         return np.sqrt(self.c_mu * self.weights)[:, None]
 
     @property
@@ -85,16 +85,17 @@ class Params:
         )
 
 
-@cache
 def default_population(d: int) -> int:
     return 4 + int(3 * math.log(d))
 
 
 @cache
-def _learning(d: int, lam: int) -> tuple[FloatArray, FloatArray, tuple[float, ...]]:
-    """weights (1, mu), row_weights (mu, 1) and rates of this size."""
-    params = Params.of(d, lam)
-    return params.weights[None], params.row_weights, params.rates
+def _settings(
+    d: int, population: int | None
+) -> tuple[tuple[int, int], FloatArray, FloatArray, tuple[float, ...]]:
+    """(lambda, d), weights (1, mu), row_weights (mu, 1) and rates."""
+    params = Params.of(d, population or default_population(d))
+    return (params.lam, d), params.weights[None], params.row_weights, params.rates
 
 
 @dataclass(slots=True, eq=False)
@@ -156,16 +157,16 @@ class CMAES:
         return state
 
     def ask(self, state: State, rng: np.random.Generator) -> FloatArray:
-        lam = self.population or default_population(state.d)
-        points = rng.standard_normal((lam, state.d))
+        points = rng.standard_normal(_settings(state.d, self.population)[0])
         sample(state.packed, points)
         return points
 
     def tell(
         self, state: State, points: FloatArray, objective: FloatArray, violation: FloatArray
     ) -> None:
-        learning = _learning(state.d, self.population or default_population(state.d))
-        update(state.packed, points, self.order(objective, violation), *learning)
+        _, weights, row_weights, rates = _settings(state.d, self.population)
+        order = self.order(objective, violation)
+        update(state.packed, points, order, weights, row_weights, rates)
 
     def order(self, objective: FloatArray, violation: FloatArray) -> IntArray:
         """Indices of evaluated points from best to worst: whom the search follows."""
