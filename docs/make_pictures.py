@@ -2,9 +2,6 @@
 
 from pathlib import Path
 
-from matplotlib import rc_context
-from matplotlib.figure import Figure
-
 import bilevo
 from bilevo import plot
 
@@ -18,14 +15,8 @@ def main() -> None:
         method: bilevo.minimize(problem, method=method, rng=1)
         for method in ("bl-cma-es", "drc-cma-es")
     }
-    save(plot.allocation(results), "allocation.svg")
-    save(plot.convergence(results, F_star=0.0), "convergence.svg")
-
-
-def save(figure: Figure, name: str) -> None:
-    """The same picture is the same file: no date, no random identifiers."""
-    with rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
-        figure.savefig(FOLDER / name, metadata={"Date": None})
+    plot.save(plot.allocation(results), FOLDER / "allocation.svg")
+    plot.save(plot.convergence(results, F_star=0.0), FOLDER / "convergence.svg")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ Needs matplotlib (`pip install 'bilevo[plot]'`). Functions return a matplotlib f
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,3 +72,13 @@ def allocation(results: Mapping[str, Result]) -> Figure:
     for ax in axes[-1]:
         ax.set_xlabel("task")
     return figure
+
+
+def save(figure: Figure, path: str | Path) -> None:
+    """Write a figure. As SVG the same picture is the same file: no date, no random identifiers."""
+    from matplotlib import rc_context
+
+    path = Path(path)
+    dated = {"Date": None} if path.suffix == ".svg" else None
+    with rc_context({"svg.hashsalt": path.name, "svg.fonttype": "none"}):
+        figure.savefig(path, metadata=dated)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -37,9 +37,16 @@ LEVELS = ("FEs_u", "FEs_l")  # the paper prints them at (2,3), elsewhere totals 
 OTHERS = ("paper", "ratio", "program", "program's runs")  # columns that may have nothing to show
 SOLVED = (1e-4, 1e-6)
 FACTORS = (1.1, 1.5, 2.0)
-MARKED = re.compile(r"(<!-- table: (\w+) (\d+),(\d+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 Lines = list[list[str]]
+
+
+def marked(name: str) -> re.Pattern[str]:
+    """What a document has for a table: a mark with the table's name, a pattern, to its end."""
+    return re.compile(rf"(<!-- table: {name} -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+MARKED = marked(r"(\w+) (\d+),(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,14 +245,26 @@ def block(kind: str, rows: list[Row], size: str) -> str:
 def replaced(text: str, data: Path) -> str:
     """A document with its tables made anew; one without stored runs stays as it is."""
 
-    def fill(match: re.Match[str]) -> str:
-        begin, kind, m, n, _, end = match.groups()
-        made = block(kind, list(read(data / f"runs_{m}_{n}.csv").values()), f"{m},{n}")
-        return f"{begin}\n{made}\n\n{end}" if made else match.group()
+    def made(kind: str, m: str, n: str) -> str:
+        return block(kind, list(read(data / f"runs_{m}_{n}.csv").values()), f"{m},{n}")
 
-    new, count = MARKED.subn(fill, text)
+    return filled(text, MARKED, made, like="methods 2,3")
+
+
+def filled(text: str, pattern: re.Pattern[str], made: Callable[..., str], like: str) -> str:
+    """A document with its `marked` tables made from their names; where nothing is made, it stays.
+
+    `like` is a name that the pattern matches, to show where a mark is not right.
+    """
+
+    def fill(match: re.Match[str]) -> str:
+        begin, *name, _, end = match.groups()
+        new = made(*name)
+        return f"{begin}\n{new}\n\n{end}" if new else match.group()
+
+    new, count = pattern.subn(fill, text)
     if count != text.count("<!-- table:"):
-        raise ValueError("a table has no end, or its mark is not like <!-- table: methods 2,3 -->")
+        raise ValueError(f"a table has no end, or its mark is not like <!-- table: {like} -->")
     return new
 
 
