@@ -25,12 +25,12 @@ def slow(function: Function) -> Function:
     return evaluate
 
 
-def speed(workers: Any, method: Any = None) -> float:
+def speed(workers: Any, method: Any = None, evaluations: int = EVALUATIONS) -> float:
     """Evaluations a second, starting workers included."""
     smd1 = bilevo.problems.get("smd1", 10, 10)
     problem = bilevo.Problem(slow(smd1.F), slow(smd1.f), smd1.x_bounds, smd1.y_bounds)
     started = perf_counter()
-    result = bilevo.minimize(problem, method=method, workers=workers, max_evals=EVALUATIONS)
+    result = bilevo.minimize(problem, method=method, workers=workers, max_evals=evaluations)
     return result.nfev / (perf_counter() - started)
 
 

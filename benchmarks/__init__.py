@@ -1,0 +1,1 @@
+"""Timings: `scripts/bench` runs them, checks targets and writes docs/performance.md."""

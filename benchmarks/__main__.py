@@ -1,0 +1,85 @@
+"""`scripts/bench`: runs benchmarks, checks their targets, and writes docs/performance.md.
+
+    scripts/bench                       everything, in about ten minutes
+    scripts/bench generation whole      some parts
+    scripts/bench --quick               rough figures, written nowhere
+
+The exit status is 1 when a target is missed. Each part runs in a process of its own, so that none
+finds what another has imported or left behind.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from benchmarks import column, generation, memory, report, scaling, startup, whole
+from benchmarks.picture import draw
+from benchmarks.report import Stored, Target, target_table
+from benchmarks.timing import alone, say
+from bilevo.experiments.tables import Lines, show
+
+PARTS: dict[str, Any] = {
+    "generation": generation,
+    "whole": whole,
+    "scaling": scaling,
+    "startup": startup,
+    "column": column,
+    "memory": memory,
+}
+SHOWN = ("driver", "journal", "workers")  # they print their figures, and promise nothing
+
+
+def measured(name: str, quick: bool) -> dict[str, Any]:
+    """A part's figures and the machine they come from; its tables are shown."""
+    part = PARTS[name]
+    say(f"{name}: {part.__doc__.splitlines()[0]}")
+    figures = report.rounded(alone(part.measure, **(part.QUICK if quick else {})))
+    for lines in part.tables(figures):
+        say(f"\n{show(lines, markdown=False)}")
+    say("")
+    return {"machine": report.machine(), "figures": figures}
+
+
+def targets_of(stored: Stored) -> list[Target]:
+    return [
+        target for name, kept in stored.items() for target in PARTS[name].targets(kept["figures"])
+    ]
+
+
+def blocks_of(stored: Stored) -> dict[str, list[Lines]]:
+    """The tables of the document, by their marks."""
+    blocks = {name: PARTS[name].tables(kept["figures"]) for name, kept in stored.items()}
+    if stored:
+        blocks["targets"] = [target_table(targets_of(stored))]
+        blocks["machine"] = [report.machine_table(stored)]
+    return blocks
+
+
+def main() -> int:
+    parser = ArgumentParser(prog="scripts/bench", description="timings, and whether they are met")
+    known = (*PARTS, *SHOWN)
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(known)}; all by default")
+    parser.add_argument("--quick", action="store_true", help="rough figures, written nowhere")
+    options = parser.parse_args()
+    chosen = options.parts or known
+    if unknown := set(chosen) - set(known):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(known)}")
+    new = {name: measured(name, options.quick) for name in PARTS if name in chosen}
+    for name in SHOWN:
+        if name in chosen:
+            subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=True)
+    if new and not options.quick:
+        together = report.read() | new
+        stored = {name: together[name] for name in PARTS if name in together}
+        report.write(stored, blocks_of(stored), draw)
+    checked = targets_of(new)
+    if checked:
+        say(f"\n{show(target_table(checked), markdown=False)}")
+    return int(not all(target.met for target in checked))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""The picture of docs/performance.md: a generation beside peers', and an evaluation over sizes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarks.report import Stored
+from bilevo import kernels
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = {"numpy": "#2a7f62", "numba": "#14483a"}
+OTHERS = {"cma": "#b5651d", "cmaes": "#d9a05b", "pymoo": "#8c8c8c"}
+
+
+def draw(stored: Stored) -> Figure:
+    """Of what is stored: a panel without figures stays empty."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.0, 3.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    if "generation" in stored:
+        generations(left, stored)
+    if "scaling" in stored:
+        evaluations(right, stored)
+    for ax in (left, right):
+        ax.set_yscale("log")
+        ax.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def generations(ax: Axes, stored: Stored) -> None:
+    lines = stored["generation"]["figures"]["lines"]
+    for name, colour in {**OTHERS, **COLOURS}.items():
+        label = f"bilevo, {name}" if name in kernels.NAMES else name
+        times = [line["us"][name] for line in lines]
+        ax.plot([line["n"] for line in lines], times, "o-", color=colour, label=label)
+    ax.set(xscale="log", xlabel="variables", ylabel="us", title="a CMA-ES generation")
+    ax.set_xticks([line["n"] for line in lines], [str(line["n"]) for line in lines])
+    ax.minorticks_off()
+    ax.legend(frameon=False, fontsize=8)
+
+
+def evaluations(ax: Axes, stored: Stored) -> None:
+    lines = stored["scaling"]["figures"]["sizes"]
+    sizes = ["({}, {})".format(*line["size"]) for line in lines]
+    for name, colour in COLOURS.items():
+        times = [line["us"][name] for line in lines]
+        ax.plot(sizes, times, "o-", color=colour, label=f"bilevo, {name}")
+    ax.set(xlabel="(m, n)", ylabel="us", title="an evaluation of drc-cma-es on SMD1")
+    ax.legend(frameon=False, fontsize=8)

@@ -1,0 +1,128 @@
+"""What comes before the first evaluation: `import bilevo`, and the first call after it.
+
+Every figure is that of a fresh interpreter. An import's is the processor time of the whole process,
+the interpreter's own start included, with byte code written beforehand; that of a first call is
+the time of `minimize` on SMD1 at (2, 3) with 500 evaluations, and of the same call again.
+Numba is given a cache folder of its own: empty for its cold start, kept for the warm one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import partial
+from tempfile import TemporaryDirectory
+
+from benchmarks.report import Target, at_most
+from benchmarks.timing import Figures, interleaved, say
+from bilevo import kernels
+from bilevo.experiments.tables import Lines
+
+IMPORTS = {
+    "nothing": "pass",
+    "numpy": "import numpy",
+    "scipy.optimize": "import scipy.optimize",
+    "bilevo": "import bilevo",
+}
+IS_THERE = "import bilevo, sys; print('numba' in sys.modules)"
+FIRST_CALL = """
+import json, time, bilevo
+problem, times = bilevo.problems.get("smd1"), []
+for _ in range(2):
+    started = time.perf_counter()
+    bilevo.minimize(problem, max_evals=500)
+    times.append(time.perf_counter() - started)
+print(json.dumps(times))
+"""
+WANTED = 0.35  # seconds of `import bilevo`
+LONG = 1.0  # seconds after which a compile is announced
+QUICK = {"repeats": 2}
+
+
+def processor_time(code: str, environment: Mapping[str, str]) -> float:
+    """Seconds, user and system, of an interpreter that runs this code."""
+    process = subprocess.Popen([sys.executable, "-c", code], env=dict(environment))
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{code!r} failed")
+    return used.ru_utime + used.ru_stime
+
+
+def output(code: str, environment: Mapping[str, str]) -> tuple[str, list[str]]:
+    """What an interpreter prints that runs this code, and its lines on standard error."""
+    command = [sys.executable, "-c", code]
+    shown = subprocess.run(
+        command, env=dict(environment), capture_output=True, text=True, check=False
+    )
+    if shown.returncode:
+        raise RuntimeError(shown.stderr)
+    return shown.stdout, shown.stderr.splitlines()
+
+
+def first_call(environment: Mapping[str, str], repeats: int) -> Figures:
+    """Seconds of the first and the second call, best of several interpreters."""
+    calls = []
+    for _ in range(repeats):
+        printed, notes = output(FIRST_CALL, environment)
+        first, second = json.loads(printed)
+        calls.append({"first": first, "second": second, "notes": len(notes)})
+    return min(calls, key=lambda call: float(call["first"]))
+
+
+def first_calls(names: tuple[str, ...], environment: Mapping[str, str], repeats: int) -> Figures:
+    """By kernel; numba's cache is empty at first."""
+    lines = {}
+    for kernel in names:
+        say(f"  first call with {kernel}")
+        own = {**environment, "BILEVO_KERNEL": kernel}
+        if kernel == "numba":
+            lines["numba, cold"] = first_call(own, 1)
+        lines["numba, warm" if kernel == "numba" else kernel] = first_call(own, repeats)
+    return lines
+
+
+def measure(
+    names: tuple[str, ...] = kernels.NAMES,
+    imports: tuple[str, ...] = tuple(IMPORTS),
+    repeats: int = 10,
+) -> Figures:
+    with TemporaryDirectory() as name:
+        folders = {"PYTHONPYCACHEPREFIX": f"{name}/python", "NUMBA_CACHE_DIR": f"{name}/numba"}
+        environment = {**os.environ, **folders}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        say("  imports")
+        measures = {what: partial(processor_time, IMPORTS[what], environment) for what in imports}
+        interleaved(measures, 1)  # writes the byte code
+        return {
+            "imports": interleaved(measures, repeats),
+            "calls": first_calls(names, environment, min(repeats, 3)),
+            "numba_imported": output(IS_THERE, environment)[0].strip() == "True",
+        }
+
+
+def tables(figures: Figures) -> list[Lines]:
+    imports = [["import", "processor time (s)"]]
+    imports += [[what, f"{time:.3f}"] for what, time in figures["imports"].items()]
+    calls = [["kernel", "first call (s)", "second call (s)", "lines on standard error"]]
+    for kernel, line in figures["calls"].items():
+        times = [f"{line[which]:.3f}" for which in ("first", "second")]
+        calls.append([kernel, *times, str(line["notes"])])
+    return [imports, calls]
+
+
+def targets(figures: Figures) -> list[Target]:
+    imported = figures["numba_imported"]
+    made = [Target("import bilevo imports numba", "no", "yes" if imported else "no", not imported)]
+    if "bilevo" in figures["imports"]:
+        took = figures["imports"]["bilevo"]
+        made.append(at_most("import bilevo: s of processor time", WANTED, took, digits=3))
+    for kernel, line in figures["calls"].items():
+        if kernel != "numpy":
+            wanted, notes = int(line["first"] - line["second"] > LONG), line["notes"]
+            what = f"lines that announce compiling, {kernel}"
+            made.append(Target(what, str(wanted), str(notes), notes == wanted))
+    return made

@@ -1,0 +1,66 @@
+"""Benchmarks can be run: what they measure is their own affair, and no test of time is made."""
+
+import pytest
+
+from benchmarks import memory, report, timing, workers
+from benchmarks.__main__ import PARTS, blocks_of
+from benchmarks.picture import draw
+from bilevo import plot
+from bilevo.experiments.tables import show
+
+TINY = {
+    "generation": {"sizes": (3,), "repeats": 1, "starts": 1},
+    "whole": {"sizes": ((2, 3),), "repeats": 1, "longest": 500, "slow_evaluations": 60},
+    "scaling": {"sizes": ((2, 3),), "repeats": 1, "longest": 500, "runs": (), "sleeps": 10},
+    "startup": {"repeats": 1, "imports": ("nothing",)},
+    "column": {"runs": 1, "only": ("smd1",)},
+    "memory": {"evaluations": 2000},
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_benchmark_gives_tables_and_targets(name: str, monkeypatch) -> None:
+    monkeypatch.setattr(memory, "alone", lambda function, *args: function(*args))
+    monkeypatch.setattr(workers, "speed", lambda count, evaluations: float(count))  # it is slow
+    part = PARTS[name]
+    figures = report.rounded(part.measure(names=("numpy",), **TINY[name]))
+    for lines in part.tables(figures):
+        assert len(lines) > 1 and len({len(line) for line in lines}) == 1
+    assert all(target.verdict in ("met", "MISSED") for target in part.targets(figures))
+    assert set(part.QUICK) <= set(part.measure.__annotations__)
+
+
+def test_alternatives_take_turns_and_the_best_of_each_counts() -> None:
+    calls: list[str] = []
+    given = {"a": [3.0, 1.0, 2.0], "b": [5.0, 6.0, 4.0]}
+
+    def measure(name: str) -> float:
+        calls.append(name)
+        return given[name][calls.count(name) - 1]
+
+    best = timing.interleaved({name: lambda name=name: measure(name) for name in given}, 3)
+    assert best == {"a": 1.0, "b": 4.0} and calls == ["a", "b"] * 3
+
+
+def test_a_target_says_whether_it_is_met() -> None:
+    targets = [report.at_least("a", 6, 5.9), report.at_most("b", 6, 5.9)]
+    assert [target.verdict for target in targets] == ["MISSED", "met"]
+    assert show(report.target_table(targets), markdown=True).endswith("| b | <= 6 | 5.9 | met |")
+
+
+def test_machines_that_differ_have_columns_of_their_own() -> None:
+    here, there = report.machine(), report.machine() | {"cores": "99"}
+    parts = {"generation": here, "whole": there, "memory": here}
+    lines = report.machine_table({part: {"machine": made} for part, made in parts.items()})
+    assert lines[0] == ["", "generation, memory", "whole"]
+    assert lines[2] == ["cores", here["cores"], "99"]
+
+
+def test_the_page_shows_the_stored_figures(tmp_path) -> None:
+    stored, page = report.read(), report.DOCUMENT.read_text()
+    assert report.with_tables(page, blocks_of(stored)) == page, "run scripts/bench"
+    marks = {name for _, name, *_ in report.MARKED.findall(page)}
+    assert marks == {*PARTS, "targets", "machine"}
+    for name in ("one.svg", "two.svg"):
+        plot.save(draw(stored), tmp_path / name)
+    assert (tmp_path / "one.svg").stat().st_size > 1000
