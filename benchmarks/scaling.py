@@ -21,7 +21,7 @@ from bilevo.experiments.tables import Lines
 
 SIZES = ((2, 3), (5, 5), (10, 10), (20, 20), (30, 30))
 PROCESSES = (1, 2)
-QUICK = {"repeats": 1, "longest": 5000, "runs": (8,), "sleeps": 100}
+QUICK = {"repeats": 1, "longest": 5000, "runs": (8,), "sleeps": 150}
 
 
 def time_per_evaluation(size: tuple[int, int], kernel: str, longest: int) -> float:

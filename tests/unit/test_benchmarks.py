@@ -13,7 +13,7 @@ TINY = {
     "whole": {"sizes": ((2, 3),), "repeats": 1, "longest": 500, "slow_evaluations": 60},
     "scaling": {"sizes": ((2, 3),), "repeats": 1, "longest": 500, "runs": (), "sleeps": 10},
     "startup": {"repeats": 1, "imports": ("nothing",)},
-    "column": {"runs": 1, "only": ("smd1",)},
+    "column": {"runs": 1, "blocks": 1, "only": ("smd1",)},
     "memory": {"evaluations": 2000},
 }
 
