@@ -25,12 +25,12 @@ PROCESSES = 2
 QUICK = {"runs": 2, "blocks": 1}
 
 
-def carry_out_with(kernel: str, run: Run) -> Row:
+def carry_out_with(kernel: kernels.Name, run: Run) -> Row:
     with kernels.using(kernel):
         return carry_out(run)
 
 
-def verification_share(plan: list[Run], kernel: str) -> float:
+def verification_share(plan: list[Run], kernel: kernels.Name) -> float:
     """Of the time of a run of each problem with the verification of its answer."""
     running = verifying = 0.0
     with kernels.using(kernel):
@@ -43,7 +43,9 @@ def verification_share(plan: list[Run], kernel: str) -> float:
     return verifying / (running + verifying)
 
 
-def campaign(plan: list[Run], kernel: str, processes: int = PROCESSES) -> tuple[float, list[Row]]:
+def campaign(
+    plan: list[Run], kernel: kernels.Name, processes: int = PROCESSES
+) -> tuple[float, list[Row]]:
     """Seconds of runs, and their rows."""
     rows = carry_out_all(plan, processes, make=partial(carry_out_with, kernel))
     kept: list[Row] = []
@@ -54,14 +56,14 @@ def measure(
     runs: int = 21,
     blocks: int = 3,
     only: tuple[str, ...] = SMD,
-    names: tuple[str, ...] = kernels.NAMES,
+    names: tuple[kernels.Name, ...] = kernels.NAMES,
 ) -> Figures:
     """The whole column with each kernel, in blocks that take turns."""
-    kernels.warm_up()
     plan = longest_first(Plan(("drc-cma-es",), only, runs).at(2, 3))
-    campaign(plan[-1:], names[0], 1)  # starts the server that runs are forked from
-    times: dict[str, list[float]] = {name: [] for name in names}
-    rows: dict[str, list[Row]] = {name: [] for name in names}
+    for name in names:
+        campaign(plan[-1:], name, 1)  # starts the server that runs are forked from, and compiles
+    times: dict[kernels.Name, list[float]] = {name: [] for name in names}
+    rows: dict[kernels.Name, list[Row]] = {name: [] for name in names}
     units = []
     for block in range(blocks):
         part = [run for run in plan if run.number % blocks == block]

@@ -121,7 +121,7 @@ def time_per_generation(start: Callable[[int, int], Step], n: int, starts: int) 
     return total / (starts * TIMED)
 
 
-def time_with_kernel(kernel: str, n: int, starts: int) -> float:
+def time_with_kernel(kernel: kernels.Name, n: int, starts: int) -> float:
     with kernels.using(kernel):
         return time_per_generation(ours, n, starts)
 
@@ -133,16 +133,17 @@ def cma_generation(n: int = 3, starts: int = 2) -> float:
 
 def measure(
     sizes: tuple[int, ...] = SIZES,
-    names: tuple[str, ...] = kernels.NAMES,
+    names: tuple[kernels.Name, ...] = kernels.NAMES,
     repeats: int = 25,
     starts: int = 20,
 ) -> Figures:
     """Microseconds a generation, without the sphere's, of each at each size."""
-    kernels.warm_up()
     lines = []
     for n in sizes:
         say(f"  a generation at n = {n}")
-        contestants = {name: partial(time_with_kernel, name, n, starts) for name in names}
+        contestants: dict[str, Callable[[], float]] = {}
+        for kernel in names:
+            contestants[kernel] = partial(time_with_kernel, kernel, n, starts)
         for name, start in {"cma": of_cma, "cmaes": of_cmaes, "pymoo": of_pymoo}.items():
             contestants[name] = partial(time_per_generation, start, n, 1)
         contestants["sphere"] = partial(time_per_generation, sphere_alone, n, starts)

@@ -20,7 +20,7 @@ WANTED_PEAK, WANTED_GROWTH = 300, 20  # MB
 QUICK = {"evaluations": 100_000}
 
 
-def resident(kernel: str, evaluations: int) -> Figures:
+def resident(kernel: kernels.Name, evaluations: int) -> Figures:
     """Megabytes before a run, at shares of it, and at most."""
     process = psutil.Process()
     samples: list[tuple[float, float]] = []  # share of the run, MB
@@ -30,7 +30,6 @@ def resident(kernel: str, evaluations: int) -> Figures:
 
     problem = bilevo.problems.get("smd1")
     with kernels.using(kernel):
-        kernels.warm_up()
         before = process.memory_info().rss / 1e6
         result = bilevo.minimize(
             problem,
@@ -54,7 +53,9 @@ def resident(kernel: str, evaluations: int) -> Figures:
     }
 
 
-def measure(names: tuple[str, ...] = kernels.NAMES, evaluations: int = EVALUATIONS) -> Figures:
+def measure(
+    names: tuple[kernels.Name, ...] = kernels.NAMES, evaluations: int = EVALUATIONS
+) -> Figures:
     lines = []
     for kernel in names:
         say(f"  {evaluations} evaluations with {kernel}")

@@ -25,8 +25,10 @@ def draw(stored: Stored) -> Figure:
         generations(left, stored)
     if "scaling" in stored:
         evaluations(right, stored)
+    figure.legend(
+        *left.get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False
+    )
     for ax in (left, right):
-        ax.set_yscale("log")
         ax.spines[["top", "right"]].set_visible(False)
     return figure
 
@@ -37,10 +39,9 @@ def generations(ax: Axes, stored: Stored) -> None:
         label = f"bilevo, {name}" if name in kernels.NAMES else name
         times = [line["us"][name] for line in lines]
         ax.plot([line["n"] for line in lines], times, "o-", color=colour, label=label)
-    ax.set(xscale="log", xlabel="variables", ylabel="us", title="a CMA-ES generation")
+    ax.set(xscale="log", yscale="log", xlabel="variables", ylabel="us", title="a CMA-ES generation")
     ax.set_xticks([line["n"] for line in lines], [str(line["n"]) for line in lines])
     ax.minorticks_off()
-    ax.legend(frameon=False, fontsize=8)
 
 
 def evaluations(ax: Axes, stored: Stored) -> None:
@@ -48,6 +49,6 @@ def evaluations(ax: Axes, stored: Stored) -> None:
     sizes = ["({}, {})".format(*line["size"]) for line in lines]
     for name, colour in COLOURS.items():
         times = [line["us"][name] for line in lines]
-        ax.plot(sizes, times, "o-", color=colour, label=f"bilevo, {name}")
+        ax.plot(sizes, times, "o-", color=colour)
+    ax.set_ylim(bottom=0)
     ax.set(xlabel="(m, n)", ylabel="us", title="an evaluation of drc-cma-es on SMD1")
-    ax.legend(frameon=False, fontsize=8)

@@ -24,7 +24,7 @@ PROCESSES = (1, 2)
 QUICK = {"repeats": 1, "longest": 5000, "runs": (8,), "sleeps": 150}
 
 
-def time_per_evaluation(size: tuple[int, int], kernel: str, longest: int) -> float:
+def time_per_evaluation(size: tuple[int, int], kernel: kernels.Name, longest: int) -> float:
     problem, evaluations = bilevo.problems.get("smd1", *size), 0
 
     def run() -> None:
@@ -36,7 +36,7 @@ def time_per_evaluation(size: tuple[int, int], kernel: str, longest: int) -> flo
 
 
 def with_size(
-    sizes: tuple[tuple[int, int], ...], names: tuple[str, ...], repeats: int, longest: int
+    sizes: tuple[tuple[int, int], ...], names: tuple[kernels.Name, ...], repeats: int, longest: int
 ) -> list[Figures]:
     lines = []
     for size in sizes:
@@ -76,13 +76,12 @@ def with_workers(evaluations: int) -> dict[str, float]:
 
 def measure(
     sizes: tuple[tuple[int, int], ...] = SIZES,
-    names: tuple[str, ...] = kernels.NAMES,
+    names: tuple[kernels.Name, ...] = kernels.NAMES,
     repeats: int = 3,
     longest: int = 20_000,
     runs: tuple[int, ...] = (8, 32),
     sleeps: int = 300,
 ) -> Figures:
-    kernels.warm_up()
     return {
         "sizes": with_size(sizes, names, repeats, longest),
         "campaigns": with_runs(runs, repeats),

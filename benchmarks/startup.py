@@ -73,7 +73,9 @@ def first_call(environment: Mapping[str, str], repeats: int) -> Figures:
     return min(calls, key=lambda call: float(call["first"]))
 
 
-def first_calls(names: tuple[str, ...], environment: Mapping[str, str], repeats: int) -> Figures:
+def first_calls(
+    names: tuple[kernels.Name, ...], environment: Mapping[str, str], repeats: int
+) -> Figures:
     """By kernel; numba's cache is empty at first."""
     lines = {}
     for kernel in names:
@@ -86,7 +88,7 @@ def first_calls(names: tuple[str, ...], environment: Mapping[str, str], repeats:
 
 
 def measure(
-    names: tuple[str, ...] = kernels.NAMES,
+    names: tuple[kernels.Name, ...] = kernels.NAMES,
     imports: tuple[str, ...] = tuple(IMPORTS),
     repeats: int = 10,
 ) -> Figures:

@@ -51,7 +51,7 @@ class Counted(bilevo.CMAES):
 class Recording:
     """A run of drc-cma-es, and all that its functions were called with and returned."""
 
-    def __init__(self, m: int, n: int, kernel: str, max_evals: int) -> None:
+    def __init__(self, m: int, n: int, kernel: kernels.Name, max_evals: int) -> None:
         self.problem = bilevo.problems.get("smd1", m, n)
         self.kernel, self.max_evals = kernel, max_evals
         self.calls: list[tuple[Function, FloatArray, FloatArray]] = []
@@ -111,7 +111,9 @@ class Recording:
         return took
 
 
-def at_size(size: tuple[int, int], names: tuple[str, ...], repeats: int, longest: int) -> Figures:
+def at_size(
+    size: tuple[int, int], names: tuple[kernels.Name, ...], repeats: int, longest: int
+) -> Figures:
     """The lines of one size, one per kernel."""
     say(f"  whole runs at {size}")
     recordings = {name: Recording(*size, name, longest) for name in names}
@@ -157,7 +159,9 @@ class Slow:
         return values
 
 
-def over_slow(size: tuple[int, int], kernel: str, vectorized: bool, evaluations: int) -> float:
+def over_slow(
+    size: tuple[int, int], kernel: kernels.Name, vectorized: bool, evaluations: int
+) -> float:
     """Total time over that of the evaluations, with a slow objective."""
     smd1 = bilevo.problems.get("smd1", *size)
     functions = Slow(smd1.F, vectorized), Slow(smd1.f, vectorized)
@@ -172,13 +176,12 @@ def over_slow(size: tuple[int, int], kernel: str, vectorized: bool, evaluations:
 
 def measure(
     sizes: tuple[tuple[int, int], ...] = SIZES,
-    names: tuple[str, ...] = kernels.NAMES,
+    names: tuple[kernels.Name, ...] = kernels.NAMES,
     repeats: int = 5,
     longest: int = LONGEST,
     slow_evaluations: int = 1000,
 ) -> Figures:
     """Runs, their evaluations and their replays at each size with each kernel."""
-    kernels.warm_up()
     lines = [line for size in sizes for line in at_size(size, names, repeats, longest)["lines"]]
     slow = []
     for size in sizes:

@@ -141,7 +141,7 @@ def carry_out_all(
     for library in ("OPENBLAS", "OMP"):
         os.environ[f"{library}_NUM_THREADS"] = "1"  # one thread a process; children inherit it
     context = get_context("forkserver")
-    context.set_forkserver_preload([__name__, "scipy.optimize"])
+    context.set_forkserver_preload([__name__, "bilevo.experiments.preload"])
     waiting = iter(runs)
     live: dict[Connection, tuple[Run, Any]] = {}
     try:

@@ -1,0 +1,14 @@
+"""Imported by the server that a campaign's runs are forked from: what runs need is loaded once.
+
+Each run would otherwise spend more on loading scipy and compiled kernels than on optimising.
+"""
+
+from contextlib import suppress
+
+import scipy.optimize  # noqa: F401
+
+from bilevo import api, kernels  # noqa: F401
+
+with suppress(ValueError):  # an unknown name in the environment: runs will say so
+    if kernels.default() == "numba":
+        kernels.compile_all()
