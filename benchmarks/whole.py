@@ -113,7 +113,7 @@ class Recording:
 
 def at_size(
     size: tuple[int, int], names: tuple[kernels.Name, ...], repeats: int, longest: int
-) -> Figures:
+) -> list[Figures]:
     """The lines of one size, one per kernel."""
     say(f"  whole runs at {size}")
     recordings = {name: Recording(*size, name, longest) for name in names}
@@ -138,7 +138,7 @@ def at_size(
                 "cma_us": 1e6 * best["cma"],
             }
         )
-    return {"lines": lines}
+    return lines
 
 
 class Slow:
@@ -182,7 +182,7 @@ def measure(
     slow_evaluations: int = 1000,
 ) -> Figures:
     """Runs, their evaluations and their replays at each size with each kernel."""
-    lines = [line for size in sizes for line in at_size(size, names, repeats, longest)["lines"]]
+    lines = [line for size in sizes for line in at_size(size, names, repeats, longest)]
     slow = []
     for size in sizes:
         if size in PROMISED:
