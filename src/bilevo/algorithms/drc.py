@@ -236,7 +236,10 @@ class DRC(JointSearch):
         for draw in rng.random(len(tasks)).tolist():
             task = live[roulette(wheel, draw)]
             before = [other.fitness for other in tasks], [other.violation for other in tasks]
-            yield from task.execute(state, self.cooperate(task, near[task.index]))
+            improved = yield from task.advance(self.cooperate(task, near[task.index]))
+            if improved:
+                yield from evaluate_leader(state, task.pair)
+            task.archive()
             task.add_potential(evolving_potential(task, *before))
             if task.follower.finished:  # it withdraws from the competition
                 if self.decided(tasks):
@@ -333,24 +336,29 @@ def selection_probability(tasks: list[Task], live: list[Task], drc: DRC) -> list
     """Algorithm 3: each live task's probability from base, performance and potential."""
     K = len(live)
     CF = competing_fitness(tasks, live)
+    lowest = min(CF)
+    advantage = [value - lowest for value in CF]
+    performance = shares(advantage) if max(advantage) > 0 else [1 / K] * K  # Eq. (4)
     CP = [task.potential_sum / task.potentials if task.potentials else 0.0 for task in live]  # (6)
-    lowest, highest = min(CF), max(CP)
-    advantage = sum(value - lowest for value in CF)
-    exponential = [drc.epsilon ** max(value - highest, -1e3) for value in CP]
-    total = sum(exponential)
-    return [
-        drc.w_base / K  # Eq. (2)
-        + drc.w_performance * ((CF[k] - lowest) / advantage if advantage > 0 else 1 / K)  # Eq. (4)
-        + drc.w_potential * exponential[k] / total  # Eq. (7); the sum is Eq. (8)
-        for k in range(K)
+    highest = max(CP)
+    potential = shares([drc.epsilon ** max(value - highest, -1e3) for value in CP])  # Eq. (7)
+    base = drc.w_base / K  # Eq. (2)
+    return [  # Eq. (8)
+        base + drc.w_performance * by_performance + drc.w_potential * by_potential
+        for by_performance, by_potential in zip(performance, potential, strict=True)
     ]
+
+
+def shares(values: list[float]) -> list[float]:
+    total = sum(values)
+    return [value / total for value in values]
 
 
 def competing_fitness(tasks: list[Task], live: list[Task]) -> list[float]:
     """CF of Eq. (3) with all archived entries rated as one set (see `rated`)."""
-    floor = min(task.worst_feasible for task in tasks)
+    floor = min([task.worst_feasible for task in tasks])
     floor = floor if floor < math.inf else 0.0
-    worst = max(task.worst_violation for task in tasks)
+    worst = max([task.worst_violation for task in tasks])
     return [
         bounded((task.fitness_sum + task.infeasible * floor - task.failed * worst) / task.entries)
         for task in live
@@ -363,8 +371,6 @@ def rated(fitness: list[float], violation: list[float]) -> list[float]:
     An infeasible entry lies below the worst feasible one by its violation, a failed one as far as
     the worst infeasible one.
     """
-    if not any(violation):
-        return fitness
     both = list(zip(fitness, violation, strict=True))
     floor = min((own for own, violated in both if violated == 0), default=0.0)
     worst = max((violated for violated in violation if violated < math.inf), default=0.0)
@@ -384,14 +390,16 @@ def evolving_potential(task: Task, fitness: list[float], violation: list[float])
 
     `fitness` and `violation` are those of all tasks' last entries before.
     """
-    *all_before, a = rated([*fitness, task.fitness], [*violation, task.violation])
-    b, best, worst = all_before[task.index], max(all_before), min(all_before)
-    change = _relative(a, b) + max(_relative(a, best), 0.0) + min(_relative(a, worst), 0.0)
+    a = task.fitness
+    if task.violation or any(violation):
+        *fitness, a = rated([*fitness, a], [*violation, task.violation])
+    b, best, worst = fitness[task.index], max(fitness), min(fitness)
+    change = (a - b) / (abs(b) + TINY)
+    if a > best:
+        change += (a - best) / (abs(best) + TINY)
+    if a < worst:
+        change += (a - worst) / (abs(worst) + TINY)
     return min(max(change, -1e6), 1e6)
-
-
-def _relative(a: float, b: float) -> float:
-    return (a - b) / (abs(b) + TINY)
 
 
 def roulette(wheel: list[float], draw: float) -> int:

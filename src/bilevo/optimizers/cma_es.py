@@ -26,10 +26,8 @@ import numpy as np
 from bilevo.core.arrays import FloatArray, IntArray
 from bilevo.core.budget import require_count
 from bilevo.core.order import ranking
-from bilevo.optimizers.cma_kernels import accumulate, packed_size, sample, update
+from bilevo.optimizers.cma_kernels import blend, packed_size, sample, update
 from bilevo.optimizers.protocol import Start
-
-WIDEST = 1e60  # deviation, and distance of the mean, that is as good as any larger one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -187,14 +185,10 @@ class CMAES:
         self, state: State, own_weight: float, others: Sequence[State], weights: Sequence[float]
     ) -> None:
         """Mix means and covariances; step size and paths stay (Eq. (10) of the DRC paper)."""
-        mixed = own_weight * state.packed[: state.d + state.d**2]
+        mean_and_C = state.d + state.d**2
         for other, weight in zip(others, weights, strict=True):
-            accumulate(mixed, weight, other.packed)
-        state.packed[: len(mixed)] = mixed
-        if mixed @ mixed > WIDEST**2:  # weights of a sum above 1 let both grow
-            np.clip(state.mean, -WIDEST, WIDEST, out=state.mean)
-            C = state.C
-            C *= min(1.0, WIDEST**2 / C.trace())
+            blend(state.packed, own_weight, other.packed, weight, mean_and_C)
+            own_weight = 1.0
 
     def exhausted(self, state: State) -> bool:
         """Whether the step size has changed a hundredfold since the start."""

@@ -19,6 +19,7 @@ from bilevo.kernels import kernel, part, stand_in
 CONDITION = 1e7  # largest ratio of root eigenvalues that is let stand
 SWEEPS = 50  # of QL for an eigenvalue; two or three are usual
 EPSILON = 2.0**-52  # of floating point
+WIDEST = 1e60  # deviation, and distance of the mean, that is as good as any larger one
 SMALLEST = 1e-30  # deviation below which points of the unit box are equal: no need to shrink more
 
 
@@ -83,6 +84,10 @@ def sample(packed: FloatArray, points: FloatArray) -> None:
     d = points.shape[1]
     mean, C = packed[:d], packed[d : d + d * d].reshape(d, d)
     root, inverse, largest = roots(C)
+    if largest > WIDEST:  # mixing with weights of a sum above 1 lets it grow
+        k = WIDEST / largest
+        C *= k * k
+        root, inverse, largest = root * k, inverse / k, WIDEST
     sigma = max(packed[-1], SMALLEST / largest)
     if sigma > CONDITION * largest:  # keep the step size and C comparable
         k = sigma / largest
@@ -92,6 +97,8 @@ def sample(packed: FloatArray, points: FloatArray) -> None:
         root, inverse = root * k, inverse / k
     packed[d + d * d : d + 2 * d * d] = inverse.ravel()
     packed[-1] = sigma
+    if mean.dot(mean) > WIDEST * WIDEST:
+        mean[:] = np.minimum(np.maximum(mean, -WIDEST), WIDEST)
     points[:] = inside(mean + sigma * times(points, root), mean)
 
 
@@ -140,10 +147,14 @@ def update(
     packed[-1] = sigma * math.exp(min(1.0, gain * (length / chi - 1)))
 
 
-@kernel("void(f8[::1], f8, f8[::1])")
-def accumulate(total: FloatArray, weight: float, packed: FloatArray) -> None:
-    """Add to a total as much as it holds of a packed distribution, weighted."""
-    total += weight * packed[: len(total)]
+@kernel("void(f8[::1], f8, f8[::1], f8, i8)")
+def blend(
+    packed: FloatArray, own_weight: float, other: FloatArray, weight: float, count: int
+) -> None:
+    """Replace a distribution's first numbers by a weighted sum with those of another one."""
+    first = packed[:count]
+    first *= own_weight
+    first += weight * other[:count]
 
 
 @stand_in(times)
