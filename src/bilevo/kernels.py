@@ -139,7 +139,7 @@ def compile_all() -> None:
     try:
         while _waiting:
             made = _waiting[-1]
-            made.compiled = numba.njit(made.signature, cache=True)(made.plain)
+            made.compiled = numba.njit(made.signature, cache=True, error_model="numpy")(made.plain)
             _waiting.pop()
     finally:
         notice.cancel()
