@@ -11,16 +11,25 @@
 True
 """
 
+from typing import TYPE_CHECKING
+
 from bilevo import algorithms, plot, problems
 from bilevo.api import Optimizer, load, minimize, verify
 from bilevo.core.budget import Budget, StopReason
+from bilevo.core.lazy import lazy_names
 from bilevo.core.problem import Bounds, Optimum, Problem
 from bilevo.core.result import Certificate, History, Result
 from bilevo.core.values import BadValue
-from bilevo.optimizers import CMAES, DE, GA, PSO
 from bilevo.run.errors import JournalCorrupt, RunLocked, RunMismatch
 from bilevo.run.executors import RayExecutor
 from bilevo.version import __version__
+
+if TYPE_CHECKING:
+    from bilevo.optimizers import CMAES, DE, GA, PSO
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__, dict.fromkeys(("CMAES", "DE", "GA", "PSO"), "bilevo.optimizers")
+    )
 
 __all__ = [
     "CMAES",

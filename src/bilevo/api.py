@@ -11,7 +11,6 @@ from typing import Any, Literal
 import numpy as np
 
 from bilevo import kernels
-from bilevo.certify import resolve_follower
 from bilevo.core.algorithm import Algorithm
 from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.budget import Budget, FullBudget, Limits, require_count, require_positive
@@ -128,6 +127,8 @@ def verify(problem: Problem, res: Result, *, rng: Any = 1, starts: int = 5) -> C
     `res.certificate`. It costs thousands of lower evaluations, more with more variables and
     `starts`; the certificate counts them, and the run's limits do not apply to them.
     """
+    from bilevo.certify import resolve_follower
+
     require_count("starts", starts)
     if not isinstance(problem, Problem) or not isinstance(res, Result):
         raise ValueError(f"verify takes a Problem and a Result, got {problem!r} and {res!r}")

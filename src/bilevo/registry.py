@@ -4,26 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import StrEnum
 from functools import partial
-from importlib.metadata import entry_points
 from typing import Any
 
-from bilevo.algorithms import (
-    BLCMAES,
-    BLEAQ2,
-    DRC,
-    GOCMAES,
-    MFBLA,
-    NBLEA,
-    SABLIMODE,
-    TLEA,
-    TLEADE,
-    NestedCMAES,
-)
+from bilevo import algorithms, optimizers
 from bilevo.core.algorithm import Algorithm
-from bilevo.optimizers import DE, GA, PSO
 
 DEFAULT_METHOD = "drc-cma-es"
 
@@ -47,31 +33,59 @@ class Method:
     status: Status = Status.OWN
 
 
+def _make(algorithm: str, optimizer: str | None = None) -> Algorithm[Any]:
+    """One of ours, loaded with its first use; by default with the optimisers of its paper."""
+    levels = () if optimizer is None else (optimizer, optimizer)
+    made: Algorithm[Any] = getattr(algorithms, algorithm)(
+        *(getattr(optimizers, name)() for name in levels)
+    )
+    return made
+
+
 _METHODS = {
-    "bl-cma-es": Method(BLCMAES, 2019, "He, Zhou, Chen: BL-CMA-ES", Status.CODE),
-    "bleaq2": Method(BLEAQ2, 2020, "Sinha, Lu, Deb, Malo: BLEAQ-II", Status.CODE),
+    "bl-cma-es": Method(partial(_make, "BLCMAES"), 2019, "He, Zhou, Chen: BL-CMA-ES", Status.CODE),
+    "bleaq2": Method(partial(_make, "BLEAQ2"), 2020, "Sinha, Lu, Deb, Malo: BLEAQ-II", Status.CODE),
     "drc-cma-es": Method(
-        DRC, 2024, "Xu, Ye, Zheng, Zhou, Yen, Jiang: DRC-BLEA, with CMA-ES", Status.PAPER
+        partial(_make, "DRC"),
+        2024,
+        "Xu, Ye, Zheng, Zhou, Yen, Jiang: DRC-BLEA, with CMA-ES",
+        Status.PAPER,
     ),
-    "drc-de": Method(partial(DRC, DE(), DE()), 2024, "DRC-BLEA with DE at both levels"),
-    "drc-ga": Method(partial(DRC, GA(), GA()), 2024, "DRC-BLEA with a GA at both levels"),
-    "drc-pso": Method(partial(DRC, PSO(), PSO()), 2024, "DRC-BLEA with PSO at both levels"),
-    "go-cma-es": Method(GOCMAES, 2020, "Huang, Wang: GO, with CMA-ES", Status.PAPER),
+    "drc-de": Method(partial(_make, "DRC", "DE"), 2024, "DRC-BLEA with DE at both levels"),
+    "drc-ga": Method(partial(_make, "DRC", "GA"), 2024, "DRC-BLEA with a GA at both levels"),
+    "drc-pso": Method(partial(_make, "DRC", "PSO"), 2024, "DRC-BLEA with PSO at both levels"),
+    "go-cma-es": Method(
+        partial(_make, "GOCMAES"), 2020, "Huang, Wang: GO, with CMA-ES", Status.PAPER
+    ),
     "mfbla": Method(
-        MFBLA, 2022, "Mamun, Singh, Ray: MFBLA, as far as known", Status.RECONSTRUCTION
+        partial(_make, "MFBLA"),
+        2022,
+        "Mamun, Singh, Ray: MFBLA, as far as known",
+        Status.RECONSTRUCTION,
     ),
-    "nblea": Method(NBLEA, 2014, "Sinha, Malo, Deb: NBLEA", Status.PAPER),
-    "nested-cma-es": Method(NestedCMAES, 2001, "a CMA-ES for every follower of a CMA-ES; baseline"),
+    "nblea": Method(partial(_make, "NBLEA"), 2014, "Sinha, Malo, Deb: NBLEA", Status.PAPER),
+    "nested-cma-es": Method(
+        partial(_make, "NestedCMAES"), 2001, "a CMA-ES for every follower of a CMA-ES; baseline"
+    ),
     "sa-bl-imode": Method(
-        SABLIMODE, 2023, "Lin et al.: SA-BL-IMODE, as far as known", Status.RECONSTRUCTION
+        partial(_make, "SABLIMODE"),
+        2023,
+        "Lin et al.: SA-BL-IMODE, as far as known",
+        Status.RECONSTRUCTION,
     ),
-    "tlea-cma-es": Method(TLEA, 2022, "Chen, Liu, Tan, Li: TLEA, with CMA-ES", Status.CODE),
-    "tlea-de": Method(TLEADE, 2022, "Chen, Liu, Tan, Li: TLEA, with DE below", Status.CODE),
+    "tlea-cma-es": Method(
+        partial(_make, "TLEA"), 2022, "Chen, Liu, Tan, Li: TLEA, with CMA-ES", Status.CODE
+    ),
+    "tlea-de": Method(
+        partial(_make, "TLEADE"), 2022, "Chen, Liu, Tan, Li: TLEA, with DE below", Status.CODE
+    ),
 }
 
 
 def methods() -> dict[str, Method]:
     """All registered methods by name; entry points give a `Method`."""
+    from importlib.metadata import entry_points  # late: slow to import
+
     found = {point.name: point for point in entry_points(group="bilevo.methods")}
     third_party = {name: point.load() for name, point in found.items() if name not in _METHODS}
     return dict(sorted({**_METHODS, **third_party}.items()))
@@ -103,5 +117,7 @@ def _find(name: str) -> Method:
 
 def suggestion(name: str, known: list[str]) -> str:
     """What may have been meant, or all that is known."""
+    from difflib import get_close_matches
+
     close = get_close_matches(name.lower(), known, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(known)}"

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -75,10 +76,48 @@ def test_public_names_are_sorted_and_there() -> None:
     assert len(bilevo.__all__) <= 25
 
 
+HEAVY = {"asyncio", "cloudpickle", "cyclopts", "difflib", "importlib.metadata", "loky"}
+HEAVY |= {"matplotlib", "multiprocessing", "numba", "polars", "ray", "rich", "scipy", "sklearn"}
+HEAVY |= {"socket", "subprocess", "unittest", "zipfile"}
+LAZY = ("bilevo", "bilevo.algorithms", "bilevo.optimizers")
+
+
+def loaded_by(code: str) -> set[str]:
+    """The modules that a fresh process has loaded after some code."""
+    code += "; import sys; print(*sys.modules)"
+    return set(subprocess.check_output([sys.executable, "-c", code], text=True).split())
+
+
 def test_importing_bilevo_is_light() -> None:
-    """No heavy library is imported before it is needed."""
-    heavy = ("scipy", "matplotlib", "polars", "rich", "cyclopts", "numba", "loky", "cloudpickle")
-    heavy += ("sklearn",)
-    code = f"import bilevo, sys; print([m for m in {heavy!r} if m in sys.modules])"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == "[]"
+    """Nothing is imported before it is needed: no heavy library, and no algorithm."""
+    found = loaded_by("import bilevo")
+    assert not found & HEAVY
+    ours = {name for name in found if name.startswith(("bilevo.algorithms.", "bilevo.optimizers."))}
+    assert not ours | (found & {"bilevo.certify", "bilevo.run.pool"})
+
+
+def test_a_first_run_loads_what_it_uses_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BILEVO_KERNEL", "numpy")  # numba loads much of what is heavy
+    run = "bilevo.minimize(bilevo.problems.get('smd1'), max_evals=50)"
+    found = loaded_by(f"import bilevo; {run}")
+    assert not found & HEAVY
+    algorithms = {name for name in found if name.startswith("bilevo.algorithms.")}
+    assert algorithms == {f"bilevo.algorithms.{name}" for name in ("drc", "follower", "leader")}
+
+
+@pytest.mark.parametrize("package", LAZY)
+def test_names_loaded_late_are_as_good_as_others(package: str) -> None:
+    module = import_module(package)
+    assert set(module.__all__) <= set(dir(module))
+    for name in module.__all__:
+        value = getattr(module, name)
+        assert getattr(module, name) is value
+        if isinstance(value, type):
+            assert value is getattr(import_module(value.__module__), name)
+    with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'CMA'"):
+        _ = module.CMA
+
+
+def test_a_star_import_gives_every_public_name() -> None:
+    code = "import bilevo; from bilevo import *; print(set(bilevo.__all__) <= set(dir()))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "True"

@@ -14,7 +14,6 @@ import numpy as np
 
 from bilevo.core.budget import require_positive
 from bilevo.core.problem import Problem
-from bilevo.run.pool import WorkerPool
 from bilevo.run.work import Carrier, Job, Raised, Reply, carry_out
 
 
@@ -95,6 +94,8 @@ def open_workers(workers: Any, problem: Problem, timeout: float | None) -> Worke
     if workers is None:
         return None
     if number:
+        from bilevo.run.pool import WorkerPool  # late: it loads multiprocessing
+
         return WorkerPool(int(workers), Carrier(problem), timeout)
     if hasattr(workers, "get_executor"):  # a Dask client
         workers = workers.get_executor(pure=False)

@@ -8,7 +8,6 @@ its parent's death; so children close it.
 from __future__ import annotations
 
 import os
-import socket
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -36,6 +35,8 @@ class DirectoryLock:
             import fcntl
         except ImportError:
             raise OSError("run_dir needs a POSIX system: it locks files by fcntl") from None
+        from socket import gethostname  # late: slow to import
+
         path = directory / "lock"
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -44,7 +45,7 @@ class DirectoryLock:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(self._file, 0)
-            os.write(self._file, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+            os.write(self._file, f"process {os.getpid()} on {gethostname()}\n".encode())
         except BlockingIOError:
             os.close(self._file)
             raise RunLocked(

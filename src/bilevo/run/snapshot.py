@@ -12,7 +12,6 @@ import io
 import json
 import types
 import typing
-import zipfile
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
@@ -44,8 +43,10 @@ def save(path: Path, state: Any, position: Position) -> None:
 
 def load(path: Path, like: Any) -> tuple[Any, Position]:
     """A state of the kind of `like`, and where in the journal it was reached."""
+    from zipfile import ZipFile  # late: slow to import
+
     try:
-        with zipfile.ZipFile(path) as file:
+        with ZipFile(path) as file:
             # `save` does not pack: what unpacks to more than the file was made by somebody else.
             if sum(item.file_size for item in file.infolist()) > path.stat().st_size:
                 raise Unusable("too large")

@@ -1,0 +1,25 @@
+"""Names of a package that are loaded with their first use, so that importing it is quick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def lazy_names(
+    package: str, homes: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """A package's `__getattr__` and `__dir__` (PEP 562) for names and the modules they are in."""
+
+    def load(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(homes[name]), name)
+        setattr(import_module(package), name, value)  # the next use does not come here
+        return value
+
+    def names() -> list[str]:
+        return sorted({*vars(import_module(package)), *homes})
+
+    return load, names
