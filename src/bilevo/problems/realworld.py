@@ -19,9 +19,10 @@ def _scalarise(weight: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
 
     As in the reference program, the second distance uses the weights as they are, not normalised.
     """
-    along = np.abs(weight * a + (1 - weight) * b) / np.sqrt(weight**2 + (1 - weight) ** 2)
-    across = np.sqrt((a - along * weight) ** 2 + (b - along * (1 - weight)) ** 2)
-    return np.asarray(along + 5 * across)
+    rest = 1.0 - weight
+    along = np.abs(weight * a + rest * b) / np.sqrt(weight * weight + rest * rest)
+    across = np.sqrt((a - along * weight) ** 2 + (b - along * rest) ** 2)
+    return np.asarray(along + 5.0 * across)
 
 
 def gold_mining() -> Problem:
@@ -58,6 +59,7 @@ def gold_mining() -> Problem:
 # Rows are coefficients of (x1, x2, y1, y2, y3).
 _PROFIT = np.array([3.38, 7.78, 8.54, -2.35, 4.97])
 _QUALITY = np.array([6.64, 4.26, 4.67, 4.59, 3.73])
+_LOSS = -0.5 * (_PROFIT + _QUALITY)
 _UPPER = np.array(
     [
         [4.55, 7.35, 9.65, -6.23, 4.24],
@@ -90,7 +92,7 @@ def decision_making() -> Problem:
         return np.concatenate([x[:, :2], y], axis=1)
 
     def F(x: FloatArray, y: FloatArray) -> FloatArray:
-        return row_dots(plan(x, y), -0.5 * (_PROFIT + _QUALITY))
+        return row_dots(plan(x, y), _LOSS)
 
     def f(x: FloatArray, y: FloatArray) -> FloatArray:
         made = plan(x, y)

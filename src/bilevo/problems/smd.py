@@ -15,11 +15,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from bilevo.core.arrays import FloatArray, row_dots
+from bilevo.core.arrays import FloatArray, frozen, row_dots
 from bilevo.core.problem import Bounds, Function, Optimum, Problem
 
 Box = tuple[float, float]
@@ -48,18 +49,31 @@ def _square(rows: FloatArray) -> FloatArray:
 
 
 def _total(rows: FloatArray) -> FloatArray:
-    return np.asarray(rows.sum(axis=1))
+    total: FloatArray = np.add.reduce(
+        rows, axis=1
+    )  # what rows.sum calls, in two thirds of its time
+    return total
+
+
+def _cube(rows: FloatArray) -> FloatArray:
+    return rows * rows * rows  # a power takes up to ten times as long
+
+
+@cache
+def _ramp(size: int) -> FloatArray:
+    """1, 2, ..., size."""
+    return frozen(np.arange(1.0, size + 1.0))
 
 
 def _valley(w: FloatArray) -> FloatArray:
     """R(w), Rosenbrock's valley."""
     head = w[:, :-1]
-    return _square(w[:, 1:] - head * head) + _square(head - 1)
+    return _square(w[:, 1:] - head * head) + _square(head - 1.0)
 
 
 def _ripples(w: FloatArray) -> FloatArray:
     """q + sum (w^2 - cos 2 pi w), with its minimum 0 at 0."""
-    return np.asarray(_square(w) + w.shape[1] - _total(np.cos(2 * math.pi * w)))
+    return np.asarray(_square(w) + w.shape[1] - _total(np.cos(math.tau * w)))
 
 
 def _pairs(b: FloatArray) -> FloatArray:
@@ -76,23 +90,23 @@ def _halves(w: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def _descending(rows: FloatArray) -> FloatArray:
     """sum_i sum_{j<=i} row_j^2."""
-    return row_dots(rows * rows, np.arange(rows.shape[1], 0.0, -1.0))
+    return row_dots(rows * rows, _ramp(rows.shape[1])[::-1])
 
 
 def _staircase(u: FloatArray) -> FloatArray:
     """The leader's own valley in SMD13 and SMD14."""
     head = u[:, :-1]
-    return (u[:, 0] - 1) ** 2 + _square(head - 1) + _square(u[:, 1:] - head * head)
+    return (u[:, 0] - 1.0) ** 2 + _square(head - 1.0) + _square(u[:, 1:] - head * head)
 
 
 def _powers(a: FloatArray) -> FloatArray:
     """sum_i |a_i|^(i+1)."""
-    return _total(np.abs(a) ** np.arange(2.0, a.shape[1] + 2.0))
+    return _total(np.abs(a) ** (_ramp(a.shape[1]) + 1.0))
 
 
 def _cubes(rows: FloatArray) -> FloatArray:
     """The entries sum_j t_j^3 - t_i^3 - t_i of SMD10 and SMD12."""
-    cubes = rows**3
+    cubes = _cube(rows)
     return np.asarray(_total(cubes)[:, None] - cubes - rows)
 
 
@@ -106,13 +120,14 @@ def _frac(total: FloatArray) -> FloatArray:
 
 
 def _ackley(u: FloatArray) -> FloatArray:
-    mean_square, mean_cosine = _square(u) / u.shape[1], np.cos(2 * math.pi * u).mean(axis=1)
+    p = u.shape[1]
+    mean_square, mean_cosine = _square(u) / p, _total(np.cos(math.tau * u)) / p
     hill = 20 * np.exp(-0.2 * np.sqrt(mean_square)) + np.exp(mean_cosine)
     return np.asarray(20 + math.e - hill)
 
 
 def _griewank(u: FloatArray) -> FloatArray:
-    waves = np.cos(u / np.sqrt(np.arange(1.0, u.shape[1] + 1.0))).prod(axis=1)
+    waves = np.multiply.reduce(np.cos(u / np.sqrt(_ramp(u.shape[1]))), axis=1)
     return np.asarray(1 + _square(u) / 400 - waves)
 
 
@@ -145,7 +160,7 @@ def _f13(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArr
 
 def _F14(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
     a, b = _halves(w)
-    rising = row_dots(v * v, np.arange(1.0, v.shape[1] + 1.0))
+    rising = row_dots(v * v, _ramp(v.shape[1]))
     return _staircase(u) - _powers(a) + _square(b) + rising + _total(np.abs(z))
 
 
@@ -155,11 +170,11 @@ def _f14(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArr
 
 
 def _F10(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
-    return _square(u - 2) + _square(w) + _square(v - 2) - _square(v - np.tan(z))
+    return _square(u - 2.0) + _square(w) + _square(v - 2.0) - _square(v - np.tan(z))
 
 
 def _f10(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
-    return _square(u) + _square(w - 2) + _square(v - np.tan(z))
+    return _square(u) + _square(w - 2.0) + _square(v - np.tan(z))
 
 
 def _G10(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
@@ -171,7 +186,7 @@ def _G12(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArr
 
 
 def _g12(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
-    return np.concatenate([_cubes(w), _column(1 - _square(v - np.tan(z)))], axis=1)
+    return np.concatenate([_cubes(w), _column(1.0 - _square(v - np.tan(z)))], axis=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,15 +274,15 @@ SMD: dict[int, Definition] = {
     6: Definition(F=_F6, f=_f6, v=WIDE, z=WIDE, point=_at(0, 0, 0, 0), z_of=np.positive),
     7: Definition(
         F=lambda u, v, w, z: _griewank(u) - _square(w) + _square(v) - _square(v - np.log(z)),
-        f=lambda u, v, w, z: _total(u**3) + _square(w) + _square(v - np.log(z)),
+        f=lambda u, v, w, z: _total(_cube(u)) + _square(w) + _square(v - np.log(z)),
         v=(-5.0, 1.0),
         z=_POSITIVE,
         point=_at(0, 0, 0, 1),
         z_of=np.exp,
     ),
     8: Definition(
-        F=lambda u, v, w, z: _ackley(u) - _valley(w) + _square(v) - _square(v - z**3),
-        f=lambda u, v, w, z: _total(np.abs(u)) + _valley(w) + _square(v - z**3),
+        F=lambda u, v, w, z: _ackley(u) - _valley(w) + _square(v) - _square(v - _cube(z)),
+        f=lambda u, v, w, z: _total(np.abs(u)) + _valley(w) + _square(v - _cube(z)),
         v=WIDE,
         z=WIDE,
         point=_at(0, 0, 1, 0),
@@ -302,7 +317,7 @@ SMD: dict[int, Definition] = {
         z=(1 / math.e, math.e),
         point=lambda s: (0, 0, 0, math.exp(-1 / math.sqrt(s.r))),
         G=lambda u, v, w, z: 1 / math.sqrt(v.shape[1]) + np.log(z) - v,
-        g=lambda u, v, w, z: _column(1 - _square(v - np.log(z))),
+        g=lambda u, v, w, z: _column(1.0 - _square(v - np.log(z))),
     ),
     12: Definition(
         F=lambda u, v, w, z: _F10(u, v, w, z) + _total(np.tan(np.abs(z))),
@@ -346,9 +361,10 @@ def smd(number: int, m: int, n: int) -> Problem:
 
 def _joined(function: Parts, p: int, q: int) -> Function:
     """A function of (x, y) from one of (u, v, w, z)."""
+    u, v, w, z = np.s_[:, :p], np.s_[:, p:], np.s_[:, :q], np.s_[:, q:]
 
     def call(x: FloatArray, y: FloatArray) -> FloatArray:
-        return function(x[:, :p], x[:, p:], y[:, :q], y[:, q:])
+        return function(x[u], x[v], y[w], y[z])
 
     return call
 

@@ -22,7 +22,13 @@ BUDGET = Budget(upper_max=5000, upper_window=350, lower_max=250, lower_window=35
 
 
 def _columns(*columns: FloatArray) -> FloatArray:
-    return np.stack(columns, axis=1)
+    return np.array(columns).T  # a seventh of the time of np.stack
+
+
+def _linear(x: FloatArray, y: FloatArray, rows: FloatArray) -> FloatArray:
+    """Linear constraints; a row has the coefficients of x and y, and the constant."""
+    both = np.concatenate([x, y], axis=1)
+    return np.asarray(row_dots(both[:, None, :], rows[:, :-1]) + rows[:, -1])
 
 
 def _problem(
@@ -128,13 +134,10 @@ def tp4() -> Problem:
     def f(x: FloatArray, y: FloatArray) -> FloatArray:
         return x[:, 0] + 2 * x[:, 1] + y[:, 0] + y[:, 1] + 2 * y[:, 2]
 
+    rows = np.array([[0, 0, -1, 1, 1, -1], [2, 0, -1, 2, -0.5, -1], [0, 2, 2, -1, -0.5, -1]])
+
     def g(x: FloatArray, y: FloatArray) -> FloatArray:
-        y1, y2, y3 = y.T
-        return _columns(
-            y2 + y3 - y1 - 1,
-            2 * x[:, 0] - y1 + 2 * y2 - 0.5 * y3 - 1,
-            2 * x[:, 1] + 2 * y1 - y2 - 0.5 * y3 - 1,
-        )
+        return _linear(x, y, rows)
 
     best = _optimum(-29.2, 3.2, (0, 0.9), (0, 0.6, 0.4))
     return _problem(4, F, f, [(0, 1)] * 2, [(0, 1)] * 3, best, g, repeats=3)
@@ -166,14 +169,10 @@ def tp6() -> Problem:
     def f(x: FloatArray, y: FloatArray) -> FloatArray:
         return (2 * y[:, 0] - 4) ** 2 + (2 * y[:, 1] - 1) ** 2 + x[:, 0] * y[:, 0]
 
+    rows = np.array([[4.0, 0, 5, 4, -12], [-4, 0, -5, 4, 4], [4, 0, -4, 5, -4], [-4, 0, 4, 5, -4]])
+
     def g(x: FloatArray, y: FloatArray) -> FloatArray:
-        x1, y1, y2 = x[:, 0], y[:, 0], y[:, 1]
-        return _columns(
-            4 * x1 + 5 * y1 + 4 * y2 - 12,
-            4 * y2 - 4 * x1 - 5 * y1 + 4,
-            4 * x1 - 4 * y1 + 5 * y2 - 4,
-            4 * y1 - 4 * x1 + 5 * y2 - 4,
-        )
+        return _linear(x, y, rows)
 
     best = _optimum(-98 / 81, 617 / 81, (17 / 9, 0), (8 / 9, 0))
     return _problem(6, F, f, [(0, 2)] * 2, [(0, 2)] * 2, best, g, repeats=4)
@@ -204,7 +203,8 @@ def tp8() -> Problem:
 
 def _wave(y: FloatArray) -> FloatArray:
     """1 - prod cos(y_i / sqrt i)."""
-    return np.asarray(1 - np.cos(y / np.sqrt(np.arange(1.0, y.shape[1] + 1.0))).prod(axis=1))
+    waves = np.cos(y / np.sqrt(np.arange(1.0, y.shape[1] + 1.0)))
+    return np.asarray(1.0 - np.multiply.reduce(waves, axis=1))
 
 
 def _tp9_like(number: int, size: int, f: Function) -> Problem:
