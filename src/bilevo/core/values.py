@@ -7,11 +7,20 @@ is a value (`Values` ranks it last). Nothing else is let through.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeGuard
 
 import numpy as np
 
-from bilevo.core.arrays import FloatArray
+from bilevo.core.arrays import FloatArray, frozen
+
+FLOAT64 = np.dtype(np.float64)
+
+
+@lru_cache(64)
+def no_constraints(rows: int) -> FloatArray:
+    """(rows, 0): made for every evaluation otherwise."""
+    return frozen(np.empty((rows, 0)))
 
 
 class BadValue(ValueError):  # noqa: N818 (a public name)
@@ -42,12 +51,14 @@ class Returned:
     ) -> FloatArray:
         """(k, c) constraint values of a batch, (1, c) of one pair; c = 0 without a function."""
         if function is None:
-            return np.empty((len(x) if self.vectorized else 1, 0))
+            return no_constraints(len(x) if self.vectorized else 1)
         if self.vectorized:
             return self.check_constraints(function(x, y), len(x))
         return self._vector(function(x, y))[None]
 
     def check_objective(self, value: Any, rows: int) -> FloatArray:
+        if _is_floats(value) and value.shape == (rows,):
+            return value.copy()  # the usual case, kept short
         array = self._real(value, "objective")
         if array.shape == (rows, 1):
             array = array[:, 0]
@@ -56,6 +67,8 @@ class Returned:
         return array
 
     def check_constraints(self, value: Any, rows: int) -> FloatArray:
+        if _is_floats(value) and value.shape == (rows, self.count):
+            return value.copy()
         array = self._real(value, "constraints", kinds="fiu")
         if array.shape == (rows,) and self.count in (None, 1):
             array = array.reshape(rows, 1)
@@ -102,7 +115,7 @@ class Returned:
 
         Constraints may not be booleans: True would be a violation, which hardly anyone means.
         """
-        if type(value) is np.ndarray and value.dtype == np.float64:
+        if _is_floats(value):
             return value.copy()  # the function may use its array again
         masked = isinstance(value, np.ma.MaskedArray)
         try:
@@ -120,6 +133,10 @@ class Returned:
     def _bad(self, what: str, problem: str) -> BadValue:
         verb = "is" if what == "objective" else "are"
         return BadValue(f"the {self.level}-level {what} returned {verb} {problem}")
+
+
+def _is_floats(value: Any) -> TypeGuard[FloatArray]:
+    return type(value) is np.ndarray and value.dtype is FLOAT64
 
 
 def _short(value: Any) -> str:
