@@ -58,11 +58,11 @@ def allocation(results: Mapping[str, Result]) -> Figure:
         last = len(result.history) - 1
         stages = {"early": last // 10, "middle": last // 2, "late": last}
         for ax, (stage, index) in zip(row, stages.items(), strict=True):
-            generation = result.history[index]
+            generation, number = result.history[index], result.history.numbers[index]
             tasks = np.arange(1, len(generation.executions) + 1)
             colours = [SURVIVED if survived else DROPPED for survived in generation.survived]
             ax.bar(tasks, generation.executions, color=colours)
-            ax.set_title(f"{name}, {stage} (generation {index + 1})", fontsize=9)
+            ax.set_title(f"{name}, {stage} (generation {number})", fontsize=9)
             ax.set_xticks(tasks)
             ax.spines[["top", "right"]].set_visible(False)
         row[0].set_ylabel("executions")

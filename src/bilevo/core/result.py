@@ -15,6 +15,7 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import StopReason
 
 FORMAT = "bilevo-result-1"
+LONGEST = 10_000  # rows of a history; even, so that thinning keeps the last one
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,39 @@ class Generation:
 
 @dataclass(slots=True)
 class History:
-    """One `Generation` per upper generation; a sequence of them and a table."""
+    """The upper generations of a run: a sequence of `Generation`s and a table.
+
+    It has them all up to 10,000, and then every second, fourth, ... one and the last: a long run
+    is seen evenly, in bounded memory. `numbers` tells which they are.
+    """
 
     generations: list[Generation] = field(default_factory=list)
+    step: int = 1  # from one to the next, the last one aside
+    left_out: int = 0
+
+    def add(self, generation: Generation) -> None:
+        """Note the next generation."""
+        if (self.count - 1) % self.step:  # the last one was there as such only
+            del self.generations[-1]
+            self.left_out += 1
+        self.generations.append(generation)
+        if len(self.generations) > LONGEST:
+            self.left_out += len(self.generations) // 2
+            del self.generations[1::2]
+            self.step *= 2
+
+    def copy(self) -> History:
+        return History(list(self.generations), self.step, self.left_out)
+
+    @property
+    def count(self) -> int:
+        """How many generations there have been."""
+        return len(self.generations) + self.left_out
+
+    @property
+    def numbers(self) -> list[int]:
+        """Which generation each row is, counted from 1."""
+        return [*range(1, self.count, self.step), self.count] if self.generations else []
 
     def __len__(self) -> int:
         return len(self.generations)
@@ -193,6 +224,10 @@ def _exactly(kind: type) -> Callable[[Any], Any]:
     return read
 
 
+def _rows(value: Any) -> list[Generation]:
+    return [Generation(**revive(row)) for row in _exactly(list)(value)]
+
+
 def _each(kind: type) -> Callable[[Any], Any]:
     return lambda value: tuple(_exactly(kind)(item) for item in _exactly(list)(value))
 
@@ -206,9 +241,8 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("level", "error"), _exactly(str)),
     "evaluation": _exactly(int),
     "failed_points": lambda rows: [Failure(**revive(row)) for row in _exactly(list)(rows)],
-    "history": lambda stored: History(
-        [Generation(**revive(row)) for row in _exactly(list)(stored["generations"])]
-    ),
+    "history": lambda stored: History(_rows(stored.pop("generations")), **revive(stored)),
+    **dict.fromkeys(("step", "left_out"), _exactly(int)),
     "certificate": lambda stored: None if stored is None else Certificate(**revive(stored)),
     "status": StopReason,
     "executions": _each(int),

@@ -14,7 +14,7 @@ import numpy as np
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Limits, StopReason
 from bilevo.core.request import Incumbent, Level
-from bilevo.core.result import Failure, Generation, Result, plain, revive
+from bilevo.core.result import Failure, Generation, History, Result, plain, revive
 from bilevo.run.evaluate import Outcome
 from bilevo.run.journal import Kind, Record
 from bilevo.run.session import Batch
@@ -101,8 +101,9 @@ class Account:
     elapsed: float = 0.0
     counts: dict[Level, int] = field(default_factory=lambda: dict.fromkeys(Level, 0))
     widths: dict[int, int] = field(default_factory=dict)  # numbers per point, by level
-    failed: list[tuple[int, Failure]] = field(default_factory=list)
-    generations: list[Generation] = field(default_factory=list)
+    failures: int = 0
+    failed: list[tuple[int, Failure]] = field(default_factory=list)  # the first of them, and more
+    history: History = field(default_factory=History)
     best: Incumbent | None = None
     last: Record | None = None
 
@@ -124,7 +125,7 @@ class Account:
         elif record.kind is Kind.END:
             _ended(record)
         elif record.kind is Kind.GENERATION:
-            self.generations.append(Generation(**revive(json.loads(record.payload))))
+            self.history.add(Generation(**revive(json.loads(record.payload))))
 
     def _add_failures(self, record: Record) -> None:
         content = json.loads(record.payload)
@@ -134,6 +135,14 @@ class Account:
             point = revive({"x": x, "y": y, "error": content["error"]})
             level, number = _LEVELS[record.level].value, content["first"] + i
             self.failed.append((record.number, Failure(level, number, **point)))
+        self.failures += record.points
+        if len(self.failed) > 2 * LISTED:
+            del self._first_failed()[LISTED:]
+
+    def _first_failed(self) -> list[tuple[int, Failure]]:
+        """In the order of their requests; pieces are written down in that of their ends."""
+        self.failed.sort(key=lambda failed: failed[0])
+        return self.failed
 
     def within(self, limits: Limits) -> bool:
         counts = self.counts[Level.UPPER], self.counts[Level.LOWER]
@@ -144,10 +153,9 @@ class Account:
 
     def tally(self) -> Tally:
         """The same as a run keeps it: failures in the order of their requests."""
-        tally = Tally(dict(self.counts), len(self.failed), best=self.best)
-        in_order = sorted(self.failed, key=lambda failed: failed[0])
-        tally.failed_points = [failure for _, failure in in_order[:LISTED]]
-        tally.history.generations = list(self.generations)
+        tally = Tally(dict(self.counts), self.failures, best=self.best)
+        tally.failed_points = [failure for _, failure in self._first_failed()[:LISTED]]
+        tally.history = self.history.copy()
         return tally
 
     def result(self, header: dict[str, Any]) -> Result:

@@ -59,7 +59,7 @@ class Tally:
             violation=best.violation,
             nfev_upper=self.counts[Level.UPPER],
             nfev_lower=self.counts[Level.LOWER],
-            nit=len(self.history),
+            nit=self.history.count,
             success=False,
             status=reason,
             message="",
@@ -70,7 +70,7 @@ class Tally:
             kernel=kernel,
             failures=self.failures,
             failed_points=list(self.failed_points),
-            history=History(list(self.history.generations)),
+            history=self.history.copy(),
         )
         ended = reason not in (StopReason.INTERRUPTED, StopReason.RUNNING)
         result.success = ended and result.feasible

@@ -22,6 +22,9 @@ class EvaluatedPair(Protocol):
     violation: float
 
 
+CAPACITY = 12_500  # leaders: as many as the largest of the published budgets evaluates
+
+
 def _empty() -> FloatArray:
     return np.empty((0, 0))
 
@@ -82,12 +85,18 @@ class Archive:
         return self.rows(slice(-capacity, None)) if len(self) > capacity else self
 
     def with_answers(self, pairs: Sequence[EvaluatedPair]) -> Archive:
-        """With pairs whose evaluation did not fail; a leader's last answer replaces the others."""
+        """With pairs whose evaluation did not fail; a leader's last answer replaces the others.
+
+        The oldest entries go where there are too many.
+        """
         last = {pair.x.tobytes(): pair for pair in pairs if np.isfinite(pair.violation)}
         if not last:
             return self
-        others = np.array([x.tobytes() not in last for x in self.x], np.bool_)
-        return self.rows(others).joined(Archive.of(list(last.values())))
+        answers = Archive.of(list(last.values()))
+        others = np.ones(len(self), np.bool_)
+        for x in answers.x if len(self) else ():
+            others &= (self.x != x).any(axis=1)
+        return self.rows(others).joined(answers).latest(CAPACITY)
 
     def nearest(self, x: FloatArray, count: int = 1) -> Archive:
         """The entries, up to `count`, whose leaders are nearest to x, nearest first."""
