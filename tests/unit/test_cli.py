@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from bilevo import registry
+from bilevo import algorithms, registry
 from bilevo.cli import main
 
 FIELDS = ["x", "y", "F", "f", "violation", "nfev_upper", "nfev_lower", "nfev", "nit"]
@@ -140,7 +140,7 @@ def test_list_names_every_method_and_problem(capsys) -> None:
 def test_list_reads_well_in_80_columns(capsys, monkeypatch) -> None:
     authors = "Sinha, Malo, Deb, Korhonen, Wallenius: an algorithm with quadratic approximations"
     fake = {
-        f"{word}-bl-imode": registry.Method(registry.DRC, 2014, authors, status)
+        f"{word}-bl-imode": registry.Method(algorithms.DRC, 2014, authors, status)
         for word, status in zip(("one", "two", "six", "ten"), registry.Status, strict=True)
     }
     monkeypatch.setattr(registry, "methods", lambda: fake)
