@@ -7,8 +7,10 @@ from contextlib import suppress
 
 import scipy.optimize  # noqa: F401
 
-from bilevo import api, kernels  # noqa: F401
+from bilevo import algorithms, kernels
 
+for name in algorithms.__all__:
+    getattr(algorithms, name)  # loaded with its first use, and its kernels declared then
 with suppress(ValueError):  # an unknown name in the environment: runs will say so
     if kernels.default() == "numba":
         kernels.compile_all()
