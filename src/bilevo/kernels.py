@@ -102,12 +102,12 @@ def default() -> Name:
     wanted = os.environ.get(VARIABLE, "numba")
     if wanted not in NAMES:
         raise ValueError(f"{VARIABLE} must be one of {NAMES}, got {wanted!r}")
-    return wanted if wanted in available() else "numpy"
+    return "numba" if wanted == "numba" and _numba() is not None else "numpy"
 
 
 def choose(name: Name) -> Token[bool | None]:
     """Use these kernels from now on in the present context, such as that of a run."""
-    if name not in available():
+    if name != "numpy" and name not in available():  # without importing numba in vain
         raise ValueError(
             f"kernels must be one of {available()}, got {name!r}; for compiled ones, "
             "pip install 'bilevo[fast]'"

@@ -45,6 +45,19 @@ def test_a_long_history_is_thinned_evenly_and_ends_with_the_last_generation(
     assert set(np.diff(history.numbers[:-1])) <= {history.step}
 
 
+def test_a_run_thins_its_history_and_counts_its_generations(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(result, "LONGEST", 8)
+    problem = bilevo.problems.get("smd1")
+    long = bilevo.minimize(problem, max_evals=6000, target=False, run_dir=tmp_path)
+    assert len(long.history) <= 8 < long.nit == long.history.count
+    assert long.history.numbers[-1] == long.nit
+    assert bilevo.load(tmp_path).history == long.history
+    resumed = bilevo.minimize(problem, max_evals=6000, target=False, run_dir=tmp_path)
+    assert resumed.history == long.history
+
+
 def test_a_history_of_a_usual_length_is_whole() -> None:
     history = History()
     for number in range(1, 10_001):

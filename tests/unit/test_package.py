@@ -13,16 +13,18 @@ import bilevo
 SOURCE = Path(bilevo.__file__).parent
 ALLOWED = {  # room -> the rooms it may import from
     "core": {"core"},
-    "optimizers": {"core", "optimizers"},
+    "kernels": set(),
+    "optimizers": {"core", "kernels", "optimizers"},
     "surrogates": {"core", "surrogates"},
     "problems": {"core", "problems"},
-    "algorithms": {"core", "optimizers", "surrogates", "algorithms"},
-    "run": {"core", "run", "version"},
+    "algorithms": {"core", "kernels", "optimizers", "surrogates", "algorithms"},
+    "run": {"core", "kernels", "run", "version"},
     "plot": {"core"},
     "registry": {"core", "algorithms", "optimizers"},
     "certify": {"core", "optimizers", "run"},
-    "api": {"core", "optimizers", "registry", "run", "certify"},
-    "experiments": {"core", "api", "registry", "problems", "version", "plot", "experiments"},
+    "api": {"core", "kernels", "optimizers", "registry", "run", "certify"},
+    "experiments": {"algorithms", "core", "api", "kernels", "registry", "problems", "version"}
+    | {"plot", "experiments"},
     "cli": {"api", "core", "problems", "registry", "version"},
     "version": set(),
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.budget import Budget, FullBudget
 from bilevo.core.request import Level
 from bilevo.core.values import Returned
-from bilevo.kernels import Name
 
 Function = Callable[[FloatArray, FloatArray], Any]
 Response = Callable[[FloatArray], FloatArray]
@@ -212,4 +211,4 @@ class Spec:
     target: Target | None = None
     ftol: float = 1e-6
     x0: FloatArray | None = None
-    kernel: Name = "numpy"
+    kernel: Literal["numpy", "numba"] = "numpy"

@@ -134,7 +134,7 @@ class Result:
     method: str
     seed: int
     version: str
-    kernel: str  # what computed it: "numpy" or "numba"
+    kernel: str = "numpy"  # what computed it, or "numba"
     failures: int = 0
     failed_points: list[Failure] = field(default_factory=list)  # the first hundred of them
     history: History = field(default_factory=History)

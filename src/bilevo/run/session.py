@@ -92,7 +92,7 @@ class Session:
     def _note(self, state: AlgorithmState) -> None:
         best, counts = self.tally.best, self.tally.counts
         assert best is not None
-        self.tally.history.generations.append(
+        self.tally.history.add(
             Generation(
                 counts[Level.UPPER],
                 counts[Level.LOWER],
