@@ -43,7 +43,8 @@ def eigen(C: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def times(a: FloatArray, b: FloatArray) -> FloatArray:
     """The product of two matrices; for small ones @ takes twice as long."""
-    return a.dot(b)
+    product: FloatArray = a.dot(b)
+    return product
 
 
 @part
