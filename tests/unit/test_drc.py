@@ -17,6 +17,7 @@ from bilevo.algorithms.drc import (
     competing_fitness,
     evolving_potential,
     fluctuation,
+    last_entries,
     neighbours,
     rated,
     roulette,
@@ -103,8 +104,7 @@ def test_equal_tasks_are_equally_likely() -> None:
 
 def entries_of(archive) -> tuple[list[float], list[float]]:
     """Fitness and violation of tasks whose last pairs have these (F, violation)."""
-    tasks = [task_with([entry]) for entry in archive]
-    return [task.fitness for task in tasks], [task.violation for task in tasks]
+    return last_entries([task_with([entry]) for entry in archive])
 
 
 def test_potential_rewards_a_new_best_and_punishes_a_new_worst() -> None:

@@ -69,9 +69,9 @@ def fluctuation(last: FloatArray, new: FloatArray) -> float:
 
     The mean joins the last two (2, d), of which the older one leaves.
     """
-    u, v = last[0] - new, last[1] - new
+    u, v = last[1] - last[0], new - last[1]
     last[0], last[1] = last[1], new
-    return math.sqrt((u.dot(u) + v.dot(v) - u.dot(v)) / 3)
+    return math.sqrt((u.dot(u) + u.dot(v) + v.dot(v)) / 3)  # a sixth of all squared distances
 
 
 @dataclass(slots=True, eq=False)
@@ -112,9 +112,9 @@ class Task:
     def advance(self, guide: FloatArray | None = None) -> Steps[bool]:
         """One lower generation; True when there is a new answer."""
         improved = yield from self.follower.execute(guide)
-        mean = self.optimizer.mean(self.follower.search)
-        fluctuates = fluctuation(self.means, mean)
-        if self.follower.executions >= MATURE:
+        follower = self.follower
+        fluctuates = fluctuation(self.means, self.optimizer.mean(follower.search))
+        if len(follower.record) >= MATURE:
             self.fluctuation = fluctuates
         return improved
 
@@ -127,20 +127,20 @@ class Task:
     def archive(self) -> None:
         """Store the pair in the discounted sums."""
         pair, gamma = self.pair, self.gamma
-        self.violation = pair.violation
-        self.fitness = bounded(-pair.F if pair.violation == 0 else -pair.violation)
+        self.violation = violation = pair.violation
+        self.fitness = fitness = bounded(-violation if violation > 0 else -pair.F)
         self.entries = gamma * self.entries + 1
-        self.infeasible = gamma * self.infeasible + (self.violation > 0)
+        self.infeasible = gamma * self.infeasible + (violation > 0)
         self.failed *= gamma
         self.fitness_sum *= gamma
-        if self.violation == math.inf:
+        if violation == math.inf:
             self.failed += 1
             return
-        self.fitness_sum += self.fitness
-        if self.violation == 0:
-            self.worst_feasible = min(self.worst_feasible, self.fitness)
-        else:
-            self.worst_violation = max(self.worst_violation, self.violation)
+        self.fitness_sum += fitness
+        if violation > self.worst_violation:
+            self.worst_violation = violation
+        elif violation == 0 and fitness < self.worst_feasible:
+            self.worst_feasible = fitness
 
     def add_potential(self, potential: float) -> None:
         self.potentials = self.gamma * self.potentials + 1
@@ -233,14 +233,16 @@ class DRC(JointSearch):
         """A round of p turns, each of which sees what came of the one before."""
         live = unfinished(tasks)
         wheel = self.wheel(tasks, live)
+        fitness, violation = last_entries(tasks)
         for draw in rng.random(len(tasks)).tolist():
             task = live[roulette(wheel, draw)]
-            before = [other.fitness for other in tasks], [other.violation for other in tasks]
-            improved = yield from task.advance(self.cooperate(task, near[task.index]))
+            i = task.index
+            improved = yield from task.advance(self.cooperate(task, near[i]))
             if improved:
                 yield from evaluate_leader(state, task.pair)
             task.archive()
-            task.add_potential(evolving_potential(task, *before))
+            task.add_potential(evolving_potential(task, fitness, violation))
+            fitness[i], violation[i] = task.fitness, task.violation
             if task.follower.finished:  # it withdraws from the competition
                 if self.decided(tasks):
                     return
@@ -258,8 +260,7 @@ class DRC(JointSearch):
 
         Three batches: two below, one above. An answer that the second half replaces is not rated.
         """
-        before = [task.fitness for task in tasks], [task.violation for task in tasks]
-        answers = [task.pair for task in tasks]
+        before, answers = last_entries(tasks), [task.pair for task in tasks]
         drawn: dict[int, Task] = {}
         for _ in range(2):
             half = self.draw(tasks, (len(tasks) + 1) // 2, rng)
@@ -363,6 +364,11 @@ def competing_fitness(tasks: list[Task], live: list[Task]) -> list[float]:
         bounded((task.fitness_sum + task.infeasible * floor - task.failed * worst) / task.entries)
         for task in live
     ]
+
+
+def last_entries(tasks: list[Task]) -> tuple[list[float], list[float]]:
+    """Fitness and violation of the tasks' last archive entries."""
+    return [task.fitness for task in tasks], [task.violation for task in tasks]
 
 
 def rated(fitness: list[float], violation: list[float]) -> list[float]:

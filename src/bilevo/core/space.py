@@ -38,16 +38,13 @@ class UnitBox:
 
     def real(self, unit: FloatArray) -> FloatArray:
         """The user's coordinates of rows of unit coordinates, never outside the bounds."""
-        if self._free is None:
-            return self._stretch(unit)
+        if self._free is None:  # the usual case, in line
+            width, lower = self._tiles.get(len(unit)) or self._tiled(len(unit))
+            stretched = unit * width
+            stretched += lower
+            return stretched
         rows = np.tile(self._fixed, (len(unit), 1))
-        rows[:, self._free] = self._stretch(np.ascontiguousarray(unit[:, : self._free.size]))
-        return rows
-
-    def _stretch(self, unit: FloatArray) -> FloatArray:
-        width, lower = self._tiles.get(len(unit)) or self._tiled(len(unit))
-        rows = unit * width
-        rows += lower
+        rows[:, self._free] = unit[:, : self._free.size] * self._width + self._lower
         return rows
 
     def _tiled(self, rows: int) -> tuple[FloatArray, FloatArray]:

@@ -171,7 +171,7 @@ class CMAES:
         return ranking(objective, violation)
 
     def mean(self, state: State) -> FloatArray:
-        return state.mean
+        return state.packed[: state.d]
 
     def marginal(self, state: State, first: int) -> Start:
         """The last variables' Gaussian; the step size goes into the covariance and the path."""

@@ -149,7 +149,7 @@ class Session:
 
     def _advance(self, values: Values | None) -> None:
         """Run the algorithm to its next evaluation, or to its end."""
-        self.batch = None
+        self.batch = None  # it has its values: an algorithm that raises leaves none behind
         entered = perf_counter()
         try:
             request: Request = self._context.run(self._steps.send, values)
