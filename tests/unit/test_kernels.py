@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import bilevo
 from bilevo import kernels
+from bilevo.core.order import ranking
 from bilevo.optimizers import CMAES, Start
 from bilevo.optimizers.cma_kernels import eigen, roots
 
@@ -32,6 +33,26 @@ def generations(kernel: kernels.Name, d: int, seed: int, count: int) -> list[np.
 
 def test_numba_is_what_these_tests_are_about() -> None:
     assert kernels.available() == ("numpy", "numba")
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([-1.0, 0.0, 2.5, np.inf]),
+            st.sampled_from([0.0, 0.0, 1e-9, 3.0, np.inf]),
+        ),
+        min_size=1,
+    )
+)
+def test_the_compiled_order_is_debs(values) -> None:
+    objective, violation = np.array(values).T.copy()
+    with kernels.using("numba"):
+        assert np.array_equal(ranked(objective, violation), ranking(objective, violation))
+
+
+@kernels.kernel("i8[::1](f8[::1], f8[::1])")
+def ranked(objective: np.ndarray, violation: np.ndarray) -> np.ndarray:
+    return ranking(objective, violation)
 
 
 @settings(max_examples=60, deadline=None)

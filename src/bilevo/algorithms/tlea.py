@@ -41,9 +41,8 @@ from bilevo.algorithms.leader import (
     sample_leaders,
 )
 from bilevo.core.algorithm import variant_name
-from bilevo.core.arrays import FloatArray, IntArray, fractional_distances
+from bilevo.core.arrays import FloatArray, fractional_distances
 from bilevo.core.budget import change_over
-from bilevo.core.order import ranking
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps, together
 from bilevo.optimizers.cma_es import CMAES
@@ -66,13 +65,13 @@ class BalancedCMAES(CMAES):
     region does not go to the nearest feasible point only.
     """
 
-    def order(self, objective: FloatArray, violation: FloatArray) -> IntArray:
+    def judged(self, objective: FloatArray, violation: FloatArray) -> tuple[FloatArray, FloatArray]:
         if not 0 < violation.min() <= violation.max() < math.inf:
-            return ranking(objective, violation)
+            return objective, violation
         with np.errstate(over="ignore"):
             far_larger = np.abs(objective).mean() > FAR_LARGER * violation.mean()
             balanced = objective / max(1.0, np.abs(objective).max()) + violation
-        return ranking(objective, violation) if far_larger else np.argsort(balanced, kind="stable")
+        return (objective, violation) if far_larger else (balanced, np.zeros(len(balanced)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from bilevo.core.arrays import FloatArray, IntArray
+from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import require_count
-from bilevo.core.order import ranking
 from bilevo.optimizers.cma_kernels import blend, packed_size, sample, update
 from bilevo.optimizers.protocol import Start
 
@@ -163,12 +162,12 @@ class CMAES:
         self, state: State, points: FloatArray, objective: FloatArray, violation: FloatArray
     ) -> None:
         _, weights, row_weights, rates = _settings(state.d, self.population)
-        order = self.order(objective, violation)
-        update(state.packed, points, order, weights, row_weights, rates)
+        objective, violation = self.judged(objective, violation)
+        update(state.packed, points, objective, violation, weights, row_weights, rates)
 
-    def order(self, objective: FloatArray, violation: FloatArray) -> IntArray:
-        """Indices of evaluated points from best to worst: whom the search follows."""
-        return ranking(objective, violation)
+    def judged(self, objective: FloatArray, violation: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The values by which points are ranked, where the search is to follow others."""
+        return objective, violation
 
     def mean(self, state: State) -> FloatArray:
         return state.packed[: state.d]

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from bilevo.core.arrays import FloatArray, IntArray, row_dots
+from bilevo.core.arrays import FloatArray, row_dots
+from bilevo.core.order import ranking
 from bilevo.kernels import kernel, part, stand_in
 
 CONDITION = 1e7  # largest ratio of root eigenvalues that is let stand
@@ -103,16 +104,17 @@ def sample(packed: FloatArray, points: FloatArray) -> None:
     points[:] = inside(mean + sigma * times(points, root), mean)
 
 
-@kernel("void(f8[::1], f8[:,::1], i8[::1], f8[:,::1], f8[:,::1], UniTuple(f8, 9))")
+@kernel("void(f8[::1], f8[:,::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1], UniTuple(f8, 9))")
 def update(
     packed: FloatArray,
     points: FloatArray,
-    order: IntArray,
+    objective: FloatArray,
+    violation: FloatArray,
     weights: FloatArray,
     row_weights: FloatArray,
     rates: tuple[float, ...],
 ) -> None:
-    """One CMA-ES update from points and their order (Hansen 2001; clip: Hansen 2011).
+    """One CMA-ES update from points and their values (Hansen 2001; clip: Hansen 2011).
 
     The mu best count. `weights` (1, mu), `row_weights` (mu, 1) and `rates`: see `cma_es.Params`.
     """
@@ -124,7 +126,8 @@ def update(
     end += d * d
     p_c, p_s = packed[end : end + d], packed[end + d : end + 2 * d]
     sigma = packed[-1]
-    steps = (points[order[:mu]] - mean) / sigma
+    best = ranking(objective, violation)[:mu]
+    steps = (points[best] - mean) / sigma
     white = times(steps, inverse_root)
     squares = row_dots(white, white)
     if squares.max() > longest * longest:
@@ -168,6 +171,15 @@ def _times(a, b):  # type: ignore[no-untyped-def]
             for j in range(b.shape[1]):
                 product[i, j] += factor * b[k, j]
     return product
+
+
+@stand_in(ranking)
+def _ranking(objective, violation):  # type: ignore[no-untyped-def]
+    """numba has no lexsort."""
+    if violation.max() == 0:
+        return np.argsort(objective, kind="mergesort")
+    order = np.argsort(np.where(violation > 0, 0.0, objective), kind="mergesort")
+    return order[np.argsort(violation[order], kind="mergesort")]
 
 
 @stand_in(row_dots)
