@@ -64,15 +64,14 @@ class Values(NamedTuple):
     @classmethod
     def of(cls, objective: FloatArray, constraints: FloatArray, repeats: int, spent: int) -> Values:
         """From raw values; the last `repeats` constraints do not count towards the violation."""
-        count = constraints.shape[1]
-        if count:
-            with np.errstate(over="ignore"):
-                violation = np.maximum(constraints[:, : count - repeats], 0.0).sum(axis=1)
-        else:
-            violation = np.zeros(len(objective))
         # A plain sum is finite only if its terms are: for a few numbers the cheapest test.
         total = sum(objective.tolist())
-        if count:
+        count = constraints.shape[1]
+        if not count:
+            violation = np.zeros(len(objective))
+        else:
+            with np.errstate(over="ignore"):
+                violation = np.maximum(constraints[:, : count - repeats], 0.0).sum(axis=1)
             total += sum(constraints.ravel().tolist()) + sum(violation.tolist())
         if not math.isfinite(total):
             finite = np.isfinite(objective) & np.isfinite(violation)

@@ -42,9 +42,12 @@ class Returned:
 
     def objective(self, function: Callable[..., Any], x: FloatArray, y: FloatArray) -> FloatArray:
         """(k,) values of a batch of k pairs when vectorised; (1,) of one pair otherwise."""
-        if self.vectorized:
-            return self.check_objective(function(x, y), len(x))
-        return np.array([self._number(function(x, y))])
+        if not self.vectorized:
+            return np.array([self._number(function(x, y))])
+        value = function(x, y)
+        if type(value) is np.ndarray and value.dtype is FLOAT64 and value.shape == (len(x),):
+            return value.copy()  # the usual case, in line; the function may use its array again
+        return self.check_objective(value, len(x))
 
     def constraints(
         self, function: Callable[..., Any] | None, x: FloatArray, y: FloatArray
@@ -57,8 +60,6 @@ class Returned:
         return self._vector(function(x, y))[None]
 
     def check_objective(self, value: Any, rows: int) -> FloatArray:
-        if _is_floats(value) and value.shape == (rows,):
-            return value.copy()  # the usual case, kept short
         array = self._real(value, "objective")
         if array.shape == (rows, 1):
             array = array[:, 0]

@@ -81,11 +81,12 @@ class Evaluator:
         self._workers = workers
         self._overhead = Overhead()
         self._vectorized = problem.vectorized
-        self._functions = {level: problem.functions(level) for level in Level}
+        self._at_once = 0 if workers is not None else ROWS if problem.vectorized else 1
         self._returned = {
             level: Returned(level, problem.vectorized, least=problem.repeats(level))
             for level in Level
         }
+        self._calls = {level: (self._returned[level], *problem.functions(level)) for level in Level}
 
     def __call__(
         self,
@@ -98,27 +99,35 @@ class Evaluator:
 
         `keep` is told each piece's outcome as it comes; `time_left` is asked between pieces.
         """
-        self.done = 0
-        pieces = piece_rows(self._vectorized, len(batch.x))
-        if len(pieces) == 1 and self._workers is None and not known:  # the usual case of many runs
-            only = self._outcome(pieces[0], self._attempt(batch, pieces[0]))
-            if keep is not None:
-                keep(batch, 0, only)
-            self.done = len(batch.x)
-            if only.error is None:
-                return only.objective, only.constraints, _NOTHING
-            return self._join(batch.level, [only])
+        if len(batch.x) <= self._at_once and not known:  # the usual case of many runs
+            return self._one_piece(batch, keep)
         outcomes = dict(known)
+        pieces = piece_rows(self._vectorized, len(batch.x))
         self.done = sum(len(outcome.objective) for outcome in known.values())
         missing = {i: rows for i, rows in enumerate(pieces) if i not in outcomes}
         evaluate = self._in_turn if self._workers is None else self._side_by_side
         for i, reply in evaluate(batch, missing, time_left) if missing else ():
-            outcome = self._outcome(pieces[i], reply)
+            outcome = self._outcome(reply, pieces[i].stop - pieces[i].start)
             if keep is not None:
                 keep(batch, i, outcome)
             outcomes[i] = outcome
             self.done += len(outcome.objective)
         return self._join(batch.level, [outcomes[i] for i in range(len(pieces))])
+
+    def _one_piece(
+        self, batch: Batch, keep: Callable[[Batch, int, Outcome], None] | None
+    ) -> BatchOutcome:
+        """Evaluate a batch that is one piece, in this thread."""
+        self.done = 0
+        level, x, y = batch
+        reply = self._attempt(level, x, y) if self._vectorized else self._attempt(level, x[0], y[0])
+        outcome = self._outcome(reply, len(x))
+        if keep is not None:
+            keep(batch, 0, outcome)
+        self.done = len(x)
+        if outcome.error is None:
+            return outcome.objective, outcome.constraints, _NOTHING
+        return self._join(level, [outcome])
 
     def _join(self, level: Level, outcomes: list[Outcome]) -> BatchOutcome:
         returned = self._returned[level]
@@ -136,11 +145,9 @@ class Evaluator:
         return objective, constraints, errors
 
     def _arguments(self, batch: Batch, rows: slice) -> tuple[FloatArray, FloatArray]:
-        if not self._vectorized:
-            return batch.x[rows.start], batch.y[rows.start]
-        if rows.stop - rows.start == len(batch.x):
-            return batch.x, batch.y
-        return batch.x[rows], batch.y[rows]
+        if self._vectorized:
+            return batch.x[rows], batch.y[rows]
+        return batch.x[rows.start], batch.y[rows.start]
 
     def _in_turn(
         self, batch: Batch, pieces: dict[int, slice], time_left: Callable[[], float]
@@ -151,12 +158,10 @@ class Evaluator:
             if not first and time_left() <= 0:
                 raise OutOfTime
             first = False
-            yield i, self._attempt(batch, rows)
+            yield i, self._attempt(batch.level, *self._arguments(batch, rows))
 
-    def _attempt(self, batch: Batch, rows: slice) -> Outcome | Raised:
-        returned = self._returned[batch.level]
-        objective, constraints = self._functions[batch.level]
-        x, y = self._arguments(batch, rows)
+    def _attempt(self, level: Level, x: FloatArray, y: FloatArray) -> Outcome | Raised:
+        returned, objective, constraints = self._calls[level]
         attempts = 0
         while True:
             try:
@@ -167,13 +172,12 @@ class Evaluator:
                 if attempts > self._retries or isinstance(error, _FATAL):
                     return Raised(error)
 
-    def _outcome(self, rows: slice, reply: Outcome | Raised) -> Outcome:
+    def _outcome(self, reply: Outcome | Raised, points: int) -> Outcome:
         """What came of a piece in the end; its error itself unless failures are forgiven."""
         if isinstance(reply, Outcome):
             return reply
         if not self._forgiving or isinstance(reply.error, _FATAL):
             raise reply.error
-        points = rows.stop - rows.start
         nothing = np.full(points, np.nan), np.empty((points, 0))
         return Outcome(*nothing, described(reply.error))
 

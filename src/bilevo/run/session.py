@@ -69,7 +69,7 @@ class Session:
         state, self.tally = taken_up or (None, Tally())
         self._repeats = {level: problem.repeats(level) for level in Level}
         self._limits, self._callback, self._recorder = limits, callback, recorder
-        self._unlimited = limits == Limits(time=limits.time)
+        self._limited = limits != Limits(time=limits.time)  # in evaluations
         self._steps = self._run(algorithm, spec, state)
         self._context = copy_context()  # the algorithm runs in one of its own, with its kernels
         self._context.run(choose, spec.kernel)
@@ -130,11 +130,10 @@ class Session:
         `errors` are those of the rows whose evaluation failed.
         """
         assert self.batch is not None
-        level = self.batch.level
+        level, counts = self.batch.level, self.tally.counts
         if errors:
             self._list_failures(self.batch, errors)
-        self.tally.counts[level] += len(objective)
-        spent = self.tally.counts[level]
+        counts[level] = spent = counts[level] + len(objective)
         self._advance(Values.of(objective, constraints, self._repeats[level], spent))
 
     def _list_failures(self, batch: Batch, errors: Mapping[int, str]) -> None:
@@ -161,16 +160,17 @@ class Session:
             return
         now = perf_counter()
         self.own_time += now - entered
-        if self._beyond(request.level, len(request.x)):
-            self._refused = len(request.x)
+        level, x, y = request
+        if self._limited and self._beyond(level, len(x)):
+            self._refused = len(x)
             self.end(StopReason.MAX_EVALS)
         elif now - self._started >= self._limits.time:
             self.end(StopReason.MAX_TIME)
         else:
-            x, y = self.x_box.real(request.x), self.y_box.real(request.y)
+            x, y = self.x_box.real(x), self.y_box.real(y)
             x.setflags(write=False)
             y.setflags(write=False)
-            self.batch = Batch(request.level, x, y)
+            self.batch = Batch(level, x, y)
 
     def _note_best(self, best: Incumbent) -> None:
         x, y = self.x_box.real(best.x[None])[0], self.y_box.real(best.y[None])[0]
@@ -180,8 +180,6 @@ class Session:
 
     def _beyond(self, level: Level, points: int) -> bool:
         """Whether that many more points at a level would pass a limit."""
-        if self._unlimited:
-            return False
         upper, lower = self.tally.counts[Level.UPPER], self.tally.counts[Level.LOWER]
         if level is Level.UPPER:
             return self._limits.exceeded(upper + points, lower)
