@@ -25,7 +25,7 @@ import numpy as np
 
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import require_count
-from bilevo.optimizers.cma_kernels import blend, packed_size, sample, update
+from bilevo.optimizers.cma_kernels import blend, packed_size, parts, sample, update
 from bilevo.optimizers.protocol import Start
 
 
@@ -111,15 +111,15 @@ class State:
 
     @property
     def C(self) -> FloatArray:
-        return self.packed[self.d : self.d + self.d**2].reshape(self.d, self.d)
+        return parts(self.packed, self.d)[1]
 
     @property
     def p_c(self) -> FloatArray:
-        return self.packed[-1 - 2 * self.d : -1 - self.d]
+        return parts(self.packed, self.d)[3]
 
     @property
     def p_s(self) -> FloatArray:
-        return self.packed[-1 - self.d : -1]
+        return parts(self.packed, self.d)[4]
 
     @property
     def sigma(self) -> float:
@@ -148,10 +148,10 @@ class CMAES:
 
     def start(self, start: Start, rng: np.random.Generator | None = None) -> State:
         d = len(start.mean)
-        state = State(d, np.zeros(packed_size(d)))
-        state.mean[:], state.C[:], state.p_c[:] = start.mean, start.covariance, start.path
-        state.sigma = 1.0
-        return state
+        packed = np.zeros(packed_size(d))
+        mean, C, _, p_c, _ = parts(packed, d)
+        mean[:], C[:], p_c[:], packed[-1] = start.mean, start.covariance, start.path, 1.0
+        return State(d, packed)
 
     def ask(self, state: State, rng: np.random.Generator) -> FloatArray:
         points = rng.standard_normal(_settings(state.d, self.population)[0])

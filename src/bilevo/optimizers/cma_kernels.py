@@ -28,6 +28,16 @@ def packed_size(d: int) -> int:
     return 2 * d * d + 3 * d + 1
 
 
+@part
+def parts(
+    packed: FloatArray, d: int
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Views of mean, C, its inverse root, p_c and p_s."""
+    a, b = d + d * d, d + 2 * d * d
+    C, inverse_root = packed[d:a].reshape(d, d), packed[a:b].reshape(d, d)
+    return packed[:d], C, inverse_root, packed[b : b + d], packed[b + d : b + 2 * d]
+
+
 @cache
 def _dsyev() -> Callable[..., Any]:
     """LAPACK's; np.linalg.eigh takes several times as long for d = 3."""
@@ -83,8 +93,7 @@ def sample(packed: FloatArray, points: FloatArray) -> None:
 
     In place, because numba takes long to return an array.
     """
-    d = points.shape[1]
-    mean, C = packed[:d], packed[d : d + d * d].reshape(d, d)
+    mean, C, inverse_root, p_c, _ = parts(packed, points.shape[1])
     root, inverse, largest = roots(C)
     if largest > WIDEST:  # mixing with weights of a sum above 1 lets it grow
         k = WIDEST / largest
@@ -95,9 +104,9 @@ def sample(packed: FloatArray, points: FloatArray) -> None:
         k = sigma / largest
         sigma = largest
         C *= k * k
-        packed[d + 2 * d * d : 2 * d + 2 * d * d] *= k
+        p_c *= k
         root, inverse = root * k, inverse / k
-    packed[d + d * d : d + 2 * d * d] = inverse.ravel()
+    inverse_root[:] = inverse
     packed[-1] = sigma
     if mean.dot(mean) > WIDEST * WIDEST:
         mean[:] = np.minimum(np.maximum(mean, -WIDEST), WIDEST)
@@ -120,11 +129,7 @@ def update(
     """
     c_s, push_s, c_c, push_c, keep, root_c_1, gain, chi, longest = rates
     mu, d = weights.shape[1], points.shape[1]
-    end = d + d * d
-    mean, C = packed[:d], packed[d:end].reshape(d, d)
-    inverse_root = packed[end : end + d * d].reshape(d, d)
-    end += d * d
-    p_c, p_s = packed[end : end + d], packed[end + d : end + 2 * d]
+    mean, C, inverse_root, p_c, p_s = parts(packed, d)
     sigma = packed[-1]
     best = ranking(objective, violation)[:mu]
     steps = (points[best] - mean) / sigma

@@ -48,7 +48,10 @@ class Searcher(Protocol[S_contra]):
     def tell(
         self, state: S_contra, points: FloatArray, objective: FloatArray, violation: FloatArray
     ) -> None:
-        """Learn from evaluated points: those asked for, altered or with others added."""
+        """Learn from evaluated points: those asked for, altered or with others added.
+
+        Arrays are contiguous and of float64, as compiled code wants them.
+        """
         ...
 
     def exhausted(self, state: S_contra) -> bool:
