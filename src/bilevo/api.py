@@ -143,7 +143,8 @@ def verify(problem: Problem, res: Result, *, rng: Any = 1, starts: int = 5) -> C
     for point, bounds, name in ((x, problem.x_bounds, "x"), (y, problem.y_bounds, "y")):
         if not (np.all(bounds.lower <= point) and np.all(point <= bounds.upper)):
             raise ValueError(f"the result's {name} = {point.tolist()} is outside its bounds")
-    res.certificate = resolve_follower(problem, x, y, seed_of(rng), starts)
+    with kernels.using(kernels.default()):
+        res.certificate = resolve_follower(problem, x, y, seed_of(rng), starts)
     return res.certificate
 
 

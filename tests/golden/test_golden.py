@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import bilevo
+from bilevo import kernels
 from bilevo.registry import methods
 
 STORED = Path(__file__).parent / "runs.json"
@@ -47,10 +48,14 @@ def course(method: str, problem: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize("kernel", kernels.NAMES)
 @pytest.mark.parametrize(("method", "problem"), CASES)
-def test_the_course_of_a_run_is_the_stored_one(method: str, problem: str) -> None:
+def test_the_course_of_a_run_is_the_stored_one(
+    method: str, problem: str, kernel: kernels.Name
+) -> None:
     stored = json.loads(STORED.read_text())[f"{method} {problem}"]
-    now = course(method, problem)
+    with kernels.using(kernel):
+        now = course(method, problem)
     for value in ("F", "f"):
         assert now.pop(value) == pytest.approx(stored.pop(value), rel=1e-7, abs=1e-12, nan_ok=True)
     assert now == stored

@@ -321,12 +321,11 @@ class DRC(JointSearch):
 
 def neighbours(tasks: list[Task]) -> list[Neighbours]:
     """For each task the nearer half of the others, near ones first."""
-    leaders = np.array([task.follower.x for task in tasks])
-    near = []
-    for i, row in enumerate(fractional_distances(leaders)[0].tolist()):
-        others = sorted((k for k in range(len(tasks)) if k != i), key=row.__getitem__)
-        near.append([(tasks[k], row[k]) for k in others[: len(tasks) // 2]])
-    return near
+    distances = fractional_distances(np.array([task.follower.x for task in tasks]))[0]
+    np.fill_diagonal(distances, np.inf)
+    nearer = distances.argsort(axis=1, kind="stable")[:, : len(tasks) // 2].tolist()
+    rows = distances.tolist()
+    return [[(tasks[k], row[k]) for k in own] for row, own in zip(rows, nearer, strict=True)]
 
 
 def unfinished(tasks: list[Task]) -> list[Task]:

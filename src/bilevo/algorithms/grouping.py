@@ -113,8 +113,7 @@ def look(
     scale.see(values.objective)
     pairs: Pairs = []
     changes = np.zeros((spec.m + spec.n, values.constraints.shape[1]), np.bool_)
-    for k in range(len(places)):
-        here = values.rows(k * len(sets), (k + 1) * len(sets))
+    for here in values.split([len(sets)] * len(places)):
         pairs += interactions(here.objective, variables, wanted, scale.tolerance(SAME))
         changes[variables] |= constraint_changes(here, len(variables))
     for column in changes.T:

@@ -12,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
 
@@ -80,11 +80,15 @@ class Values(NamedTuple):
             violation = np.where(finite, violation, np.inf)
         return cls(objective, violation, constraints, spent)
 
-    def rows(self, start: int, stop: int) -> Values:
-        part = slice(start, stop)
-        return Values(
-            self.objective[part], self.violation[part], self.constraints[part], self.spent
-        )
+    def split(self, sizes: Iterable[int]) -> Iterator[Values]:
+        """The values of consecutive rows, so many each."""
+        start = 0
+        for size in sizes:
+            part = slice(start, start + size)
+            yield Values(
+                self.objective[part], self.violation[part], self.constraints[part], self.spent
+            )
+            start += size
 
 
 Request = Evaluate | Incumbent
@@ -147,33 +151,25 @@ def _joined(
     """Advance procedures by batches of the level that `next_level` picks for those waiting."""
     results: dict[int, Any] = {}
     waiting: dict[int, Evaluate] = {}
-
-    def resume(i: int, values: Values | None) -> Steps[None]:
-        """Run procedure i to its next evaluation or its end, passing incumbents on."""
-        waiting.pop(i, None)
-        try:
-            request = running[i].send(values)
-            while isinstance(request, Incumbent):
-                yield request
-                request = running[i].send(None)
-            waiting[i] = request
-        except StopIteration as end:
-            results[i] = end.value
-
-    for i in range(len(running)):
-        yield from resume(i, None)
-    while waiting:
+    answers: Iterable[tuple[int, Values | None]] = [(i, None) for i in range(len(running))]
+    while True:
+        for i, answer in answers:  # run each to its next evaluation or its end
+            try:
+                request = running[i].send(answer)
+                while isinstance(request, Incumbent):
+                    yield request
+                    request = running[i].send(None)
+                waiting[i] = request
+            except StopIteration as end:
+                results[i] = end.value
+        if not waiting:
+            return [results[i] for i in range(len(running))]
         level = next_level(waiting)
-        batch = sorted(i for i, request in waiting.items() if request.level is level)
-        requests = [waiting[i] for i in batch]
-        values = yield from evaluate(
+        batch = sorted([i for i, request in waiting.items() if request.level is level])
+        requests = [waiting.pop(i) for i in batch]
+        values: Values = yield Evaluate(
             level,
             np.concatenate([request.x for request in requests]),
             np.concatenate([request.y for request in requests]),
         )
-        start = 0
-        for i, request in zip(batch, requests, strict=True):
-            stop = start + len(request.x)
-            yield from resume(i, values.rows(start, stop))
-            start = stop
-    return [results[i] for i in range(len(running))]
+        answers = zip(batch, values.split([len(request.x) for request in requests]), strict=True)
