@@ -131,17 +131,6 @@ def cma_generation(n: int = 3, starts: int = 2) -> float:
     return time_per_generation(of_cma, n, starts)
 
 
-def cma_generations(n: int = 3) -> FloatArray:
-    """Seconds of each of a few dozen of cma's generations, one by one."""
-    step, clock = of_cma(n, seed=1), []
-    for _ in range(WARM):
-        step()
-    for _ in range(TIMED + 1):
-        clock.append(perf_counter())
-        step()
-    return np.diff(clock)
-
-
 def measure(
     sizes: tuple[int, ...] = SIZES,
     names: tuple[kernels.Name, ...] = kernels.NAMES,

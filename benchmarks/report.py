@@ -57,7 +57,7 @@ def machine() -> dict[str, str]:
     """What figures depend on."""
     return {
         "processor": _processor(),
-        "cores": str(len(os.sched_getaffinity(0))),
+        "cores": str(os.cpu_count()),
         "system": platform.system(),
         "python": platform.python_version(),
         "bilevo": bilevo.__version__,
@@ -106,9 +106,11 @@ def rounded(figures: Any) -> Any:
 
 
 def _processor() -> str:
-    """Its model, as Linux names it."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next((line.split(": ")[1] for line in lines if line.startswith("model name")), "?")
+    """Its model, as Linux names it; elsewhere what Python knows."""
+    names = Path("/proc/cpuinfo")
+    lines = names.read_text().splitlines() if names.exists() else []
+    models = (line.split(": ")[1] for line in lines if line.startswith("model name"))
+    return next(models, platform.processor())
 
 
 def _version(name: str) -> str:

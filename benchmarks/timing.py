@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from functools import reduce
 from multiprocessing import get_context
 from time import perf_counter
 from typing import Any, ParamSpec, TypeVar
-
-import numpy as np
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -29,14 +26,10 @@ def seconds(call: Callable[[], object]) -> float:
     return perf_counter() - started
 
 
-def interleaved(measures: Mapping[str, Callable[[], T]], repeats: int) -> dict[str, T]:
-    """The least figure each of these gives in several rounds, all being called in every round.
-
-    Of arrays of figures, the least of each entry.
-    """
+def interleaved(measures: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, float]:
+    """The least figure each of these gives in several rounds, all being called in every round."""
     rounds = [{name: measure() for name, measure in measures.items()} for _ in range(repeats)]
-    least: Any = np.minimum
-    return {name: reduce(least, [each[name] for each in rounds]) for name in measures}
+    return {name: min(figures[name] for figures in rounds) for name in measures}
 
 
 def alone(function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:

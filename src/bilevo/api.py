@@ -125,7 +125,8 @@ def verify(problem: Problem, res: Result, *, rng: Any = 1, starts: int = 5) -> C
     res.y and the best points are added. Among follower answers that tie in f the one best for
     the leader is reported (the optimistic position). The certificate is returned and kept in
     `res.certificate`. It costs thousands of lower evaluations, more with more variables and
-    `starts`; the certificate counts them, and the run's limits do not apply to them.
+    `starts`; the certificate counts them, and the run's limits do not apply to them. It computes
+    with the kernels at hand, whatever the run had.
     """
     from bilevo.certify import resolve_follower
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from functools import cache
 from importlib.util import find_spec
-from threading import Timer
+from threading import RLock, Timer
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -25,7 +26,11 @@ Name = Literal["numpy", "numba"]
 NAMES: tuple[Name, ...] = ("numpy", "numba")
 VARIABLE = "BILEVO_KERNEL"  # of the environment: "numpy" does without numba
 
+OLDEST = (0, 61)  # version of numba
+NOTICE_AFTER = 1.0  # seconds
+
 _compiled: ContextVar[bool | None] = ContextVar("compiled", default=None)
+_lock = RLock()
 _waiting: list[Kernel[Any]] = []  # to be compiled
 _parts: list[Callable[..., Any]] = []
 _stand_ins: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
@@ -37,15 +42,15 @@ class Kernel(Generic[R]):
     def __init__(self, function: Callable[..., R], signature: str) -> None:
         self.plain = function
         self.signature = signature
-        self.compiled: Callable[..., R] = self._compile  # until `compile_all`
+        self.compiled: Callable[..., R] = self._not_yet
         self.__doc__ = function.__doc__
 
     def __call__(self, *args: Any) -> R:
         return self.compiled(*args) if _compiled.get() else self.plain(*args)
 
-    def _compile(self, *args: Any) -> R:
-        """A kernel declared since the others were compiled."""
-        compile_all()
+    def _not_yet(self, *args: Any) -> R:
+        """Of a kernel declared since the others were prepared."""
+        prepare("numba")
         return self.compiled(*args)
 
 
@@ -78,71 +83,95 @@ def stand_in(replaced: Callable[..., Any]) -> Callable[[Callable[P, R]], Callabl
 
 @cache
 def _numba() -> Any:
-    """The module, or None where there is none that works with this NumPy."""
+    """The module, or None where there is none that works."""
     if find_spec("numba") is None:
         return None
     try:
         import numba
         import numba.extending
-    except (ImportError, SystemError):  # it refuses NumPy versions newer than itself
+    except Exception as error:  # it refuses newer versions of NumPy, LLVM may not load, ...
+        warnings.warn(f"numba cannot be used: {error}. Going on without it", stacklevel=2)
+        return None
+    if tuple(map(int, numba.__version__.split(".")[:2])) < OLDEST:
+        wanted = ".".join(map(str, OLDEST))
+        warnings.warn(f"numba {numba.__version__} is older than {wanted}: not used", stacklevel=2)
         return None
     return numba
 
 
-def available() -> tuple[Name, ...]:
-    """The kernels that can be used here."""
-    return NAMES if _numba() is not None else NAMES[:1]
+def chosen() -> Name | None:
+    """What `using` or the environment asks for."""
+    inside = _compiled.get()
+    if inside is not None:
+        return "numba" if inside else "numpy"
+    wanted = os.environ.get(VARIABLE) or None
+    if wanted is not None and wanted not in NAMES:
+        raise ValueError(f"{VARIABLE} must be one of {NAMES}, got {wanted!r}")
+    return wanted
 
 
 def default() -> Name:
-    """What runs that say nothing else use: numba where it is installed."""
-    chosen = _compiled.get()
-    if chosen is not None:
-        return "numba" if chosen else "numpy"
-    wanted = os.environ.get(VARIABLE, "numba")
-    if wanted not in NAMES:
-        raise ValueError(f"{VARIABLE} must be one of {NAMES}, got {wanted!r}")
-    return "numba" if wanted == "numba" and _numba() is not None else "numpy"
-
-
-def choose(name: Name) -> Token[bool | None]:
-    """Use these kernels from now on in the present context, such as that of a run."""
-    if name != "numpy" and name not in available():  # without importing numba in vain
-        raise ValueError(
-            f"kernels must be one of {available()}, got {name!r}; for compiled ones, "
-            "pip install 'bilevo[fast]'"
-        )
-    if name == "numba":
-        compile_all()
-    return _compiled.set(name == "numba")
+    """What is asked for, or else numba where it is installed."""
+    return chosen() or ("numpy" if _numba() is None else "numba")
 
 
 @contextmanager
 def using(name: Name) -> Iterator[None]:
-    """Run what is inside with these kernels."""
-    token = choose(name)
+    """Run what is inside with these kernels; in threads started inside the default is in force."""
+    prepare(name)
+    token = enter(name)
     try:
         yield
     finally:
-        _compiled.reset(token)
+        leave(token)
 
 
-def compile_all() -> None:
-    """Compile the kernels that are not yet, or load them; says so when that takes a second."""
-    if not _waiting:
+def enter(name: Name) -> Token[bool | None]:
+    """Put kernels that are prepared in force, until `leave` is given the token."""
+    return _compiled.set(name == "numba")
+
+
+leave = _compiled.reset
+
+
+def prepare(name: Name) -> None:
+    """Refuse kernels that are not there; compile those of numba, or load what is kept of them.
+
+    That is announced when it takes a second.
+    """
+    if name not in NAMES:
+        raise ValueError(f"kernels must be one of {NAMES}, got {name!r}")
+    if name == "numpy":
         return
     numba = _numba()
+    if numba is None:
+        raise ValueError("the kernels 'numba' need numba: pip install 'bilevo[fast]'")
+    with _lock:  # runs may begin in several threads
+        if _waiting:
+            _compile_waiting(numba)
+
+
+def _compile_waiting(numba: Any) -> None:
     _register(numba.extending)
-    notice = Timer(1.0, _announce)
+    notice = Timer(NOTICE_AFTER, _announce)
     notice.daemon = True
     notice.start()
     try:
         while _waiting:
             made = _waiting[-1]
-            made.compiled = numba.njit(made.signature, cache=True, error_model="numpy")(made.plain)
+            made.compiled = _compile(numba, made)
             _waiting.pop()
     finally:
         notice.cancel()
+
+
+def _compile(numba: Any, made: Kernel[R]) -> Callable[..., R]:
+    compiled: Callable[..., R]
+    try:
+        compiled = numba.njit(made.signature, cache=True, error_model="numpy")(made.plain)
+    except RuntimeError:  # there is no folder that it can write to
+        compiled = numba.njit(made.signature, error_model="numpy")(made.plain)
+    return compiled
 
 
 def _register(extending: Any) -> None:
@@ -159,4 +188,4 @@ def _giving(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _announce() -> None:
-    print("bilevo: compiling its kernels with numba; they are kept for later", file=sys.stderr)
+    print("bilevo: preparing compiled kernels (numba)", file=sys.stderr)

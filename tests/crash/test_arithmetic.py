@@ -140,7 +140,7 @@ def random_tasks(rng: np.random.Generator, gamma: float) -> list[Task]:
     for i in range(int(rng.integers(2, 9))):
         mixed = Mixed()
         follower = Follower(np.zeros(1), mixed, None, rng, rule, scale)
-        task = Task(i, follower, mixed, np.zeros((2, 1)), gamma)
+        task = Task(i, follower, mixed, np.zeros((3, 1)), gamma)
         for _ in range(int(rng.integers(1, 6))):
             F = 2.0 if kind == 0 else NUMBERS[rng.integers(11)] if kind == 1 else rng.normal()
             violation = VIOLATIONS[rng.integers(9)] if kind else 0.0

@@ -44,7 +44,7 @@ def task_with(archive, index: int = 0, gamma: float = 0.5) -> Task:
     cma, rng = CMAES(), np.random.default_rng(1)
     search = cma.start(Start.uniform(np.full(1, 0.3), rng))
     follower = Follower(np.zeros(1), cma, search, rng, FollowerRule(3, 9), Scale())
-    task = Task(index, follower, cma, np.zeros((2, 1)), gamma)
+    task = Task(index, follower, cma, np.zeros((3, 1)), gamma)
     for F, violation in archive:
         follower.best = pair(F, violation)
         task.archive()
@@ -125,10 +125,9 @@ def test_potential_is_always_a_bounded_number(entries, F, violation) -> None:
 @given(st.lists(st.lists(st.floats(-9, 9), min_size=4, max_size=4), min_size=3, max_size=3))
 def test_fluctuation_is_the_norm_of_standard_deviations(means) -> None:
     expected = np.linalg.norm(np.std(means, axis=0, ddof=1))
-    first, second, third = np.array(means)
-    last = np.array([first, second])
-    assert fluctuation(last, third) == pytest.approx(expected, abs=1e-12)
-    assert last.tolist() == [second.tolist(), third.tolist()]
+    three = np.array(means)
+    assert fluctuation(three) == pytest.approx(expected, abs=1e-12)
+    assert three[:2].tolist() == means[1:]
 
 
 def cooperating(mixing: str, p: int = 5) -> tuple[DRC, list[Task]]:

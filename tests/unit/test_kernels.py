@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +16,7 @@ from hypothesis import strategies as st
 
 import bilevo
 from bilevo import kernels
+from bilevo.algorithms import DRC
 from bilevo.core.order import ranking
 from bilevo.optimizers import CMAES, Start
 from bilevo.optimizers.cma_kernels import eigen, roots
@@ -31,8 +36,22 @@ def generations(kernel: kernels.Name, d: int, seed: int, count: int) -> list[np.
     return packed
 
 
+@pytest.fixture(autouse=True)
+def _nothing_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(kernels.VARIABLE, raising=False)
+
+
 def test_numba_is_what_these_tests_are_about() -> None:
-    assert kernels.available() == ("numpy", "numba")
+    assert kernels.default() == "numba"
+
+
+@cache
+def compiled(function: Callable) -> Callable:
+    """A function that kernels call, compiled by itself: not kept, so never out of date."""
+    import numba
+
+    kernels.prepare("numba")
+    return numba.njit(lambda *args: function(*args))  # noqa: PLW0108 (it stands for another)
 
 
 @given(
@@ -46,17 +65,12 @@ def test_numba_is_what_these_tests_are_about() -> None:
 )
 def test_the_compiled_order_is_debs(values) -> None:
     objective, violation = np.array(values).T.copy()
-    with kernels.using("numba"):
-        assert np.array_equal(ranked(objective, violation), ranking(objective, violation))
-
-
-@kernels.kernel("i8[::1](f8[::1], f8[::1])")
-def ranked(objective: np.ndarray, violation: np.ndarray) -> np.ndarray:
-    return ranking(objective, violation)
+    found = compiled(ranking)(objective, violation)
+    assert np.array_equal(found, ranking(objective, violation))
 
 
 @settings(max_examples=60, deadline=None)
-@given(d=st.integers(1, 40), seed=st.integers(0, 2**32))
+@given(d=st.one_of(st.integers(1, 40), st.sampled_from([60, 61, 70])), seed=st.integers(0, 2**32))
 def test_a_step_is_the_same_to_rounding(d: int, seed: int) -> None:
     """From one state of a search that is under way."""
     start = generations("numpy", d, seed, 8)[-1]
@@ -81,7 +95,7 @@ def test_each_kernel_repeats_itself_to_the_bit(kernel: kernels.Name) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(d=st.integers(1, 40), seed=st.integers(0, 2**32), spread=st.floats(0, 30))
+@given(d=st.integers(1, 64), seed=st.integers(0, 2**32), spread=st.floats(0, 30))
 def test_the_compiled_eigensolver_agrees_with_lapack(d: int, seed: int, spread: float) -> None:
     rng = np.random.default_rng(seed)
     basis = np.linalg.qr(rng.normal(size=(d, d)))[0]
@@ -90,7 +104,7 @@ def test_the_compiled_eigensolver_agrees_with_lapack(d: int, seed: int, spread: 
     values[rng.random(d) < 0.1] = 0.0
     C = (basis * values) @ basis.T
     C = (C + C.T) / 2
-    found, rows = compiled_eigen(C)
+    found, rows = compiled(eigen)(C)
     np.testing.assert_allclose(found, eigen(C)[0], atol=1e-13 * np.abs(values).max())
     np.testing.assert_allclose(rows @ rows.T, np.eye(d), atol=1e-12)
     np.testing.assert_allclose((rows.T * found) @ rows, C, atol=1e-12 * np.abs(values).max())
@@ -98,19 +112,9 @@ def test_the_compiled_eigensolver_agrees_with_lapack(d: int, seed: int, spread: 
 
 @pytest.mark.parametrize("C", [np.zeros((3, 3)), np.eye(4) * 1e-200, np.diag([1e120, 1.0, 2.0])])
 def test_the_compiled_eigensolver_takes_any_scale(C: np.ndarray) -> None:
-    found, rows = compiled_eigen(C)
+    found, rows = compiled(eigen)(C)
     assert found.tolist() == sorted(C.diagonal())
     np.testing.assert_allclose(np.abs(rows).sum(axis=0), 1)
-
-
-def compiled_eigen(C: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    with kernels.using("numba"):
-        return decompose(C)
-
-
-@kernels.kernel("Tuple((f8[::1], f8[:,::1]))(f8[:,::1])")
-def decompose(C: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return eigen(C)
 
 
 def test_a_repaired_covariance_is_repaired_in_place() -> None:
@@ -148,32 +152,125 @@ def test_a_compiled_run_is_not_gone_on_with_where_numba_is_missing(tmp_path, mon
     monkeypatch.setattr(kernels, "_numba", lambda: None)
     with pytest.raises(bilevo.RunMismatch, match="kernel is 'numba' there and 'numpy' here"):
         bilevo.minimize(problem, max_evals=4000, run_dir=tmp_path)
-    with pytest.raises(ValueError, match=r"'numba'; .* pip install 'bilevo\[fast\]'"):
-        kernels.choose("numba")
+
+
+@pytest.mark.parametrize(("began_with", "wanted"), [("numba", "numpy"), ("numpy", "numba")])
+def test_a_kernel_that_is_asked_for_is_not_exchanged(tmp_path, began_with, wanted) -> None:
+    problem = bilevo.problems.get("smd2", 2, 3)
+    with kernels.using(began_with):
+        bilevo.minimize(problem, max_evals=500, run_dir=tmp_path)
+    with kernels.using(wanted), pytest.raises(bilevo.RunMismatch, match="kernel is"):
+        bilevo.minimize(problem, max_evals=1000, run_dir=tmp_path)
+
+
+def test_numba_that_is_asked_for_and_missing_is_an_error(monkeypatch) -> None:
+    monkeypatch.setattr(kernels, "_numba", lambda: None)
+    problem = bilevo.problems.get("smd1", 2, 3)
+    assert bilevo.minimize(problem, max_evals=300).kernel == "numpy"
+    monkeypatch.setenv(kernels.VARIABLE, "numba")
+    with pytest.raises(ValueError, match=r"need numba: pip install 'bilevo\[fast\]'"):
+        bilevo.minimize(problem, max_evals=300)
+    monkeypatch.setenv(kernels.VARIABLE, "")
+    assert bilevo.minimize(problem, max_evals=300).kernel == "numpy"
+
+
+def test_a_callback_keeps_its_own_context_variables() -> None:
+    seen: ContextVar[int] = ContextVar("seen", default=0)
+
+    def callback(result: bilevo.Result) -> None:
+        seen.set(result.nit)
+
+    result = bilevo.minimize(bilevo.problems.get("smd1", 2, 3), max_evals=3000, callback=callback)
+    assert seen.get() == result.nit > 0
+
+
+class Careful(DRC):
+    """An algorithm with a context of its own around requests."""
+
+    def generation(self, spec, state):
+        with np.errstate(all="raise"):
+            return (yield from DRC.generation(self, spec, state))
+
+
+def test_an_algorithm_may_wait_for_values_inside_a_context() -> None:
+    problem = bilevo.problems.get("smd1", 2, 3)
+    result = bilevo.minimize(problem, method=Careful(), max_evals=500)
+    assert result.status == "max_evals"
+
+
+class Plain(CMAES):
+    """An optimiser that gives out what compiled code does not take."""
+
+    def mean(self, state):
+        mean = np.repeat(state.mean, 2)[::2].astype(np.float32)
+        mean.flags.writeable = False
+        return mean
+
+
+def test_compiled_kernels_take_any_optimisers_mean() -> None:
+    problem = bilevo.problems.get("smd1", 2, 3)
+    result = bilevo.minimize(problem, method=DRC(lower=Plain()), max_evals=2000)
+    assert result.kernel == "numba" and result.nfev > 1900
+
+
+def python(code: str, *path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    found = ":".join([*map(str, path), *sys.path])
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": found, **environment},
+    )
+
+
+SHORT = "bilevo.minimize(bilevo.problems.get('smd1', 2, 3), max_evals=300)"
 
 
 def test_importing_bilevo_neither_loads_numba_nor_compiles() -> None:
-    code = "import sys, bilevo; sys.exit('numba' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert python("import sys, bilevo; sys.exit('numba' in sys.modules)").returncode == 0
+
+
+def test_numba_is_not_loaded_where_numpy_is_asked_for() -> None:
+    code = f"import sys, bilevo; {SHORT}; sys.exit('numba' in sys.modules)"
+    assert python(code, **{kernels.VARIABLE: "numpy"}).returncode == 0
 
 
 def test_compiling_is_announced_and_kept_for_the_next_process(tmp_path) -> None:
-    code = """
+    code = f"""
 import bilevo
+from bilevo import kernels
 from bilevo.optimizers.cma_kernels import sample, update
-bilevo.minimize(bilevo.problems.get('smd1', 2, 3), max_evals=300)
+kernels.NOTICE_AFTER = 0.0
+{SHORT}
 print(*(len(kernel.compiled.stats.cache_hits) for kernel in (sample, update)))
 """
-    environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": ":".join(sys.path)}
-    first, second = (
-        subprocess.run(
-            [sys.executable, "-c", code],
-            check=True,
-            capture_output=True,
-            text=True,
-            env=environment,
-        )
-        for _ in range(2)
-    )
-    assert first.stderr == "bilevo: compiling its kernels with numba; they are kept for later\n"
+    first, second = (python(code, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(2))
+    assert first.stderr == "bilevo: preparing compiled kernels (numba)\n"
     assert (first.stdout, second.stdout) == ("0 0\n", "1 1\n")
+
+
+def test_first_runs_may_begin_in_several_threads_and_without_a_cache(tmp_path) -> None:
+    """Where nothing can be kept, kernels are compiled for this process only."""
+    code = f"""
+import bilevo, numba.core.caching as caching
+from concurrent.futures import ThreadPoolExecutor
+caching.CacheImpl._locator_classes = []
+run = lambda _: {SHORT}
+with ThreadPoolExecutor(4) as pool:
+    print(*{{result.F for result in pool.map(run, range(4))}})
+"""
+    done = python(code)
+    assert done.returncode == 0 and len(done.stdout.split()) == 1, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [("raise OSError('no LLVM')", "no LLVM"), ("__version__ = '0.50.1'", "older than 0.61")],
+)
+def test_a_numba_that_does_not_work_is_done_without(tmp_path, module: str, reason: str) -> None:
+    (tmp_path / "numba").mkdir()
+    (tmp_path / "numba" / "__init__.py").write_text(module)
+    (tmp_path / "numba" / "extending.py").write_text("")
+    done = python(f"import bilevo; print({SHORT}.kernel)", tmp_path)
+    assert done.stdout == "numpy\n" and reason in done.stderr

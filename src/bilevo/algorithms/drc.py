@@ -63,14 +63,14 @@ Neighbours = list[tuple["Task", float]]  # other tasks and their distances: only
 LARGEST = 1e300  # fitness is kept within this, so that its sums are numbers
 
 
-@kernel("f8(f8[:,::1], f8[::1])")
-def fluctuation(last: FloatArray, new: FloatArray) -> float:
-    """std(.) of Eq. (9): the norm of the standard deviations of a mean and the last two.
+@kernel("f8(f8[:,::1])")
+def fluctuation(means: FloatArray) -> float:
+    """std(.) of Eq. (9): the norm of the standard deviations of three means (3, d).
 
-    The mean joins the last two (2, d), of which the older one leaves.
+    They move up by one, to make room for the next.
     """
-    u, v = last[1] - last[0], new - last[1]
-    last[0], last[1] = last[1], new
+    u, v = means[1] - means[0], means[2] - means[1]
+    means[0], means[1] = means[1], means[2]
     return math.sqrt((u.dot(u) + u.dot(v) + v.dot(v)) / 3)  # a sixth of all squared distances
 
 
@@ -86,7 +86,7 @@ class Task:
     index: int
     follower: Follower
     optimizer: PopulationOptimizer[Any]  # the follower's
-    means: FloatArray  # (2, n): where it was after the last two executions
+    means: FloatArray  # (3, n): where it was after the last two executions, and room for a third
     gamma: float
     fitness: float = 0.0  # of the last entry: -F where feasible, -violation where not
     violation: float = 0.0  # of the last entry
@@ -113,7 +113,8 @@ class Task:
         """One lower generation; True when there is a new answer."""
         improved = yield from self.follower.execute(guide)
         follower = self.follower
-        fluctuates = fluctuation(self.means, self.optimizer.mean(follower.search))
+        self.means[2] = self.optimizer.mean(follower.search)
+        fluctuates = fluctuation(self.means)
         if len(follower.record) >= MATURE:
             self.fluctuation = fluctuates
         return improved
@@ -201,7 +202,7 @@ class DRC(JointSearch):
         """One turn of Algorithm 1: new leaders, competition of their followers, upper update."""
         followers = self.followers(spec, state)
         tasks = [
-            Task(i, follower, self.lower, np.zeros((2, spec.n)), self.gamma)
+            Task(i, follower, self.lower, np.zeros((3, spec.n)), self.gamma)
             for i, follower in enumerate(followers)
         ]
         competition = self.compete(state, tasks, stream(spec.seed, "roulette", state.generation))

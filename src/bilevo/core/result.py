@@ -43,6 +43,11 @@ class History:
     step: int = 1  # from one to the next, the last one aside
     left_out: int = 0
 
+    def __post_init__(self) -> None:
+        kept = len(self.generations)
+        if self.step < 1 or self.left_out < 0 or len(self._evenly) + (kept > 0) != kept:
+            raise ValueError(f"{kept} rows of a history with {self.step=}, {self.left_out=}")
+
     def add(self, generation: Generation) -> None:
         """Note the next generation."""
         if (self.count - 1) % self.step:  # the last one was there as such only
@@ -65,7 +70,12 @@ class History:
     @property
     def numbers(self) -> list[int]:
         """Which generation each row is, counted from 1."""
-        return [*range(1, self.count, self.step), self.count] if self.generations else []
+        return [*self._evenly, self.count] if self.generations else []
+
+    @property
+    def _evenly(self) -> range:
+        """The numbers of all rows but the last."""
+        return range(1, self.count, self.step)
 
     def __len__(self) -> int:
         return len(self.generations)
@@ -77,12 +87,13 @@ class History:
         return self.generations[index]
 
     def to_dataframe(self) -> Any:
-        """A polars DataFrame, one row per generation."""
+        """A polars DataFrame, one row per generation that is kept, with its number."""
         try:
             import polars
         except ImportError:
             raise ImportError("tables need polars: pip install 'bilevo[bench]'") from None
-        return polars.DataFrame([asdict(row) for row in self.generations])
+        rows = zip(self.numbers, self.generations, strict=True)
+        return polars.DataFrame([{"generation": i, **asdict(row)} for i, row in rows])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,7 +145,7 @@ class Result:
     method: str
     seed: int
     version: str
-    kernel: str = "numpy"  # what computed it, or "numba"
+    kernel: str = "numpy"  # what CMA-ES is computed with: or "numba"
     failures: int = 0
     failed_points: list[Failure] = field(default_factory=list)  # the first hundred of them
     history: History = field(default_factory=History)

@@ -11,6 +11,5 @@ from bilevo import algorithms, kernels
 
 for name in algorithms.__all__:
     getattr(algorithms, name)  # loaded with its first use, and its kernels declared then
-with suppress(ValueError):  # an unknown name in the environment: runs will say so
-    if kernels.default() == "numba":
-        kernels.compile_all()
+with suppress(Exception):  # such as an unknown name in the environment: runs will say so
+    kernels.prepare(kernels.default())

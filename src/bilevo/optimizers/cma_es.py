@@ -82,17 +82,18 @@ class Params:
         )
 
 
+@cache
 def default_population(d: int) -> int:
     return 4 + int(3 * math.log(d))
 
 
 @cache
 def _settings(
-    d: int, population: int | None
+    d: int, lam: int
 ) -> tuple[tuple[int, int], FloatArray, FloatArray, tuple[float, ...]]:
     """(lambda, d), weights (1, mu), row_weights (mu, 1) and rates."""
-    params = Params.of(d, population or default_population(d))
-    return (params.lam, d), params.weights[None], params.row_weights, params.rates
+    params = Params.of(d, lam)
+    return (lam, d), params.weights[None], params.row_weights, params.rates
 
 
 @dataclass(slots=True, eq=False)
@@ -154,14 +155,14 @@ class CMAES:
         return State(d, packed)
 
     def ask(self, state: State, rng: np.random.Generator) -> FloatArray:
-        points = rng.standard_normal(_settings(state.d, self.population)[0])
+        points = rng.standard_normal(_settings(state.d, self.population_size(state.d))[0])
         sample(state.packed, points)
         return points
 
     def tell(
         self, state: State, points: FloatArray, objective: FloatArray, violation: FloatArray
     ) -> None:
-        _, weights, row_weights, rates = _settings(state.d, self.population)
+        _, weights, row_weights, rates = _settings(state.d, self.population_size(state.d))
         objective, violation = self.judged(objective, violation)
         update(state.packed, points, objective, violation, weights, row_weights, rates)
 

@@ -89,5 +89,5 @@ class PopulationOptimizer(Searcher[S], Protocol[S]):
     def mix(
         self, state: S, own_weight: float, others: Sequence[S], weights: Sequence[float]
     ) -> None:
-        """Take a weighted mixture of its own and others' sampling features."""
+        """Take a weighted mixture of its own and others' sampling features; there is another."""
         ...

@@ -99,11 +99,10 @@ class RunDir:
         return JournalWriter(path, end)
 
     def _go_on_with(self, kernel: Any) -> None:
-        """Keep to the kernel of the run's beginning, if it is at hand."""
-        for name in kernels.available():
-            if name == kernel:
-                self.spec = replace(self.spec, kernel=name)
-                self._header["kernel"] = name
+        """Keep to the kernel of the run's beginning unless another one is asked for."""
+        if kernel == "numpy" and kernels.chosen() is None:
+            self.spec = replace(self.spec, kernel="numpy")
+            self._header["kernel"] = kernel
 
     def _load_snapshot(
         self, algorithm: Algorithm[Any], spec: Spec

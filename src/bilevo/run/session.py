@@ -6,10 +6,10 @@ The driver and ask/tell both stand on it: they only differ in who evaluates a re
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextvars import copy_context
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
+from bilevo import kernels
 from bilevo.core.algorithm import Algorithm, AlgorithmState
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Limits, StopReason
@@ -17,7 +17,6 @@ from bilevo.core.problem import Problem, Spec
 from bilevo.core.request import Incumbent, Level, Request, Steps, Values
 from bilevo.core.result import Failure, Generation, Result
 from bilevo.core.space import UnitBox
-from bilevo.kernels import choose
 from bilevo.run.tally import LISTED, Tally
 
 
@@ -71,8 +70,7 @@ class Session:
         self._limits, self._callback, self._recorder = limits, callback, recorder
         self._limited = limits != Limits(time=limits.time)  # in evaluations
         self._steps = self._run(algorithm, spec, state)
-        self._context = copy_context()  # the algorithm runs in one of its own, with its kernels
-        self._context.run(choose, spec.kernel)
+        kernels.prepare(spec.kernel)
         self._started, self._ended = perf_counter(), 0.0
         self.own_time = 0.0  # seconds spent by the algorithm
         self._advance(None)
@@ -150,14 +148,17 @@ class Session:
         """Run the algorithm to its next evaluation, or to its end."""
         self.batch = None  # it has its values: an algorithm that raises leaves none behind
         entered = perf_counter()
+        token = kernels.enter(self.kernel)
         try:
-            request: Request = self._context.run(self._steps.send, values)
+            request: Request = self._steps.send(values)
             while isinstance(request, Incumbent):
                 self._note_best(request)
-                request = self._context.run(self._steps.send, None)
+                request = self._steps.send(None)
         except StopIteration as end:
             self.end(end.value)
             return
+        finally:
+            kernels.leave(token)
         now = perf_counter()
         self.own_time += now - entered
         level, x, y = request

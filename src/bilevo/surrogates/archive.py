@@ -22,7 +22,7 @@ class EvaluatedPair(Protocol):
     violation: float
 
 
-CAPACITY = 12_500  # leaders: as many as the largest of the published budgets evaluates
+CAPACITY = 12_500  # leaders: as many as the largest published budget evaluates
 
 
 def _empty() -> FloatArray:
