@@ -14,12 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from enum import StrEnum
+from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from bilevo.core.arrays import FloatArray
 
+HUGE = 1e300  # sums of smaller numbers do not overflow
 T = TypeVar("T")
 S = TypeVar("S")
 
@@ -70,9 +72,9 @@ class Values(NamedTuple):
         if not count:
             violation = np.zeros(len(objective))
         else:
-            with np.errstate(over="ignore"):
-                violation = np.maximum(constraints[:, : count - repeats], 0.0).sum(axis=1)
-            total += sum(constraints.ravel().tolist()) + sum(violation.tolist())
+            numbers = constraints.ravel().tolist()
+            violation = _violation(constraints[:, : count - repeats], max(numbers) < HUGE)
+            total += sum(numbers) + sum(violation.tolist())
         if not math.isfinite(total):
             finite = np.isfinite(objective) & np.isfinite(violation)
             finite &= np.isfinite(constraints).all(axis=1)
@@ -89,6 +91,20 @@ class Values(NamedTuple):
                 self.objective[part], self.violation[part], self.constraints[part], self.spent
             )
             start += size
+
+
+def _violation(constraints: FloatArray, moderate: bool) -> FloatArray:
+    """The sum of each row's positive entries; they overflow only where not `moderate`."""
+    if not moderate:
+        with np.errstate(over="ignore"):
+            return _violation(constraints, moderate=True)
+    sums: FloatArray = np.maximum(constraints, 0.0).dot(_ones(constraints.shape[1]))
+    return sums
+
+
+@cache
+def _ones(count: int) -> FloatArray:
+    return np.ones(count)
 
 
 Request = Evaluate | Incumbent
