@@ -193,7 +193,7 @@ def measure(
                     form: partial(over_slow, size, name, vectorized, slow_evaluations)
                     for form, vectorized in forms.items()
                 }
-                slow.append({"size": list(size), "kernel": name, **interleaved(measures, 2)})
+                slow.append({"size": list(size), "kernel": name, **interleaved(measures, 4)})
     return {"lines": lines, "slow": slow, "repeats": repeats}
 
 

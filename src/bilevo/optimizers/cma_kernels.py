@@ -17,8 +17,9 @@ from bilevo.core.arrays import FloatArray, row_dots
 from bilevo.core.order import ranking
 from bilevo.kernels import kernel, part, stand_in
 
-LARGE = 60  # variables from which LAPACK's divide and conquer is the fastest
+LARGE = 60  # variables from which LAPACK is faster than the solver below
 FEW = 24  # columns up to which a product in line is faster than one by BLAS
+LISTED = 64  # coordinates up to which a list is faster than an array
 CONDITION = 1e7  # largest ratio of root eigenvalues that is let stand
 SWEEPS = 50  # of QL for an eigenvalue; two or three are usual
 EPSILON = 2.0**-52  # of floating point
@@ -41,19 +42,16 @@ def parts(
 
 
 @cache
-def _dsyev() -> Callable[..., Any]:
-    """LAPACK's solver for small matrices."""
-    from scipy.linalg.lapack import dsyev
+def _dsyevd() -> Callable[..., Any]:
+    """LAPACK's solver; np.linalg.eigh calls it too, but takes three times as long for d = 3."""
+    from scipy.linalg.lapack import dsyevd
 
-    return dsyev  # type: ignore[no-any-return]
+    return dsyevd  # type: ignore[no-any-return]
 
 
 def eigen(C: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Eigenvalues of a symmetric matrix in ascending order, and its eigenvectors as rows."""
-    if len(C) > LARGE:
-        eigenvalues, columns = np.linalg.eigh(C)
-    else:  # a third of eigh's time for d = 3
-        eigenvalues, columns, _ = _dsyev()(C)
+    eigenvalues, columns, _ = _dsyevd()(C)
     return eigenvalues, columns.T
 
 
@@ -63,10 +61,24 @@ def times(a: FloatArray, b: FloatArray) -> FloatArray:
     return product
 
 
+def outside(points: FloatArray) -> bool:
+    """Whether any coordinate is outside the unit box."""
+    if points.size > LISTED:
+        return bool(points.min() < 0 or points.max() > 1)
+    coordinates = points.ravel().tolist()  # a few numbers are faster to compare as a list
+    return min(coordinates) < 0 or max(coordinates) > 1
+
+
+def any_above(limit: float, values: FloatArray) -> bool:
+    """Whether any of a few numbers is above a limit."""
+    numbers: list[float] = values.tolist()
+    return max(numbers) > limit
+
+
 @part
 def inside(points: FloatArray, centre: FloatArray) -> FloatArray:
     """Points whose coordinates outside the unit box are half-way from `centre` to the bound."""
-    if points.min() < 0 or points.max() > 1:
+    if outside(points):
         points = np.where(points > 1, (centre + 1) / 2, points)
         points = np.where(points < 0, centre / 2, points)
         # Mixing between tasks can put a centre itself outside the box.
@@ -89,7 +101,7 @@ def roots(C: FloatArray) -> tuple[FloatArray, FloatArray, float]:
         C += lift * np.eye(len(C))
     deviations = np.sqrt(eigenvalues).reshape(-1, 1)
     root, inverse = times(rows.T, rows * deviations), times(rows.T, rows / deviations)
-    return root, inverse, deviations[-1, 0]
+    return root, inverse, float(deviations[-1, 0])
 
 
 @kernel("void(f8[::1], f8[:,::1])")
@@ -106,7 +118,7 @@ def sample(packed: FloatArray, points: FloatArray) -> None:
         k = WIDEST / largest
         C *= k * k
         root, inverse, largest = root * k, inverse / k, WIDEST
-    sigma = max(packed[-1], SMALLEST / largest)
+    sigma = max(float(packed[-1]), SMALLEST / largest)
     if sigma > CONDITION * largest:  # keep the step size and C comparable
         k = sigma / largest
         sigma = largest
@@ -137,12 +149,12 @@ def update(
     c_s, push_s, c_c, push_c, keep, root_c_1, gain, chi, longest = rates
     mu, d = weights.shape[1], points.shape[1]
     mean, C, inverse_root, p_c, p_s = parts(packed, d)
-    sigma = packed[-1]
+    sigma = float(packed[-1])  # NumPy's own numbers are slower
     best = ranking(objective, violation)[:mu]
     steps = (points[best] - mean) / sigma
     white = times(steps, inverse_root)
     squares = row_dots(white, white)
-    if squares.max() > longest * longest:
+    if any_above(longest * longest, squares):
         shorten = (longest / np.sqrt(np.maximum(squares, longest * longest))).reshape(-1, 1)
         steps = steps * shorten
     step = times(weights, steps)  # (1, d)
@@ -194,6 +206,16 @@ def _ranking(objective, violation):  # type: ignore[no-untyped-def]
         return np.argsort(objective, kind="mergesort")
     order = np.argsort(np.where(violation > 0, 0.0, objective), kind="mergesort")
     return order[np.argsort(violation[order], kind="mergesort")]
+
+
+@stand_in(outside)
+def _outside(points):  # type: ignore[no-untyped-def]
+    return points.min() < 0 or points.max() > 1
+
+
+@stand_in(any_above)
+def _any_above(limit, values):  # type: ignore[no-untyped-def]
+    return values.max() > limit
 
 
 @stand_in(row_dots)
