@@ -21,6 +21,7 @@ from bilevo.experiments.tables import Lines
 
 WHOLE = 252  # runs of the column
 WANTED = {"numpy": 150, "numba": 60}  # seconds of the whole column
+CMA_THEN = 441e-6  # seconds a cma generation at n = 3 took on the machine that these are meant for
 PROCESSES = 2
 QUICK = {"runs": 2, "blocks": 1}
 
@@ -100,11 +101,12 @@ def tables(figures: Figures) -> list[Lines]:
 
 
 def targets(figures: Figures) -> list[Target]:
-    return [
-        at_most(
-            f"{line['runs']} runs at (2, 3) on {PROCESSES} processes, {line['kernel']}: s",
-            WANTED[line["kernel"]] * line["runs"] / WHOLE,
-            line["seconds"],
-        )
-        for line in figures["lines"]
-    ]
+    """In seconds, and in generations of cma: what a slow or busy machine does not change."""
+    made = []
+    for line in figures["lines"]:
+        what = f"{line['runs']} runs at (2, 3) on {PROCESSES} processes, {line['kernel']}"
+        wanted = WANTED[line["kernel"]] * line["runs"] / WHOLE
+        made.append(at_most(f"{what}: s", wanted, line["seconds"]))
+        generations = wanted / CMA_THEN
+        made.append(at_most(f"{what}: cma generations", generations, line["cma_generations"]))
+    return made

@@ -51,7 +51,7 @@ def _dsyevd() -> Callable[..., Any]:
 
 def eigen(C: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Eigenvalues of a symmetric matrix in ascending order, and its eigenvectors as rows."""
-    eigenvalues, columns, _ = _dsyevd()(C)
+    eigenvalues, columns, _ = _dsyevd()(C, lower=1)
     return eigenvalues, columns.T
 
 
