@@ -71,7 +71,7 @@ def main() -> int:
     for name in SHOWN:
         if name in chosen:
             subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=True)
-    if new and not options.quick:
+    if not options.quick:
         together = report.read() | new
         stored = {name: together[name] for name in PARTS if name in together}
         report.write(stored, blocks_of(stored), draw)
