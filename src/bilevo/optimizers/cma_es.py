@@ -63,8 +63,8 @@ class Params:
 
     @property
     def row_weights(self) -> FloatArray:
-        """(mu, 1): of the steps whose products make the rank-mu update."""
-        return np.sqrt(self.c_mu * self.weights)[:, None]
+        """(mu, d): of the steps whose products make the rank-mu update, for each coordinate."""
+        return np.sqrt(self.c_mu * self.weights)[:, None].repeat(self.d, axis=1)
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -91,7 +91,7 @@ def default_population(d: int) -> int:
 def _settings(
     d: int, lam: int
 ) -> tuple[tuple[int, int], FloatArray, FloatArray, tuple[float, ...]]:
-    """(lambda, d), weights (1, mu), row_weights (mu, 1) and rates."""
+    """(lambda, d), weights (1, mu), row_weights (mu, d) and rates."""
     params = Params.of(d, lam)
     return (lam, d), params.weights[None], params.row_weights, params.rates
 

@@ -144,7 +144,7 @@ def update(
 ) -> None:
     """One CMA-ES update from points and their values (Hansen 2001; clip: Hansen 2011).
 
-    The mu best count. `weights` (1, mu), `row_weights` (mu, 1) and `rates`: see `cma_es.Params`.
+    The mu best count. `weights` (1, mu), `row_weights` (mu, d) and `rates`: see `cma_es.Params`.
     """
     c_s, push_s, c_c, push_c, keep, root_c_1, gain, chi, longest = rates
     mu, d = weights.shape[1], points.shape[1]
