@@ -112,10 +112,9 @@ class Task:
     def advance(self, guide: FloatArray | None = None) -> Steps[bool]:
         """One lower generation; True when there is a new answer."""
         improved = yield from self.follower.execute(guide)
-        follower = self.follower
-        self.means[2] = self.optimizer.mean(follower.search)
+        self.means[2] = self.optimizer.mean(self.follower.search)
         fluctuates = fluctuation(self.means)
-        if len(follower.record) >= MATURE:
+        if self.follower.executions >= MATURE:
             self.fluctuation = fluctuates
         return improved
 
@@ -238,10 +237,7 @@ class DRC(JointSearch):
         for draw in rng.random(len(tasks)).tolist():
             task = live[roulette(wheel, draw)]
             i = task.index
-            improved = yield from task.advance(self.cooperate(task, near[i]))
-            if improved:
-                yield from evaluate_leader(state, task.pair)
-            task.archive()
+            yield from task.execute(state, self.cooperate(task, near[i]))
             task.add_potential(evolving_potential(task, fitness, violation))
             fitness[i], violation[i] = task.fitness, task.violation
             if task.follower.finished:  # it withdraws from the competition

@@ -114,17 +114,15 @@ def sample(packed: FloatArray, points: FloatArray) -> None:
     root, inverse, largest = roots(C)
     if not 0 < largest < math.inf:
         raise FloatingPointError("a covariance matrix is not finite")
+    sigma, factor = max(float(packed[-1]), SMALLEST / largest), 1.0
     if largest > WIDEST:  # mixing with weights of a sum above 1 lets it grow
-        k = WIDEST / largest
-        C *= k * k
-        root, inverse, largest = root * k, inverse / k, WIDEST
-    sigma = max(float(packed[-1]), SMALLEST / largest)
-    if sigma > CONDITION * largest:  # keep the step size and C comparable
-        k = sigma / largest
-        sigma = largest
-        C *= k * k
-        p_c *= k
-        root, inverse = root * k, inverse / k
+        factor = WIDEST / largest
+    elif sigma > CONDITION * largest:  # keep the step size and C comparable
+        sigma, factor = largest, sigma / largest
+    if factor != 1.0:
+        C *= factor * factor
+        p_c *= factor
+        root, inverse = root * factor, inverse / factor
     inverse_root[:] = inverse
     packed[-1] = sigma
     if mean.dot(mean) > WIDEST * WIDEST:
