@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bilevo.core.arrays import FloatArray, row_dots
+from bilevo.core.arrays import FloatArray, IntArray, row_dots
 from bilevo.core.order import ranking
 from bilevo.kernels import kernel, part, stand_in
 
@@ -61,6 +61,11 @@ def times(a: FloatArray, b: FloatArray) -> FloatArray:
     return product
 
 
+def chosen(points: FloatArray, rows: IntArray) -> FloatArray:
+    """Some of the points; points[rows] takes twice as long."""
+    return points.take(rows, axis=0)
+
+
 def outside(points: FloatArray) -> bool:
     """Whether any coordinate is outside the unit box."""
     if points.size > LISTED:
@@ -75,15 +80,18 @@ def any_above(limit: float, values: FloatArray) -> bool:
     return max(numbers) > limit
 
 
-@part
 def inside(points: FloatArray, centre: FloatArray) -> FloatArray:
     """Points whose coordinates outside the unit box are half-way from `centre` to the bound."""
-    if outside(points):
-        points = np.where(points > 1, (centre + 1) / 2, points)
-        points = np.where(points < 0, centre / 2, points)
-        # Mixing between tasks can put a centre itself outside the box.
-        points = np.minimum(np.maximum(points, 0.0), 1.0)
-    return points
+    return repaired(points, centre) if outside(points) else points
+
+
+@part
+def repaired(points: FloatArray, centre: FloatArray) -> FloatArray:
+    """The same of points of which some are outside."""
+    points = np.where(points > 1, (centre + 1) / 2, points)
+    points = np.where(points < 0, centre / 2, points)
+    # Mixing between tasks can put a centre itself outside the box.
+    return np.minimum(np.maximum(points, 0.0), 1.0)
 
 
 @part
@@ -125,9 +133,11 @@ def sample(packed: FloatArray, points: FloatArray) -> None:
         root, inverse = root * factor, inverse / factor
     inverse_root[:] = inverse
     packed[-1] = sigma
-    if mean.dot(mean) > WIDEST * WIDEST:
-        mean[:] = np.minimum(np.maximum(mean, -WIDEST), WIDEST)
-    points[:] = inside(mean + sigma * times(points, root), mean)
+    drawn = mean + sigma * times(points, root)
+    if outside(drawn):
+        mean[:] = np.minimum(np.maximum(mean, -WIDEST), WIDEST)  # mixing lets it grow, too
+        drawn = repaired(drawn, mean)
+    points[:] = drawn
 
 
 @kernel("void(f8[::1], f8[:,::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1], UniTuple(f8, 9))")
@@ -149,7 +159,7 @@ def update(
     mean, C, inverse_root, p_c, p_s = parts(packed, d)
     sigma = float(packed[-1])  # NumPy's own numbers are slower
     best = ranking(objective, violation)[:mu]
-    steps = (points[best] - mean) / sigma
+    steps = (chosen(points, best) - mean) / sigma
     white = times(steps, inverse_root)
     squares = row_dots(white, white)
     if any_above(longest * longest, squares):
@@ -204,6 +214,12 @@ def _ranking(objective, violation):  # type: ignore[no-untyped-def]
         return np.argsort(objective, kind="mergesort")
     order = np.argsort(np.where(violation > 0, 0.0, objective), kind="mergesort")
     return order[np.argsort(violation[order], kind="mergesort")]
+
+
+@stand_in(chosen)
+def _chosen(points, rows):  # type: ignore[no-untyped-def]
+    """numba's take knows no axis."""
+    return points[rows]
 
 
 @stand_in(outside)
