@@ -77,7 +77,7 @@ class FollowerRule:
         return cls(window + 1, steps + 1, absolute=0.0, feasible=True)
 
     def converged(self, record: list[float], scale: Scale) -> bool:
-        if len(record) <= self.window:
+        if len(record) <= self.window:  # most of the time, and without a call
             return False
         change, relative_change = change_over(record, self.window)
         return change < scale.tolerance(self.absolute) or relative_change < self.relative

@@ -73,7 +73,8 @@ class Values(NamedTuple):
             violation = np.zeros(len(objective))
         else:
             numbers = constraints.ravel().tolist()
-            violation = _violation(constraints[:, : count - repeats], max(numbers) < HUGE)
+            moderate = max(numbers, default=0.0) < HUGE
+            violation = _violation(constraints[:, : count - repeats], moderate)
             total += sum(numbers) + sum(violation.tolist())
         if not math.isfinite(total):
             finite = np.isfinite(objective) & np.isfinite(violation)
