@@ -38,7 +38,6 @@ for _ in range(2):
 print(json.dumps(times))
 """
 WANTED = 0.35  # seconds of `import bilevo`
-LONG = 1.0  # seconds after which a compile is announced
 QUICK = {"repeats": 2}
 
 
@@ -124,7 +123,10 @@ def targets(figures: Figures) -> list[Target]:
         made.append(at_most("import bilevo: s of processor time", WANTED, took, digits=3))
     for kernel, line in figures["calls"].items():
         if kernel != "numpy":
-            wanted, notes = int(line["first"] - line["second"] > LONG), line["notes"]
+            wanted, notes = (
+                int(line["first"] - line["second"] > kernels.NOTICE_AFTER),
+                line["notes"],
+            )
             what = f"lines that announce compiling, {kernel}"
             made.append(Target(what, str(wanted), str(notes), notes == wanted))
     return made
