@@ -123,10 +123,8 @@ def targets(figures: Figures) -> list[Target]:
         made.append(at_most("import bilevo: s of processor time", WANTED, took, digits=3))
     for kernel, line in figures["calls"].items():
         if kernel != "numpy":
-            wanted, notes = (
-                int(line["first"] - line["second"] > kernels.NOTICE_AFTER),
-                line["notes"],
-            )
+            compiling = line["first"] - line["second"]
+            wanted, notes = int(compiling > kernels.NOTICE_AFTER), line["notes"]
             what = f"lines that announce compiling, {kernel}"
             made.append(Target(what, str(wanted), str(notes), notes == wanted))
     return made
