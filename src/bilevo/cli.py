@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import sys
@@ -19,6 +18,7 @@ from bilevo import problems, registry
 from bilevo.api import load, minimize, verify
 from bilevo.core.problem import Problem
 from bilevo.core.result import Result
+from bilevo.named import named_problem
 from bilevo.version import __version__
 
 app = App(
@@ -201,24 +201,10 @@ def present(result: Result, as_json: bool) -> None:
 
 
 def load_problem(name: str, dim: str | None) -> Problem:
-    """A problem of the suites, or an object of the user's from `module:object`."""
-    if ":" not in name:
-        return problems.get(name, *parse_dim(dim))
-    if dim is not None:
+    """A problem of the suites in the sizes asked for, or one of the user's own."""
+    if ":" in name and dim is not None:
         raise UsageError("--dim is for problems of the suites; your own problem has its sizes")
-    module_name, _, attribute = name.partition(":")
-    sys.path.insert(0, "")  # the user's module lies where the command is run
-    try:
-        found: Any = importlib.import_module(module_name)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-        if not isinstance(found, Problem) and callable(found):
-            found = found()
-    except Exception as error:
-        raise UsageError(f"cannot load {name!r}: {type(error).__name__}: {error}") from None
-    if not isinstance(found, Problem):
-        raise UsageError(f"{name!r} is a {type(found).__name__}, not a bilevo.Problem or its maker")
-    return found
+    return named_problem(name, *parse_dim(dim))
 
 
 def parse_dim(dim: str | None) -> tuple[int | None, int | None]:

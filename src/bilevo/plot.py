@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bilevo.core.extras import need
 from bilevo.core.result import Result
 
 if TYPE_CHECKING:
@@ -20,11 +21,9 @@ SURVIVED, DROPPED = "#2a7f62", "#c9c9c9"
 
 
 def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, Any]:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError("pictures need matplotlib: pip install 'bilevo[plot]'") from None
-    figure = Figure(figsize=size, layout="constrained")
+    figure = need("pictures", "matplotlib.figure", "plot").Figure(
+        figsize=size, layout="constrained"
+    )
     return figure, figure.subplots(rows, columns, squeeze=False, sharey=rows > 1 or columns > 1)
 
 

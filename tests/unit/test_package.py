@@ -23,9 +23,10 @@ ALLOWED = {  # room -> the rooms it may import from
     "registry": {"core", "algorithms", "optimizers"},
     "certify": {"core", "optimizers", "run"},
     "api": {"core", "kernels", "optimizers", "registry", "run", "certify"},
-    "experiments": {"algorithms", "core", "api", "kernels", "registry", "problems", "version"}
-    | {"plot", "experiments"},
-    "cli": {"api", "core", "problems", "registry", "version"},
+    "named": {"core", "problems", "registry"},
+    "experiments": {"algorithms", "core", "api", "kernels", "named", "optimizers", "registry"}
+    | {"problems", "version", "plot", "experiments"},
+    "cli": {"api", "core", "named", "problems", "registry", "version"},
     "version": set(),
 }
 PURE = ("core", "optimizers", "surrogates", "algorithms")  # no I/O, no clock, no processes

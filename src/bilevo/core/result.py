@@ -13,6 +13,7 @@ import numpy as np
 
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import StopReason
+from bilevo.core.extras import need
 
 FORMAT = "bilevo-result-1"
 LONGEST = 10_000  # rows of a history; even, so that thinning keeps the last one
@@ -88,10 +89,7 @@ class History:
 
     def to_dataframe(self) -> Any:
         """A polars DataFrame, one row per generation that is kept, with its number."""
-        try:
-            import polars
-        except ImportError:
-            raise ImportError("tables need polars: pip install 'bilevo[bench]'") from None
+        polars = need("tables", "polars", "bench")
         rows = zip(self.numbers, self.generations, strict=True)
         return polars.DataFrame([{"generation": i, **asdict(row)} for i, row in rows])
 

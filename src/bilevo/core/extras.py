@@ -1,0 +1,18 @@
+"""Libraries that not everybody needs: loaded with their first use, or a line on how to get them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+def need(what: str, module: str, extra: str) -> Any:
+    """A module of an optional library; where it is missing, the error names the pip command."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        library = module.partition(".")[0]
+        if error.name is not None and error.name.partition(".")[0] != library:
+            raise  # it is there, and broken
+        hint = f"{what} need {library}: pip install 'bilevo[{extra}]'"
+        raise ImportError(hint, name=library) from None
