@@ -13,10 +13,8 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,42 +22,33 @@ from bilevo.core.extras import need
 
 if TYPE_CHECKING:
     import polars as pl
+else:
+    pl = need("stored runs", "polars", "bench")
 
 KEY = ("problem", "m", "n", "method", "budget", "target", "number")  # of a run
 FAILED = "failed"  # the status of a run that raised, died or took too long
 MERGE_AT = 256  # small files
 TRIES = 10  # to read a folder whose files are being merged
 SEGMENT = re.compile(r"runs-(\d{6,})-(\d{6,})\.parquet")
-_TEXT = ("problem", "method", "status", "error", "version", "kernel", "machine")
-_WHOLE = ("m", "n", "budget", "number", "seed", "nfev_upper", "nfev_lower", "nit", "near")
-_COLUMNS = (  # in the order of files and tables
-    *("problem", "m", "n", "method", "budget", "target", "number", "seed"),
-    *("F", "f", "violation", "Acc_u", "Acc_l", "F_verified", "verified", "follower_gap"),
-    *("nfev_upper", "nfev_lower", "nit", "near", "time", "status", "error"),
-    *("version", "kernel", "machine", "x", "y"),
-)
 
-
-def _polars() -> Any:
-    return need("stored runs", "polars", "bench")
-
-
-@cache
-def schema() -> dict[str, Any]:
-    """The columns of runs and their types: numbers are NaN, not null, where there is none."""
-    pl = _polars()
-    kinds = {"target": pl.Boolean, "x": pl.List(pl.Float64), "y": pl.List(pl.Float64)}
-    kinds |= dict.fromkeys(_TEXT, pl.String) | dict.fromkeys(_WHOLE, pl.Int64)
-    return {name: kinds.get(name, pl.Float64) for name in _COLUMNS}
-
-
-@cache
-def history_schema() -> dict[str, Any]:
-    """The columns of a history beside those of the run's key."""
-    pl = _polars()
-    counts = dict.fromkeys(("generation", "nfev_upper", "nfev_lower"), pl.Int64)
-    values = dict.fromkeys(("F", "f", "violation"), pl.Float64)
-    return {**counts, **values, "executions": pl.List(pl.Int32), "survived": pl.List(pl.Boolean)}
+# Columns and their types, in the order of files and tables. Numbers are NaN, not null, where there
+# is none.
+RUNS: dict[str, Any] = {
+    **{"problem": pl.String, "m": pl.Int64, "n": pl.Int64, "method": pl.String},
+    **{"budget": pl.Int64, "target": pl.Boolean, "number": pl.Int64, "seed": pl.Int64},
+    **dict.fromkeys(("F", "f", "violation", "Acc_u", "Acc_l"), pl.Float64),
+    **dict.fromkeys(("F_verified", "verified", "follower_gap"), pl.Float64),
+    **dict.fromkeys(("nfev_upper", "nfev_lower", "nit", "near"), pl.Int64),
+    "time": pl.Float64,
+    **dict.fromkeys(("status", "error", "version", "kernel", "machine"), pl.String),
+    **dict.fromkeys(("x", "y"), pl.List(pl.Float64)),
+}
+HISTORY: dict[str, Any] = {  # beside the run's key
+    **dict.fromkeys(("generation", "nfev_upper", "nfev_lower"), pl.Int64),
+    **dict.fromkeys(("F", "f", "violation"), pl.Float64),
+    **{"executions": pl.List(pl.Int32), "survived": pl.List(pl.Boolean)},
+}
+FOLDED = pl.Struct({name: pl.List(kind) for name, kind in HISTORY.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +80,6 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        _polars()
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = os.open(folder, os.O_RDONLY)
         try:
@@ -148,9 +136,7 @@ class Store:
 
 def frame(rows: Iterable[dict[str, Any]]) -> pl.DataFrame:
     """Rows as a frame of all columns; what a row lacks is null, or its history is empty."""
-    pl = _polars()
-    history = pl.Struct({name: pl.List(kind) for name, kind in history_schema().items()})
-    return pl.DataFrame(list(rows), schema={**schema(), "history": history})
+    return pl.DataFrame(list(rows), schema={**RUNS, "history": FOLDED})
 
 
 def runs(path: Path) -> pl.DataFrame:
@@ -160,25 +146,22 @@ def runs(path: Path) -> pl.DataFrame:
 
         found = import_csv(path)
     else:
-        found = _read(path, list(schema()))
-    return in_order(found).with_columns(_polars().selectors.float().fill_null(float("nan")))
+        found = _read(path, list(RUNS))
+    return in_order(found).with_columns(pl.selectors.float().fill_null(float("nan")))
 
 
 def history(path: Path) -> pl.DataFrame:
     """The compact histories, one row per kept generation; none for CSV files."""
-    pl = _polars()
     keys = [*KEY, "seed"]
     if path.suffix == ".csv":
-        columns = {**{name: schema()[name] for name in keys}, **history_schema()}
-        return pl.DataFrame(schema=columns)
+        return pl.DataFrame(schema={**{name: RUNS[name] for name in keys}, **HISTORY})
     rows = in_order(_read(path, [*keys, "history"])).unnest("history")
-    unfolded = rows.explode(list(history_schema()))
+    unfolded = rows.explode(list(HISTORY))
     return unfolded.filter(pl.col("generation").is_not_null())
 
 
 def in_order(rows: pl.DataFrame) -> pl.DataFrame:
     """By method, size and problem, with smd2 before smd10, then by number."""
-    pl = _polars()
     stem = pl.col("problem").str.replace(r"\d+$", "")
     digits = pl.col("problem").str.extract(r"(\d{1,9})$").cast(pl.Int64).fill_null(0)
     order = ["method", "budget", "target", "m", "n", stem, digits, "number"]
@@ -187,7 +170,6 @@ def in_order(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _read(path: Path, columns: list[str]) -> pl.DataFrame:
     """Some columns of a folder or file; tries again when files were merged while it read."""
-    pl = _polars()
     if not path.exists():
         raise ValueError(f"{path} does not exist; it should be a campaign's folder or a CSV file")
     for attempt in range(TRIES):
@@ -203,7 +185,6 @@ def _read(path: Path, columns: list[str]) -> pl.DataFrame:
 
 
 def _one(path: Path, columns: list[str]) -> pl.DataFrame:
-    pl = _polars()
     try:
         return pl.read_parquet(path, columns=columns)
     except FileNotFoundError:
@@ -214,4 +195,4 @@ def _one(path: Path, columns: list[str]) -> pl.DataFrame:
 
 
 def _joined(found: list[Segment]) -> pl.DataFrame:
-    return _polars().concat([_one(segment.path, [*schema(), "history"]) for segment in found])
+    return pl.concat([_one(segment.path, [*RUNS, "history"]) for segment in found])
