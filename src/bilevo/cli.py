@@ -18,7 +18,7 @@ from bilevo import problems, registry
 from bilevo.api import load, minimize, verify
 from bilevo.core.problem import Problem
 from bilevo.core.result import Result
-from bilevo.named import named_problem
+from bilevo.named import named_problem, parse_sizes
 from bilevo.version import __version__
 
 app = App(
@@ -26,6 +26,16 @@ app = App(
     help="Black-box bilevel optimisation: a leader chooses x, a follower answers with y.",
     version=__version__,
 )
+LABORATORY = {  # loaded with their first use
+    "bench": "Compare methods: make the runs of a plan, or those still missing.",
+    "table": "Show medians and tests of stored runs, with the paper's figures beside them.",
+    "figure": "Draw stored runs: convergence, allocation, running time, ECDF, ranks.",
+    "report": "Write one HTML file about stored runs, with sortable tables and live figures.",
+    "import": "Add results of other programs to stored runs.",
+    "export": "Write stored runs as CSV or for IOHprofiler.",
+}
+for name, text in LABORATORY.items():
+    app.command(f"bilevo.experiments.commands:{name.replace('import', 'import_')}", name=name, help=text)
 
 
 def whole(kind: type, tokens: Sequence[Any]) -> int:
@@ -204,17 +214,7 @@ def load_problem(name: str, dim: str | None) -> Problem:
     """A problem of the suites in the sizes asked for, or one of the user's own."""
     if ":" in name and dim is not None:
         raise UsageError("--dim is for problems of the suites; your own problem has its sizes")
-    return named_problem(name, *parse_dim(dim))
-
-
-def parse_dim(dim: str | None) -> tuple[int | None, int | None]:
-    if dim is None:
-        return None, None
-    try:
-        m, n = (int(part) for part in dim.split(","))
-    except ValueError:
-        raise UsageError(f"--dim takes two sizes such as 2,3; got {dim!r}") from None
-    return m, n
+    return named_problem(name, *(() if dim is None else parse_sizes(dim)))
 
 
 def to_json(result: Result) -> str:
@@ -236,7 +236,7 @@ def main(tokens: list[str] | None = None) -> int:
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         ours = Path(where.filename).is_relative_to(Path(__file__).parent)
-        if isinstance(error, CycloptsError) or (isinstance(error, ValueError) and ours):
+        if isinstance(error, CycloptsError) or (isinstance(error, ValueError | ImportError) and ours):
             message, status = str(error), 2
         else:  # of the user's functions
             message, status = f"{type(error).__name__}: {error}", 1

@@ -59,3 +59,12 @@ def _called(name: str, make: Any) -> Any:
 
 def _cannot_load(name: str, error: Exception) -> ValueError:
     return ValueError(f"cannot load {name!r}: {type(error).__name__}: {error}")
+
+
+def parse_sizes(text: str) -> tuple[int, int]:
+    """Sizes m and n from a text such as "2,3"."""
+    try:
+        m, n = (int(part) for part in text.split(","))
+    except ValueError:
+        raise ValueError(f"sizes are two whole numbers such as 2,3; got {text!r}") from None
+    return m, n

@@ -64,7 +64,7 @@ def test_a_problem_of_the_users_own_is_found_in_the_working_folder(tmp_path) -> 
         (["solve"], "requires an argument"),
         (["solve", "smd99"], "unknown problem 'smd99'"),
         (["solve", "smd1", "--dim", "1,1"], "needs m >= 2"),
-        (["solve", "smd1", "--dim", "2"], "--dim takes two sizes such as 2,3"),
+        (["solve", "smd1", "--dim", "2"], "sizes are two whole numbers such as 2,3"),
         (["solve", "smd1", "--method", "none"], "unknown method 'none'"),
         (["solve", "smd1", "--seed", "x"], "--seed"),
         (["solve", "smd1", "--seed", "1.7"], "--seed"),

@@ -1,91 +1,240 @@
-"""What is run: runs and their seeds, methods under the names runs know them by, and plans of runs.
+"""What is run: plans of experiments, from a TOML file or from options, and the runs they name.
 
-Beside registered methods there are forms of DRC for its ablation: a mixed pair of optimisers, and
-for each pair the plain form, DRC without its ingredients (no cooperation, tasks drawn uniformly,
-all followers solved): "drc-cma-es/plain".
+An experiment is every method on every problem, size and budget, `runs` times. A plan is one or
+more of them; keys at the head of its file hold for all:
+
+    methods = ["drc-cma-es", "bl-cma-es", "drc-cma-es/plain"]
+    runs = 21
+
+    [[experiments]]
+    problems = ["smd"]              # a suite, a problem, or module:object
+    sizes = ["2,3", "10,10"]        # of problems that have any; others have their own
+    budgets = [10000, 50000]        # evaluations of both levels; without them the method's own rules
+
+    [forms."drc-cma-es/plain"]      # a method with some of its parameters changed
+    method = "drc-cma-es"
+    cooperation = false
+
+A run's seed comes from its name: adding a method, a problem or a budget changes no other run.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
-from bilevo import problems
+from bilevo import optimizers, problems
 from bilevo.core.algorithm import Algorithm
-from bilevo.registry import get_method
+from bilevo.core.budget import require_count
+from bilevo.named import named_method, named_problem, parse_sizes
+from bilevo.registry import suggestion
 
 SMD = tuple(f"smd{i}" for i in range(1, 13))
-PRINTED = (  # the methods of the paper's tables, in their order
-    "drc-cma-es",
-    "bl-cma-es",
-    "tlea-cma-es",
-    "nblea",
-    "bleaq2",
-    "go-cma-es",
-    "mfbla",
-    "sa-bl-imode",
-)
-FIELD = (*PRINTED, "tlea-de")
-MIXED = "drc-cma-es+de"  # CMA-ES above, differential evolution below
-PAIRS = ("drc-cma-es", "drc-de", "drc-pso", "drc-ga", MIXED)
-PLAIN: dict[str, Any] = {"cooperation": False, "selection": "uniform", "stop": "all"}
+SUITES = {
+    "smd": SMD,
+    "tp": tuple(f"tp{i}" for i in range(1, 11)),
+    "real": ("gold-mining", "decision-making"),
+}
+OPTIMIZERS = {"cma-es": "CMAES", "de": "DE", "pso": "PSO", "ga": "GA"}
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The name of a run."""
+    """The name of a run. Without a budget (0) the method's own rules end it."""
 
     problem: str
     m: int
     n: int
     method: str
     number: int
+    budget: int = 0
+    target: bool = True  # whether it ends at the known optimum
 
     @property
     def seed(self) -> int:
-        """A seed from the run's name: adding a method or problem changes no other run."""
+        """From the name, but not from when it is to end: a larger budget goes on where one ends."""
         name = f"{self.problem}/{self.m},{self.n}/{self.method}/{self.number}"
         return int.from_bytes(blake2b(name.encode(), digest_size=7).digest(), "little")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Every method on every problem, `runs` times."""
+class Form:
+    """A method, with some of its parameters changed."""
+
+    method: str
+    changes: tuple[tuple[str, Any], ...] = ()
+
+    def algorithm(self) -> Algorithm[Any]:
+        """The algorithm; a level's optimiser is changed by its name."""
+        made: Any = named_method(self.method)
+        if not self.changes:
+            return made  # type: ignore[no-any-return]
+        known = [f.name for f in fields(made)] if is_dataclass(made) else []
+        values = {}
+        for name, value in self.changes:
+            if name not in known:
+                raise ValueError(f"{self.method} has no parameter {name!r}; it has {known}")
+            level = name in ("upper", "lower")
+            values[name] = _optimizer(value) if level else value
+        return replace(made, **values)  # type: ignore[no-any-return]
+
+
+def _optimizer(name: Any) -> Any:
+    if name not in OPTIMIZERS:
+        raise ValueError(f"unknown optimiser {name!r}; known are {', '.join(OPTIMIZERS)}")
+    return getattr(optimizers, OPTIMIZERS[name])()
+
+
+def members(names: Iterable[str]) -> list[str]:
+    """Problems by their own names; a suite stands for its members."""
+    small = [name if ":" in name else name.lower() for name in names]
+    return [member for name in small for member in SUITES.get(name, (name,))]
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """Every method on every problem, size and budget, `runs` times."""
 
     methods: tuple[str, ...]
-    problems: tuple[str, ...] = SMD
+    problems: tuple[str, ...] = ("smd",)
+    sizes: tuple[tuple[int, int], ...] = ((2, 3),)
     runs: int = 21
+    budgets: tuple[int, ...] = (0,)
+    target: bool = True
 
-    def at(self, m: int, n: int) -> list[Run]:
-        """Its runs at one size; what is not known raises ValueError."""
-        for method in self.methods:
-            algorithm(method)
-        for problem in self.problems:
-            problems.get(problem, m, n)
+    def __post_init__(self) -> None:
+        for name in ("methods", "problems", "sizes", "budgets"):
+            if not getattr(self, name):
+                raise ValueError(f"an experiment needs {name}")
+        require_count("runs", self.runs)
+        if not isinstance(self.target, bool):
+            raise ValueError(f"target must be true or false, got {self.target!r}")
+        object.__setattr__(self, "problems", tuple(members(self.problems)))
+
+    def all_runs(self) -> list[Run]:
+        """Its runs; an unknown problem or size raises ValueError."""
         return [
-            Run(problem, m, n, method, number)
-            for method in self.methods
+            Run(problem, m, n, method, number, budget, self.target)
             for problem in self.problems
+            for m, n in self._sizes_of(problem)
+            for method in self.methods
+            for budget in self.budgets
             for number in range(self.runs)
         ]
 
+    def _sizes_of(self, problem: str) -> list[tuple[int, int]]:
+        if problem in problems.scalable():
+            return [(named_problem(problem, *size).m, size[1]) for size in self.sizes]
+        own = named_problem(problem)
+        return [(own.m, own.n)]
 
-PLANS = {
-    "paper": Plan(("drc-cma-es", "bl-cma-es")),
-    "field": Plan(FIELD, runs=11),
-    "ablation": Plan((*PAIRS, *(f"{pair}/plain" for pair in PAIRS)), SMD[:6], 11),
-}
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Experiments, and the forms of methods that they name."""
+
+    experiments: tuple[Experiment, ...]
+    name: str = "bench"
+    forms: Mapping[str, Form] = field(default_factory=dict)
+
+    def form(self, method: str) -> Form:
+        return self.forms.get(method, Form(method))
+
+    def all_runs(self) -> list[Run]:
+        """Each run once, in order; a method that cannot be made raises ValueError."""
+        for method in {name: None for part in self.experiments for name in part.methods}:
+            self.form(method).algorithm()
+        return list(dict.fromkeys(run for part in self.experiments for run in part.all_runs()))
+
+    def narrowed(
+        self,
+        problems: Sequence[str] = (),
+        sizes: Sequence[tuple[int, int]] = (),
+        methods: Sequence[str] = (),
+        runs: int | None = None,
+    ) -> Plan:
+        """A part of it: only these problems, sizes and methods, and another number of runs."""
+        wanted = {"problems": members(problems), "sizes": sizes, "methods": methods}
+        parts = self.experiments
+        for key, values in wanted.items():
+            if values:
+                known = list(dict.fromkeys(v for part in parts for v in getattr(part, key)))
+                if missing := [value for value in values if value not in known]:
+                    raise ValueError(f"{key} {missing} are not in the plan {self.name}: {known}")
+                kept = [[v for v in getattr(part, key) if v in values] for part in parts]
+                parts = tuple(
+                    replace(part, **{key: tuple(few)})
+                    for part, few in zip(parts, kept, strict=True)
+                    if few
+                )
+        if runs is not None:
+            parts = tuple(replace(part, runs=runs) for part in parts)
+        return replace(self, experiments=parts)
 
 
-def algorithm(name: str) -> Algorithm[Any]:
-    """A registered method, the mixed pair, or the plain form of either."""
-    base, slash, form = name.partition("/")
-    if slash and form != "plain":
-        raise ValueError(f"unknown form {form!r} of {base}; known is 'plain'")
-    made: Any = get_method("drc-cma-es" if base == MIXED else base)
-    if base == MIXED:
-        below: Any = get_method("drc-de")
-        made = replace(made, lower=below.lower)
-    chosen: Algorithm[Any] = replace(made, **PLAIN) if slash else made
-    return chosen
+def read_plan(path: Path) -> Plan:
+    """A plan from a TOML file; what is wrong with it raises ValueError with the file's name."""
+    try:
+        with path.open("rb") as file:
+            return plan_of(tomllib.load(file), name=path.stem)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"plan {path}: {error}") from None
+
+
+def plan_of(table: Mapping[str, Any], name: str) -> Plan:
+    """A plan from what a TOML file holds."""
+    keys = [f.name for f in fields(Experiment)]
+    common = {key: value for key, value in table.items() if key in keys}
+    _known_only(table, [*keys, "experiments", "forms"], "a plan")
+    parts = table.get("experiments", [{}])
+    if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
+        raise ValueError("experiments must be tables: [[experiments]]")
+    forms = table.get("forms", {})
+    if not isinstance(forms, dict) or not all(isinstance(form, dict) for form in forms.values()):
+        raise ValueError('forms must be tables: [forms."name"]')
+    made = []
+    for part in parts:
+        _known_only(part, keys, "an experiment")
+        made.append(_experiment({**common, **part}))
+    return Plan(tuple(made), name, {label: _form(label, form) for label, form in forms.items()})
+
+
+def _experiment(table: dict[str, Any]) -> Experiment:
+    if "methods" not in table:
+        raise ValueError("an experiment needs methods")
+    values = dict(table)
+    for key in ("methods", "problems", "sizes"):
+        if key in values:
+            values[key] = _words(key, values[key])
+    if "sizes" in values:
+        values["sizes"] = tuple(map(parse_sizes, values["sizes"]))
+    if "budgets" in values:
+        if not isinstance(values["budgets"], list):
+            raise ValueError(f"budgets must be a list of numbers, got {values['budgets']!r}")
+        for budget in values["budgets"]:
+            require_count("a budget", budget)
+        values["budgets"] = tuple(values["budgets"])
+    return Experiment(**values)
+
+
+def _words(key: str, values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ValueError(f"{key} must be a list of texts, got {values!r}")
+    return tuple(values)
+
+
+def _form(label: str, table: Mapping[str, Any]) -> Form:
+    if not isinstance(table.get("method"), str):
+        raise ValueError(f"the form {label!r} needs a method")
+    changes = {name: value for name, value in table.items() if name != "method"}
+    return Form(table["method"], tuple(changes.items()))
+
+
+def _known_only(table: Iterable[str], known: list[str], what: str) -> None:
+    for key in table:
+        if key not in known:
+            raise ValueError(f"{what} has no key {key!r}{suggestion(key, known)}")

@@ -7,7 +7,7 @@ from bilevo.problems.realworld import decision_making, gold_mining
 from bilevo.problems.smd import SMD, smd
 from bilevo.problems.tp import TP
 
-__all__ = ["get", "names"]
+__all__ = ["get", "names", "scalable"]
 
 _FIXED = {
     **{f"tp{number}": make for number, make in TP.items()},
@@ -20,6 +20,11 @@ _SCALABLE = {f"smd{number}": number for number in SMD}
 def names() -> list[str]:
     """All problem names."""
     return [*_SCALABLE, *_FIXED]
+
+
+def scalable() -> list[str]:
+    """The names of problems whose sizes can be chosen."""
+    return list(_SCALABLE)
 
 
 def get(name: str, m: int | None = None, n: int | None = None) -> Problem:

@@ -1,0 +1,135 @@
+"""Who makes the runs of a campaign: processes of this machine, a Dask cluster, or Ray.
+
+Each gives the rows in the order in which runs end, whatever becomes of a run: one that dies is a
+row too. On this machine every run has a process, which ends itself after its time; on a cluster a
+run looks at its time before every evaluation.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from multiprocessing import connection, get_context
+from multiprocessing.connection import Connection
+from typing import Any
+
+from bilevo.core.extras import need
+from bilevo.experiments.campaign import Row, Task, carry_out, failed, too_long
+
+Spread = Callable[[list[Task]], Iterator[Row]]
+KNOWN = "processes, dask, dask://HOST:PORT, ray or ray://HOST:PORT"
+
+
+def executor(name: str = "processes", workers: int | None = None) -> Spread:
+    """The one that a name stands for; "dask" and "ray" alone start a local cluster."""
+    scheme, _, address = name.partition("://")
+    workers = workers or os.cpu_count() or 1
+    if name == "processes":
+        return partial(by_processes, workers=workers)
+    if scheme == "dask":
+        need("campaigns over Dask", "distributed", "dask")
+        return partial(by_dask, address=address, workers=workers)
+    if scheme == "ray":
+        need("campaigns over Ray", "ray", "ray")
+        return partial(by_ray, address=name if address else "", workers=workers)
+    raise ValueError(f"unknown executor {name!r}; known are {KNOWN}")
+
+
+def by_processes(
+    tasks: list[Task], workers: int, make: Callable[[Task], Row] = carry_out
+) -> Iterator[Row]:
+    """Rows as they are done; each run has a process, forked from one that has loaded all."""
+    for library in ("OPENBLAS", "OMP"):
+        os.environ[f"{library}_NUM_THREADS"] = "1"  # one thread a process; children inherit it
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__, "bilevo.experiments.preload"])
+    waiting = iter(tasks)
+    live: dict[Connection, tuple[Task, Any]] = {}
+    try:
+        while True:
+            while len(live) < workers and (task := next(waiting, None)) is not None:
+                ours, theirs = context.Pipe(duplex=False)
+                process = context.Process(target=_child, args=(make, task, theirs))
+                process.start()
+                theirs.close()
+                live[ours] = task, process
+            if not live:
+                return
+            for ended in connection.wait(list(live)):
+                assert isinstance(ended, Connection)
+                task, process = live.pop(ended)
+                yield _answer(task, process, ended)
+    finally:
+        for _, process in live.values():
+            process.kill()
+
+
+def _child(make: Callable[[Task], Row], task: Task, answer: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its children
+    if task.max_time is not None:  # the alarm's default is to end the process, whatever it does
+        signal.setitimer(signal.ITIMER_REAL, task.max_time)
+    with suppress(BrokenPipeError):  # the campaign was killed
+        answer.send(make(task))
+
+
+def _answer(task: Task, process: Any, answer: Connection) -> Row:
+    try:
+        row: Row = answer.recv()
+    except EOFError:
+        process.join()
+        late = process.exitcode == -signal.SIGALRM
+        row = failed(task.run, too_long(task) if late else f"process ended: {process.exitcode}")
+    process.join()
+    answer.close()
+    return row
+
+
+def by_dask(tasks: list[Task], address: str, workers: int) -> Iterator[Row]:
+    """Rows from the workers of a Dask cluster, or of a local one for the time being."""
+    from distributed import Client, LocalCluster, as_completed
+
+    local = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
+    with Client(f"tcp://{address}") if address else Client(LocalCluster(**local)) as client:
+        futures = {client.submit(carry_out, task, pure=False): task for task in tasks}
+        try:
+            for future in as_completed(list(futures)):
+                error = future.exception()
+                task = futures.pop(future)
+                yield future.result() if error is None else failed(task.run, _told(error))
+                future.release()
+        finally:
+            client.cancel(list(futures))
+            if not address:
+                client.shutdown()
+
+
+def by_ray(tasks: list[Task], address: str, workers: int) -> Iterator[Row]:
+    """Rows from a Ray cluster, or from a local one for the time being."""
+    import ray
+
+    ours = not ray.is_initialized()
+    if ours:
+        where = {"address": address} if address else {"num_cpus": workers}
+        ray.init(**where, include_dashboard=False, log_to_driver=False)
+    remote = ray.remote(carry_out).options(max_retries=0)
+    waiting = {remote.remote(task): task for task in tasks}
+    try:
+        while waiting:
+            (ended,), _ = ray.wait(list(waiting), num_returns=1)
+            task = waiting.pop(ended)
+            try:
+                yield ray.get(ended)
+            except ray.exceptions.RayError as error:
+                yield failed(task.run, _told(error))
+    finally:
+        for future in waiting:
+            ray.cancel(future)
+        if ours:
+            ray.shutdown()
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
