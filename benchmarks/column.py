@@ -1,6 +1,6 @@
 """The paper's first column: drc-cma-es on SMD1-12 at (2, 3), 21 runs each, on two processes.
 
-Made as `scripts/reproduce` makes it, each run in a process of its own with its answer verified, but
+Made as `bilevo bench` makes it, each run in a process of its own with its answer verified, but
 nothing is stored. The kernels take turns in blocks of runs, with cma's generation at n = 3 timed in
 between: the time is shown in seconds and in such generations. Verification's share is that of one
 run of each problem, made again in this process.
@@ -14,9 +14,11 @@ from benchmarks.generation import cma_generation
 from benchmarks.report import Target, at_most
 from benchmarks.timing import Figures, say, seconds
 from bilevo import kernels, minimize, problems
-from bilevo.experiments.campaign import Row, carry_out, carry_out_all, verified_F
-from bilevo.experiments.plans import SMD, Plan, Run, algorithm
-from bilevo.experiments.reproduce import longest_first, with_progress
+from bilevo.experiments.campaign import Row, Task, carry_out, checked
+from bilevo.experiments.plans import SMD, Experiment, Form
+from bilevo.experiments.progress import longest_first, with_progress
+from bilevo.experiments.spread import by_processes
+from bilevo.experiments.store import FAILED
 from bilevo.experiments.tables import Lines
 
 WHOLE = 252  # runs of the column
@@ -26,31 +28,30 @@ PROCESSES = 2
 QUICK = {"runs": 2, "blocks": 1}
 
 
-def carry_out_with(kernel: kernels.Name, run: Run) -> Row:
+def carry_out_with(kernel: kernels.Name, task: Task) -> Row:
     with kernels.using(kernel):
-        return carry_out(run)
+        return carry_out(task)
 
 
-def verification_share(plan: list[Run], kernel: kernels.Name) -> float:
+def verification_share(plan: list[Task], kernel: kernels.Name) -> float:
     """Of the time of a run of each problem with the verification of its answer."""
     running = verifying = 0.0
     with kernels.using(kernel):
-        for run in plan:
-            if run.number == 0:
-                problem, method = problems.get(run.problem, run.m, run.n), algorithm(run.method)
-                result = minimize(problem, method=method, rng=run.seed)
-                running += result.time
-                verifying += seconds(partial(verified_F, problem, result))
+        for run, form in ((task.run, task.form) for task in plan if task.run.number == 0):
+            problem = problems.get(run.problem, run.m, run.n)
+            result = minimize(problem, method=form.algorithm(), rng=run.seed)
+            running += result.time
+            verifying += seconds(partial(checked, problem, result))
     return verifying / (running + verifying)
 
 
 def campaign(
-    plan: list[Run], kernel: kernels.Name, processes: int = PROCESSES
+    plan: list[Task], kernel: kernels.Name, processes: int = PROCESSES
 ) -> tuple[float, list[Row]]:
     """Seconds of runs, and their rows."""
-    rows = carry_out_all(plan, processes, make=partial(carry_out_with, kernel))
+    rows = by_processes(plan, processes, partial(carry_out_with, kernel))
     kept: list[Row] = []
-    return seconds(lambda: kept.extend(with_progress(rows, len(plan)))), kept
+    return seconds(lambda: kept.extend(with_progress(rows, plan))), kept
 
 
 def measure(
@@ -60,14 +61,15 @@ def measure(
     names: tuple[kernels.Name, ...] = kernels.NAMES,
 ) -> Figures:
     """The whole column with each kernel, in blocks that take turns."""
-    plan = longest_first(Plan(("drc-cma-es",), only, runs).at(2, 3))
+    wanted = Experiment(("drc-cma-es",), only, runs=runs).all_runs()
+    plan = longest_first(Task(run, Form(run.method)) for run in wanted)
     for name in names:
         campaign(plan[-1:], name, 1)  # starts the server that runs are forked from, and compiles
     times: dict[kernels.Name, list[float]] = {name: [] for name in names}
     rows: dict[kernels.Name, list[Row]] = {name: [] for name in names}
     units = []
     for block in range(blocks):
-        part = [run for run in plan if run.number % blocks == block]
+        part = [task for task in plan if task.run.number % blocks == block]
         for name in names:
             say(f"  {len(part)} of {len(plan)} runs with {name}")
             units.append(cma_generation())
@@ -79,8 +81,8 @@ def measure(
         {
             "kernel": name,
             "runs": len(plan),
-            "failed": sum(row.failed for row in rows[name]),
-            "evaluations": sum(row.total for row in rows[name]),
+            "failed": sum(row["status"] == FAILED for row in rows[name]),
+            "evaluations": sum(row["nfev_upper"] + row["nfev_lower"] for row in rows[name]),
             "seconds": sum(times[name]),
             "cma_generations": sum(times[name]) / unit,
             "verification": verification_share(plan, name),

@@ -35,7 +35,9 @@ LABORATORY = {  # loaded with their first use
     "export": "Write stored runs as CSV or for IOHprofiler.",
 }
 for name, text in LABORATORY.items():
-    app.command(f"bilevo.experiments.commands:{name.replace('import', 'import_')}", name=name, help=text)
+    app.command(
+        f"bilevo.experiments.commands:{name.replace('import', 'import_')}", name=name, help=text
+    )
 
 
 def whole(kind: type, tokens: Sequence[Any]) -> int:
@@ -236,7 +238,9 @@ def main(tokens: list[str] | None = None) -> int:
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         ours = Path(where.filename).is_relative_to(Path(__file__).parent)
-        if isinstance(error, CycloptsError) or (isinstance(error, ValueError | ImportError) and ours):
+        if isinstance(error, CycloptsError) or (
+            isinstance(error, ValueError | ImportError) and ours
+        ):
             message, status = str(error), 2
         else:  # of the user's functions
             message, status = f"{type(error).__name__}: {error}", 1

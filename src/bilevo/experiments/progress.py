@@ -57,7 +57,9 @@ def _bar(rows: Iterable[Row], costs: dict[Run, float]) -> Iterator[Row]:
 
     count = progress.TextColumn("{task.fields[done]} of {task.fields[all]} runs")
     times = progress.TimeElapsedColumn(), progress.TimeRemainingColumn(compact=True)
-    with progress.Progress(progress.BarColumn(), count, *times, console=Console(stderr=True)) as bar:
+    with progress.Progress(
+        progress.BarColumn(), count, *times, console=Console(stderr=True)
+    ) as bar:
         task = bar.add_task("", total=sum(costs.values()), done=0, all=len(costs))
         for done, row in enumerate(rows, 1):
             bar.update(task, advance=costs[_run(row)], done=done)

@@ -48,7 +48,7 @@ HISTORY: dict[str, Any] = {  # beside the run's key
     **dict.fromkeys(("F", "f", "violation"), pl.Float64),
     **{"executions": pl.List(pl.Int32), "survived": pl.List(pl.Boolean)},
 }
-FOLDED = pl.Struct({name: pl.List(kind) for name, kind in HISTORY.items()})
+COLUMNS = {**RUNS, "history": pl.Struct({name: pl.List(kind) for name, kind in HISTORY.items()})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class Store:
 
 def frame(rows: Iterable[dict[str, Any]]) -> pl.DataFrame:
     """Rows as a frame of all columns; what a row lacks is null, or its history is empty."""
-    return pl.DataFrame(list(rows), schema={**RUNS, "history": FOLDED})
+    return pl.DataFrame(list(rows), schema=COLUMNS)
 
 
 def runs(path: Path) -> pl.DataFrame:
@@ -169,30 +169,35 @@ def in_order(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _read(path: Path, columns: list[str]) -> pl.DataFrame:
-    """Some columns of a folder or file; tries again when files were merged while it read."""
+    """Some columns of a folder or file; once more when files were merged while it read."""
     if not path.exists():
         raise ValueError(f"{path} does not exist; it should be a campaign's folder or a CSV file")
-    for attempt in range(TRIES):
+    tries = TRIES
+    while True:
         found = segments(path) if path.is_dir() else [Segment(path, 1, 1)]
         if not found:
             raise ValueError(f"{path} has no stored runs (files runs-*.parquet)")
         try:
             return pl.concat([_one(segment.path, columns) for segment in found])
         except FileNotFoundError:
-            if attempt == TRIES - 1:
+            tries -= 1
+            if not tries:
                 raise
-    raise AssertionError
 
 
 def _one(path: Path, columns: list[str]) -> pl.DataFrame:
     try:
-        return pl.read_parquet(path, columns=columns)
+        found = pl.read_parquet(path, columns=columns)
     except FileNotFoundError:
         raise
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"{path} is no file of stored runs: {reason}") from None
+    for name, kind in found.schema.items():
+        if kind != COLUMNS[name]:
+            raise ValueError(f"{path} is no file of stored runs: {name} is {kind}")
+    return found
 
 
 def _joined(found: list[Segment]) -> pl.DataFrame:
-    return pl.concat([_one(segment.path, [*RUNS, "history"]) for segment in found])
+    return pl.concat([_one(segment.path, list(COLUMNS)) for segment in found])

@@ -1,0 +1,224 @@
+"""Campaigns: runs and their rows, whoever makes them, and what a kill leaves."""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from bilevo import Problem, Result, minimize, problems
+from bilevo.experiments import campaign, spread, store
+from bilevo.experiments.campaign import Task, carry_out, checked, complete
+from bilevo.experiments.plans import Experiment, Form, Plan, Run
+from bilevo.experiments.progress import duration, expected_cost, longest_first, with_progress
+
+PLAN = Plan((Experiment(("bl-cma-es",), ("smd10", "smd9"), runs=4),))
+TASKS = [Task(run, Form(run.method)) for run in PLAN.all_runs()]
+
+
+def task(problem: str, method: str, number: int = 0, **values) -> Task:
+    return Task(Run(problem, 2, 3, method, number, **values), Form(method))
+
+
+def made_up(task: Task, **values) -> campaign.Row:
+    """A row as its run might have given it: the same whenever it is made."""
+    number = task.run.seed % 1000
+    given = {"F": number / 7, "nfev_upper": number, "status": "target", "error": ""}
+    return {**campaign.failed(task.run, ""), **given, **values}
+
+
+def troubled(task: Task) -> campaign.Row:
+    """Of four runs one dies, one hangs, one raises."""
+    if task.run.number == 1:
+        os._exit(3)
+    if task.run.number == 2:
+        time.sleep(60)
+    if task.run.number == 3:
+        return carry_out(replace(task, run=replace(task.run, problem="smd99")))
+    return made_up(task)
+
+
+def slow(task: Task) -> campaign.Row:
+    time.sleep(0.2)
+    return made_up(task)
+
+
+def run_slowly(folder: str) -> None:
+    for _ in complete(Path(folder), PLAN, lambda tasks: spread.by_processes(tasks, 1, slow)):
+        pass
+
+
+def finish(folder: Path, make=made_up, plan=PLAN, **options) -> list[Task]:
+    """Complete a campaign; the tasks that were made for it."""
+    made: list[Task] = []
+    list(
+        complete(folder, plan, lambda tasks: (made.append(t) or make(t) for t in tasks), **options)
+    )
+    return made
+
+
+def rows(folder: Path) -> pl.DataFrame:
+    return store.runs(folder).drop("time", "machine")
+
+
+def same(one: pl.DataFrame, two: pl.DataFrame) -> bool:
+    return one.equals(two, null_equal=True)
+
+
+def test_a_row_says_what_a_run_gave_and_what_is_true() -> None:
+    row = carry_out(task("smd4", "drc-cma-es", 1))
+    assert row["status"] == "target" and row["error"] == ""
+    assert row["Acc_u"] == abs(row["F"]) < 1e-6 and row["Acc_l"] == abs(row["f"])
+    assert row["verified"] == abs(row["F_verified"]) != row["Acc_u"]
+    assert row["follower_gap"] >= 0 and row["time"] > 0 and row["version"] and row["machine"]
+    assert 0 < row["near"] < row["nfev_upper"] + row["nfev_lower"]
+    assert row["nit"] == len(row["history"]["generation"]) == len(row["history"]["executions"])
+    assert len(row["x"]) == 2 and len(row["y"]) == 3 and row["kernel"] in ("numpy", "numba")
+
+
+def test_a_budget_ends_a_run_and_a_target_need_not() -> None:
+    short = carry_out(task("smd1", "bl-cma-es", budget=500))
+    assert short["status"] == "max_evals" and short["nfev_upper"] + short["nfev_lower"] <= 500
+    to_target = carry_out(task("smd1", "bl-cma-es"))
+    beyond = carry_out(task("smd1", "bl-cma-es", target=False))
+    assert to_target["status"] == "target" and beyond["status"] == "stagnation"
+    assert beyond["nfev_lower"] > to_target["nfev_lower"] and beyond["Acc_u"] < 1e-6
+
+
+def answer(problem: Problem, x: list[float], y: list[float]) -> Result:
+    """A run's result with this pair as its answer."""
+    result = minimize(problem, method="bl-cma-es", max_evals=100)
+    F, _, f, _ = problem.evaluate(x, y)
+    result.x, result.y, result.F, result.f = np.array(x), np.array(y), float(F[0]), float(f[0])
+    return result
+
+
+@pytest.mark.parametrize(("name", "known"), [("smd1", True), ("smd10", False)])
+def test_the_follower_is_checked_by_its_known_answer_or_by_another_solver(name, known) -> None:
+    problem = problems.get(name)
+    assert (problem.response is not None) == known
+    result = answer(problem, [0.5, 0.5], [0.1, 0.2, 0.3])
+    verified_F, gap = checked(problem, result)
+    assert 0 < gap < math.inf and verified_F != result.F
+
+
+def test_a_follower_that_breaks_its_constraints_has_an_endless_gap() -> None:
+    problem = problems.get("smd9")
+    result = answer(problem, [0.0, 0.0], [0.6, 0.5, 0.0])
+    assert (problem.evaluate(result.x, result.y)[3] > 0).any() and problem.response is not None
+    assert checked(problem, result)[1] == math.inf
+
+
+def test_what_raises_is_a_row_with_its_error_on_one_line() -> None:
+    row = carry_out(task("smd99", "bl-cma-es"))
+    assert row["status"] == "failed" and math.isnan(row["F"]) and row["nfev_lower"] == 0
+    assert row["error"].startswith("ValueError: unknown problem 'smd99'")
+    late = carry_out(replace(task("smd1", "nblea"), max_time=0.01))
+    assert late["status"] == "failed" and late["error"] == "more than 0.01 s"
+    assert len(campaign.failed(TASKS[0].run, "a\nb " * 500)["error"]) <= 300
+
+
+def test_a_campaign_that_was_killed_goes_on_to_the_same_rows(tmp_path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    finish(whole)
+    code = f"import test_campaign as t; t.run_slowly({str(killed)!r})"
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parent)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and len(campaign.status_of(killed)) < 2:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = set(campaign.status_of(killed))
+    assert 2 <= len(done) < len(TASKS)
+    assert {made.run for made in finish(killed)} == {t.run for t in TASKS} - done
+    assert same(rows(killed), rows(whole))
+
+
+def test_runs_are_made_again_only_when_asked_for(tmp_path) -> None:
+    finish(tmp_path, lambda t: made_up(t) if t.run.number else campaign.failed(t.run, "x"))
+    assert finish(tmp_path) == []
+    assert [t.run.number for t in finish(tmp_path, again="failed")] == [0, 0]
+    assert len(finish(tmp_path, again="all")) == len(TASKS)
+    assert len(store.runs(tmp_path)) == len(TASKS)
+
+
+def test_another_plan_adds_to_the_folder(tmp_path) -> None:
+    finish(tmp_path)
+    more = Plan((Experiment(("nblea",), ("smd9",), runs=1),))
+    assert [t.run.method for t in finish(tmp_path, plan=more)] == ["nblea"]
+    assert len(store.runs(tmp_path)) == len(TASKS) + 1
+
+
+def test_rows_can_be_read_while_a_campaign_runs(tmp_path) -> None:
+    seen = []
+    for _ in complete(tmp_path, PLAN, lambda tasks: map(made_up, tasks)):
+        seen.append(len(store.runs(tmp_path)))
+    assert seen == list(range(1, len(TASKS) + 1))
+
+
+def test_runs_that_raise_die_or_hang_are_rows_and_end_nothing() -> None:
+    tasks = [replace(task("smd1", "bl-cma-es", number), max_time=3) for number in range(5)]
+    found = {row["number"]: row for row in spread.by_processes(tasks, 2, troubled)}
+    assert [found[i]["status"] == "failed" for i in range(5)] == [False, True, True, True, False]
+    assert found[1]["error"] == "process ended: 3"
+    assert found[2]["error"] == "more than 3 s"
+    assert found[3]["error"].startswith("ValueError: unknown problem 'smd99'")
+
+
+SMALL = Plan((Experiment(("drc-cma-es", "nblea"), ("smd1", "tp1"), runs=2, budgets=(300,)),))
+
+
+@pytest.fixture(scope="module")
+def by_processes(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("processes")
+    list(complete(folder, SMALL, spread.executor("processes", 2)))
+    return folder
+
+
+def test_a_dask_cluster_gives_the_same_rows(tmp_path, by_processes) -> None:
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        address = client.scheduler.address.removeprefix("tcp://")
+        list(complete(tmp_path, SMALL, spread.executor(f"dask://{address}")))
+    assert same(rows(tmp_path), rows(by_processes)) and len(rows(tmp_path)) == 8
+
+
+def test_ray_gives_the_same_rows(tmp_path, by_processes) -> None:
+    list(complete(tmp_path, SMALL, spread.executor("ray", 2)))
+    assert same(rows(tmp_path), rows(by_processes))
+
+
+def test_an_unknown_executor_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown executor 'slurm'; known are processes, dask"):
+        spread.executor("slurm")
+
+
+def test_the_longest_runs_come_first() -> None:
+    short, long = task("smd6", "bleaq2"), task("smd9", "nblea")
+    assert longest_first([short, long]) == [long, short]
+    assert expected_cost(long.run, "nblea") == 1_920_000
+    assert expected_cost(replace(long.run, budget=1000), "nblea") == 1000
+    assert expected_cost(Run("mine:own", 2, 1, "mine", 0), "mine") == 15_000
+
+
+def test_progress_tells_the_time_left_and_failures_at_once(capsys, monkeypatch) -> None:
+    monkeypatch.setattr("bilevo.experiments.progress.EVERY", 0.0)
+    made = [made_up(t) for t in TASKS[:-1]] + [campaign.failed(TASKS[-1].run, "no luck")]
+    assert list(with_progress(made, TASKS)) == made
+    told = capsys.readouterr().err.splitlines()
+    assert told[0].startswith("1 of 8 runs, about ") and told[0].endswith(" left")
+    assert told[-1] == "failed: smd9 (2,3) bl-cma-es run 3: no luck"
+    list(with_progress(made[:-1], TASKS, show=False))
+    assert capsys.readouterr().err == ""
+    assert [duration(s) for s in (40, 720, 11160)] == ["40 s", "12 min", "3.1 h"]
