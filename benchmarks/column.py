@@ -14,8 +14,8 @@ from benchmarks.generation import cma_generation
 from benchmarks.report import Target, at_most
 from benchmarks.timing import Figures, say, seconds
 from bilevo import kernels, minimize, problems
-from bilevo.experiments.campaign import Row, Task, carry_out, checked
-from bilevo.experiments.plans import SMD, Experiment, Form
+from bilevo.experiments.campaign import Row, Task, carry_out, checked, tasks_of
+from bilevo.experiments.plans import SMD, Experiment, Plan
 from bilevo.experiments.progress import longest_first, with_progress
 from bilevo.experiments.spread import by_processes
 from bilevo.experiments.store import FAILED
@@ -61,8 +61,7 @@ def measure(
     names: tuple[kernels.Name, ...] = kernels.NAMES,
 ) -> Figures:
     """The whole column with each kernel, in blocks that take turns."""
-    wanted = Experiment(("drc-cma-es",), only, runs=runs).all_runs()
-    plan = longest_first(Task(run, Form(run.method)) for run in wanted)
+    plan = longest_first(tasks_of(Plan((Experiment(("drc-cma-es",), only, runs=runs),))))
     for name in names:
         campaign(plan[-1:], name, 1)  # starts the server that runs are forked from, and compiles
     times: dict[kernels.Name, list[float]] = {name: [] for name in names}

@@ -15,8 +15,9 @@ from benchmarks import workers
 from benchmarks.report import Target
 from benchmarks.timing import Figures, interleaved, say, seconds
 from bilevo import kernels
-from bilevo.experiments.campaign import carry_out_all
-from bilevo.experiments.plans import Plan
+from bilevo.experiments.campaign import tasks_of
+from bilevo.experiments.plans import Experiment, Plan
+from bilevo.experiments.spread import by_processes
 from bilevo.experiments.tables import Lines
 
 SIZES = ((2, 3), (5, 5), (10, 10), (20, 20), (30, 30))
@@ -51,8 +52,8 @@ def with_size(
 
 def campaign_time(runs: int, processes: int) -> float:
     """Seconds of a campaign of runs at (2, 3), without storing."""
-    plan = Plan(("drc-cma-es",), ("smd1",), runs).at(2, 3)
-    return seconds(lambda: list(carry_out_all(plan, processes)))
+    tasks = tasks_of(Plan((Experiment(("drc-cma-es",), ("smd1",), runs=runs),)))
+    return seconds(lambda: list(by_processes(tasks, processes)))
 
 
 def with_runs(runs: tuple[int, ...], repeats: int) -> list[Figures]:

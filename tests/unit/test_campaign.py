@@ -20,7 +20,7 @@ from bilevo.experiments.plans import Experiment, Form, Plan, Run
 from bilevo.experiments.progress import duration, expected_cost, longest_first, with_progress
 
 PLAN = Plan((Experiment(("bl-cma-es",), ("smd10", "smd9"), runs=4),))
-TASKS = [Task(run, Form(run.method)) for run in PLAN.all_runs()]
+TASKS = campaign.tasks_of(PLAN)
 
 
 def task(problem: str, method: str, number: int = 0, **values) -> Task:

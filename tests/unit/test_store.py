@@ -134,7 +134,7 @@ def test_what_is_no_store_is_named(tmp_path) -> None:
     broken = tmp_path / "runs-000001-000001.parquet"
     for content in (b"", b"not Parquet", os.urandom(500)):
         broken.write_bytes(content)
-        with pytest.raises(ValueError, match="runs-000001-000001.parquet is no file of stored"):
+        with pytest.raises(ValueError, match=r"runs-000001-000001\.parquet is no file of stored"):
             runs(tmp_path)
     other = frame([row(0)]).with_columns(m=pl.lit("two"))
     for table in (other, other.select("problem")):

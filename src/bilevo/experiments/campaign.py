@@ -153,6 +153,11 @@ def known_response(problem: Problem, x: FloatArray) -> FloatArray | None:
     return y if np.isfinite(y).all() else None
 
 
+def tasks_of(plan: Plan, max_time: float | None = None) -> list[Task]:
+    """The runs of a plan; what is wrong with it raises ValueError."""
+    return [Task(run, plan.form(run.method), max_time) for run in plan.all_runs()]
+
+
 def complete(
     folder: Path,
     plan: Plan,
@@ -164,15 +169,14 @@ def complete(
 
     `rows_of` makes runs and gives their rows in any order; see `bilevo.experiments.spread`.
     """
-    wanted = plan.all_runs()
+    wanted = tasks_of(plan, max_time)
     with Store(folder) as store:
         stored = status_of(folder)
         if again is not None:
-            old = [run for run in wanted if again == "all" or stored.get(run) == FAILED]
+            old = [t.run for t in wanted if again == "all" or stored.get(t.run) == FAILED]
             store.forget(frame(map(_named, old)).select(KEY))
             stored = {run: status for run, status in stored.items() if run not in set(old)}
-        missing = [run for run in wanted if run not in stored]
-        for row in rows_of([Task(run, plan.form(run.method), max_time) for run in missing]):
+        for row in rows_of([task for task in wanted if task.run not in stored]):
             store.add(frame([row]))
             yield row
         store.merge()

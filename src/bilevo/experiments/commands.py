@@ -8,10 +8,11 @@ import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from bilevo import registry
 from bilevo.experiments.campaign import Row, Task, complete
 from bilevo.experiments.plans import Experiment, Plan, read_plan
 from bilevo.experiments.progress import longest_first, with_progress
@@ -120,9 +121,9 @@ def _plan_of_options(
 ) -> Plan:
     if not wanted["problems"]:
         raise ValueError("give a plan, or --suite or --problems (smd, tp and real are suites)")
-    given = {"sizes": sizes, "runs": runs, "budgets": budgets}
-    values = {name: value for name, value in given.items() if value}
-    methods = wanted["methods"] or ("drc-cma-es",)
+    given: dict[str, Any] = {"sizes": sizes, "runs": runs, "budgets": budgets}
+    values = {name: value for name, value in given.items() if value not in ((), None)}
+    methods = wanted["methods"] or (registry.DEFAULT_METHOD,)
     return Plan((Experiment(methods, wanted["problems"], target=target, **values),))
 
 

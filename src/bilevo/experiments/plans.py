@@ -9,7 +9,7 @@ more of them; keys at the head of its file hold for all:
     [[experiments]]
     problems = ["smd"]              # a suite, a problem, or module:object
     sizes = ["2,3", "10,10"]        # of problems that have any; others have their own
-    budgets = [10000, 50000]        # evaluations of both levels; without them the method's own rules
+    budgets = [10000, 50000]        # evaluations of both levels; else the method's own rules
 
     [forms."drc-cma-es/plain"]      # a method with some of its parameters changed
     method = "drc-cma-es"
