@@ -194,6 +194,25 @@ def test_a_dask_cluster_gives_the_same_rows(tmp_path, by_processes) -> None:
     assert same(rows(tmp_path), rows(by_processes)) and len(rows(tmp_path)) == 8
 
 
+def test_a_worker_that_dies_with_its_run_is_a_failed_row_on_dask_too(tmp_path, monkeypatch) -> None:
+    """A problem whose objective ends the process: Dask gives the run up after some workers."""
+    (tmp_path / "deadly.py").write_text(
+        "import os, bilevo\n"
+        "def problem():\n"
+        "    end = lambda x, y: os._exit(3)\n"
+        "    return bilevo.Problem(end, end, [(0, 1)], [(0, 1)])\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.syspath_prepend(tmp_path)
+    tasks = [
+        task("smd1", "bl-cma-es", budget=100),
+        Task(Run("deadly:problem", 1, 1, "nblea", 0), Form("nblea")),
+    ]
+    found = {row["problem"]: row for row in spread.executor("dask", 1)(tasks)}
+    assert found["smd1"]["status"] == "max_evals"
+    assert found["deadly:problem"]["error"].startswith("KilledWorker")
+
+
 def test_ray_gives_the_same_rows(tmp_path, by_processes) -> None:
     list(complete(tmp_path, SMALL, spread.executor("ray", 2)))
     assert same(rows(tmp_path), rows(by_processes))

@@ -30,11 +30,11 @@ def executor(name: str = "processes", workers: int | None = None) -> Spread:
     if name == "processes":
         return partial(by_processes, workers=workers)
     if scheme == "dask":
-        need("campaigns over Dask", "distributed", "dask")
-        return partial(by_dask, address=address, workers=workers)
+        distributed = need("campaigns over Dask", "distributed", "dask")
+        return partial(by_dask, distributed, address, workers)
     if scheme == "ray":
-        need("campaigns over Ray", "ray", "ray")
-        return partial(by_ray, address=name if address else "", workers=workers)
+        ray = need("campaigns over Ray", "ray", "ray")
+        return partial(by_ray, ray, name if address else "", workers)
     raise ValueError(f"unknown executor {name!r}; known are {KNOWN}")
 
 
@@ -87,29 +87,24 @@ def _answer(task: Task, process: Any, answer: Connection) -> Row:
     return row
 
 
-def by_dask(tasks: list[Task], address: str, workers: int) -> Iterator[Row]:
+def by_dask(distributed: Any, address: str, workers: int, tasks: list[Task]) -> Iterator[Row]:
     """Rows from the workers of a Dask cluster, or of a local one for the time being."""
-    from distributed import Client, LocalCluster, as_completed
-
     local = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
-    with Client(f"tcp://{address}") if address else Client(LocalCluster(**local)) as client:
+    where = {"address": f"tcp://{address}"} if address else local
+    with distributed.Client(**where) as client:
         futures = {client.submit(carry_out, task, pure=False): task for task in tasks}
         try:
-            for future in as_completed(list(futures)):
+            for future in distributed.as_completed(list(futures)):
                 error = future.exception()
                 task = futures.pop(future)
                 yield future.result() if error is None else failed(task.run, _told(error))
                 future.release()
         finally:
             client.cancel(list(futures))
-            if not address:
-                client.shutdown()
 
 
-def by_ray(tasks: list[Task], address: str, workers: int) -> Iterator[Row]:
+def by_ray(ray: Any, address: str, workers: int, tasks: list[Task]) -> Iterator[Row]:
     """Rows from a Ray cluster, or from a local one for the time being."""
-    import ray
-
     ours = not ray.is_initialized()
     if ours:
         where = {"address": address} if address else {"num_cpus": workers}
