@@ -5,23 +5,89 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from bilevo import registry
-from bilevo.experiments.campaign import Row, Task, complete
-from bilevo.experiments.plans import Experiment, Plan, read_plan
+from bilevo.experiments import exchange, formats, store, tables
+from bilevo.experiments.campaign import Row, Task, complete, status_of
+from bilevo.experiments.paper import FLOOR
+from bilevo.experiments.plans import Experiment, Plan, Run, read_plan
 from bilevo.experiments.progress import longest_first, with_progress
 from bilevo.experiments.spread import executor as named_executor
+from bilevo.experiments.selection import Selection
+from bilevo.experiments.statistics import ALPHA, Test
 from bilevo.experiments.store import FAILED
 from bilevo.named import parse_sizes
 
 SETTINGS = "settings.json"  # in a campaign's folder: what it was asked for
 Flag = Annotated[bool, Parameter(negative="")]
+Several = Annotated[tuple[str, ...], Parameter(negative="")]
+Paths = Annotated[list[Path], Parameter(negative="")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Which:
+    """Of the stored runs.
+
+    Parameters
+    ----------
+    problems
+        Problems or suites, separated by commas.
+    dim
+        Sizes M,N; may be given several times.
+    methods
+        Methods, separated by commas.
+    budget
+        Of runs that were made with several budgets: those of this one; 0 for none.
+    target
+        Of runs that were made both ways: those that end at the known optimum, or those that do not.
+    """
+
+    problems: str | None = None
+    dim: Several = ()
+    methods: str | None = None
+    budget: int | None = None
+    target: bool | None = None
+
+    def selection(self) -> Selection:
+        sizes = tuple(map(parse_sizes, self.dim))
+        names = {"problems": _listed(self.problems), "methods": _listed(self.methods)}
+        return Selection(sizes=sizes, budget=self.budget, target=self.target, **names)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How runs are compared.
+
+    Parameters
+    ----------
+    reference
+        The method that others are tested against: drc-cma-es, or else the first.
+    floor
+        Accuracies below it count as this, as in the paper; 0 takes them as they are.
+    test
+        Wilcoxon's rank-sum test, or his signed-rank test of runs of the same number.
+    holm
+        Correct p values for the number of tests, by Holm's method.
+    alpha
+        The level of significance.
+    """
+
+    reference: str | None = None
+    floor: float = FLOOR
+    test: Test = "rank-sum"
+    holm: Flag = False
+    alpha: float = ALPHA
+
+
+NOTHING, AS_THE_PAPER = Which(), Comparison()
 
 
 def bench(
@@ -30,7 +96,7 @@ def bench(
     *,
     suite: str | None = None,
     problems: str | None = None,
-    dim: list[str] | None = None,
+    dim: Several = (),
     methods: str | None = None,
     runs: int | None = None,
     budgets: str | None = None,
@@ -79,7 +145,7 @@ def bench(
         Show how far it has come on standard error.
     """
     wanted = {"problems": _listed(suite) + _listed(problems), "methods": _listed(methods)}
-    sizes = tuple(map(parse_sizes, dim or ()))
+    sizes = tuple(map(parse_sizes, dim))
     limits = tuple(_count("--budgets", word) for word in _listed(budgets))
     if plan is not None:
         if limits or not target:
@@ -106,10 +172,202 @@ def bench(
         print("stopped; the same command goes on from here", file=sys.stderr)
         return 130
     if report:
-        write_report([folder], out=folder / "report.html")
+        print(write_report([folder]))
     if failures:
         print(f"{failures} runs failed; --again failed makes them again", file=sys.stderr)
     return 1 if failures else 0
+
+
+def table(
+    paths: Paths,
+    /,
+    *,
+    kind: str = "accuracy,evaluations,total",
+    form: Annotated[str, Parameter(name="--format")] = "text",
+    paper: Flag = False,
+    which: Which = NOTHING,
+    comparison: Comparison = AS_THE_PAPER,
+) -> int:
+    """Show tables of stored runs on standard output.
+
+    Parameters
+    ----------
+    paths
+        Folders of `bilevo bench`, or CSV files.
+    kind
+        Of accuracy, evaluations, total, real, effort, ranks, summary; several with commas.
+    form
+        Of text, markdown, csv, latex, latex-document (which compiles by itself); several with
+        commas.
+    paper
+        Show the figures that the DRC paper prints beside ours, in brackets.
+    """
+    print(tables_of(paths, kind, form, paper, which, comparison), end="")
+    return 0
+
+
+def tables_of(
+    paths: Sequence[Path],
+    kind: str,
+    form: str,
+    paper: bool,
+    which: Which,
+    comparison: Comparison,
+) -> str:
+    """What `bilevo table` prints."""
+    runs = which.selection().runs(paths)
+    made = [tables.make(runs, one, paper=paper, **asdict(comparison)) for one in _listed(kind)]
+    return "\n".join(formats.write(table, one) for one in _listed(form) for table in made)
+
+
+def figure(
+    paths: Paths,
+    /,
+    *,
+    kind: str = "convergence,allocation,runtime,ecdf,critical-difference",
+    form: Annotated[str, Parameter(name="--format")] = "pdf,png",
+    indicator: str = "Acc_u",
+    out: Path | None = None,
+    which: Which = NOTHING,
+    floor: float = FLOOR,
+) -> int:
+    """Draw stored runs.
+
+    Parameters
+    ----------
+    paths
+        Folders of `bilevo bench`.
+    kind
+        Of convergence, allocation, runtime, ecdf, critical-difference; several with commas.
+    form
+        Of pdf, png, svg; several with commas.
+    indicator
+        What methods are ranked by in the critical-difference diagram.
+    out
+        The folder of the figures; FOLDER/figures by default.
+    floor
+        Accuracies below it rank alike, as in the paper.
+    """
+    from bilevo.experiments import figures
+
+    folder = out or (paths[0] if paths[0].is_dir() else paths[0].parent) / "figures"
+    forms = _listed(form)
+    if unknown := set(forms) - {"pdf", "png", "svg"}:
+        raise ValueError(f"unknown format {min(unknown)!r}; known are pdf, png, svg")
+    chosen = which.selection()
+    runs, history = chosen.runs(paths), chosen.history(paths)
+    drawn = {
+        one: figures.draw(one, runs, history, indicator=indicator, floor=floor)
+        for one in _listed(kind)
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, picture in drawn.items():
+        for ending in forms:
+            figures.save(picture, folder / f"{name}.{ending}")
+            print(folder / f"{name}.{ending}")
+    return 0
+
+
+def report(
+    paths: Paths,
+    /,
+    *,
+    out: Path | None = None,
+    which: Which = NOTHING,
+    comparison: Comparison = AS_THE_PAPER,
+) -> int:
+    """Write one HTML file about stored runs, which needs no network.
+
+    Parameters
+    ----------
+    paths
+        Folders of `bilevo bench`, or CSV files.
+    out
+        The file; FOLDER/report.html by default.
+    """
+    print(write_report(paths, out, which, comparison))
+    return 0
+
+
+def write_report(
+    paths: Sequence[Path],
+    out: Path | None = None,
+    which: Which = NOTHING,
+    comparison: Comparison = AS_THE_PAPER,
+) -> Path:
+    """The report of some stored runs, and where it is."""
+    from bilevo.experiments import report as reports
+
+    path = out or (paths[0] if paths[0].is_dir() else paths[0].parent) / "report.html"
+    chosen = which.selection()
+    runs, history = chosen.runs(paths), chosen.history(paths)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    settings = {str(folder.name): kept for folder in paths if (kept := _kept_settings(folder))}
+    reports.write(path, runs, history, settings=settings, **asdict(comparison))
+    return path
+
+
+def import_(
+    file: Path,
+    /,
+    *,
+    into: Path,
+    replace: Flag = False,
+) -> int:
+    """Add results of other programs, or exported ones, to a folder of stored runs.
+
+    Parameters
+    ----------
+    file
+        A CSV file; its columns are told in docs/laboratory.md.
+    into
+        The folder.
+    replace
+        Put these in the place of runs of the same names that the folder has.
+    """
+    rows = store.frame(exchange.import_csv(file).iter_rows(named=True))
+    with store.Store(into) as kept:
+        stored = status_of(into)
+        names = rows.select(store.KEY)
+        known = [run for row in names.iter_rows(named=True) if (run := Run(**row)) in stored]
+        if known and not replace:
+            raise ValueError(
+                f"{into} has {len(known)} of these runs, such as {known[0]}; --replace puts the "
+                "new ones in their place"
+            )
+        kept.forget(names)
+        kept.add(rows)
+        kept.merge()
+    print(f"{len(rows)} runs, {len(known)} of them replaced: {into}")
+    return 0
+
+
+def export(
+    paths: Paths,
+    /,
+    *,
+    out: Path,
+    form: Annotated[Literal["csv", "ioh"], Parameter(name="--format")] = "csv",
+    which: Which = NOTHING,
+) -> int:
+    """Write stored runs for other programs.
+
+    Parameters
+    ----------
+    paths
+        Folders of `bilevo bench`, or CSV files.
+    out
+        A new file, for CSV; a new folder, for IOHprofiler.
+    form
+        csv: one line a run; ioh: with their histories, for IOHanalyzer and iohinspector.
+    """
+    chosen = which.selection()
+    runs = chosen.runs(paths)
+    if form == "csv":
+        exchange.export_csv(runs, out)
+    else:
+        exchange.export_ioh(runs, chosen.history(paths), out)
+    return 0
 
 
 def _plan_of_options(
@@ -137,6 +395,14 @@ def _keep_settings(
     new = folder / f"{SETTINGS}.new"
     new.write_text(text + "\n", encoding="utf-8")
     os.replace(new, folder / SETTINGS)
+
+
+def _kept_settings(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # imported runs have none
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _listed(words: str | None) -> tuple[str, ...]:
