@@ -162,8 +162,8 @@ def history(path: Path) -> pl.DataFrame:
 
 def in_order(rows: pl.DataFrame) -> pl.DataFrame:
     """By method, size and problem, with smd2 before smd10, then by number."""
-    stem = pl.col("problem").str.replace(r"\d+$", "")
-    digits = pl.col("problem").str.extract(r"(\d{1,9})$").cast(pl.Int64).fill_null(0)
+    stem = pl.col("problem").str.replace("[0-9]+$", "")
+    digits = pl.col("problem").str.extract("([0-9]{1,9})$").cast(pl.Int64).fill_null(0)
     order = ["method", "budget", "target", "m", "n", stem, digits, "number"]
     return rows.sort(order, maintain_order=True)
 
