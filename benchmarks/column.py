@@ -41,7 +41,7 @@ def verification_share(plan: list[Task], kernel: kernels.Name) -> float:
             problem = problems.get(run.problem, run.m, run.n)
             result = minimize(problem, method=form.algorithm(), rng=run.seed)
             running += result.time
-            verifying += seconds(partial(checked, problem, result))
+            verifying += seconds(partial(checked, problem, result.x, result.y, result.f))
     return verifying / (running + verifying)
 
 

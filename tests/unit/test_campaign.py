@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from bilevo import Problem, Result, minimize, problems
+from bilevo import Problem, problems
 from bilevo.experiments import campaign, spread, store
 from bilevo.experiments.campaign import Task, carry_out, checked, complete
 from bilevo.experiments.plans import Experiment, Form, Plan, Run
@@ -92,28 +92,35 @@ def test_a_budget_ends_a_run_and_a_target_need_not() -> None:
     assert beyond["nfev_lower"] > to_target["nfev_lower"] and beyond["Acc_u"] < 1e-6
 
 
-def answer(problem: Problem, x: list[float], y: list[float]) -> Result:
-    """A run's result with this pair as its answer."""
-    result = minimize(problem, method="bl-cma-es", max_evals=100)
+def pair(problem: Problem, x: list[float], y: list[float]) -> tuple:
+    """What `checked` takes, and F."""
     F, _, f, _ = problem.evaluate(x, y)
-    result.x, result.y, result.F, result.f = np.array(x), np.array(y), float(F[0]), float(f[0])
-    return result
+    return (problem, np.array(x), np.array(y), float(f[0])), float(F[0])
 
 
 @pytest.mark.parametrize(("name", "known"), [("smd1", True), ("smd10", False)])
 def test_the_follower_is_checked_by_its_known_answer_or_by_another_solver(name, known) -> None:
     problem = problems.get(name)
     assert (problem.response is not None) == known
-    result = answer(problem, [0.5, 0.5], [0.1, 0.2, 0.3])
-    verified_F, gap = checked(problem, result)
-    assert 0 < gap < math.inf and verified_F != result.F
+    claimed, F = pair(problem, [0.5, 0.5], [0.1, 0.2, 0.3])
+    verified_F, gap = checked(*claimed)
+    assert 0 < gap < math.inf and verified_F != F
 
 
 def test_a_follower_that_breaks_its_constraints_has_an_endless_gap() -> None:
     problem = problems.get("smd9")
-    result = answer(problem, [0.0, 0.0], [0.6, 0.5, 0.0])
-    assert (problem.evaluate(result.x, result.y)[3] > 0).any() and problem.response is not None
-    assert checked(problem, result)[1] == math.inf
+    claimed, _ = pair(problem, [0.0, 0.0], [0.6, 0.5, 0.0])
+    assert (problem.evaluate(*claimed[1:3])[3] > 0).any() and problem.response is not None
+    assert checked(*claimed)[1] == math.inf
+
+
+def test_a_row_from_elsewhere_is_verified_by_its_x_and_y() -> None:
+    ours = carry_out(task("smd1", "bl-cma-es", budget=2000))
+    theirs = {**ours, "F_verified": math.nan, "verified": math.nan, "follower_gap": math.nan}
+    assert campaign.verified(theirs) == ours
+    assert campaign.verified({**theirs, "x": []})["x"] == []
+    with pytest.raises(ValueError, match="x = .* of smd1 is outside its bounds"):
+        campaign.verified({**theirs, "x": [99.0, 0.0]})
 
 
 def test_what_raises_is_a_row_with_its_error_on_one_line() -> None:

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 
 from bilevo import registry
 from bilevo.experiments import exchange, formats, store, tables
-from bilevo.experiments.campaign import Row, Task, complete, status_of
+from bilevo.experiments.campaign import Row, Task, complete, status_of, verified
 from bilevo.experiments.paper import FLOOR
 from bilevo.experiments.plans import Experiment, Plan, Run, read_plan
 from bilevo.experiments.progress import longest_first, with_progress
@@ -312,6 +312,7 @@ def import_(
     /,
     *,
     into: Path,
+    verify: Flag = False,
     replace: Flag = False,
 ) -> int:
     """Add results of other programs, or exported ones, to a folder of stored runs.
@@ -322,10 +323,13 @@ def import_(
         A CSV file; its columns are told in docs/laboratory.md.
     into
         The folder.
+    verify
+        Re-solve the follower at every x that the file has of registered problems.
     replace
         Put these in the place of runs of the same names that the folder has.
     """
-    rows = store.frame(exchange.import_csv(file).iter_rows(named=True))
+    read = exchange.import_csv(file).iter_rows(named=True)
+    rows = store.frame(verified(row) if verify else row for row in read)
     with store.Store(into) as kept:
         stored = status_of(into)
         names = rows.select(store.KEY)
