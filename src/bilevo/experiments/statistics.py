@@ -1,0 +1,136 @@
+"""Comparing samples of runs, by scipy.stats. Everything compared is minimised.
+
+- Spread is scipy.stats.iqr, whose quartiles are interpolated linearly. Papers made with MATLAB have
+  its quartiles, which lie a little farther apart for few runs.
+- The Wilcoxon rank-sum test is scipy.stats.mannwhitneyu, the same test, and not ranksums: that one
+  knows no correction for ties, and a floor on accuracies makes many. Without ties small samples are
+  tested exactly. Samples that are all alike have p = 1.
+- The signed-rank test (scipy.stats.wilcoxon) takes pairs: runs of the same number.
+- Holm's correction is written here because scipy has none; it has Benjamini and Hochberg's only,
+  which controls another error.
+- Ranks, the Friedman test and Nemenyi's critical difference follow J. Demsar, "Statistical
+  comparisons of classifiers over multiple data sets", JMLR 7, 2006.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from bilevo.core.arrays import FloatArray
+
+Test = Literal["rank-sum", "signed-rank"]
+TESTS: tuple[Test, ...] = get_args(Test)
+ALPHA = 0.05  # the paper's significance level
+LEAST = 3  # methods that a Friedman test needs
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A sample against the reference's: `excess` > 0 says that its values are the larger ones."""
+
+    p: float
+    excess: float
+
+    def mark(self, alpha: float = ALPHA) -> str:
+        """As the paper has it: + the reference is significantly better, - worse, = neither."""
+        if self.p >= alpha or self.excess == 0:
+            return "="
+        return "+" if self.excess > 0 else "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Average ranks over blocks, 1 the best; differences beyond the critical one count."""
+
+    average: list[float]
+    p: float
+    critical_difference: float
+    blocks: int
+
+
+def median(values: FloatArray) -> float:
+    """NaN of nothing."""
+    return float(np.median(values)) if len(values) else np.nan
+
+
+def spread(values: FloatArray) -> float:
+    """The interquartile range; NaN of nothing, and where both quartiles are infinite."""
+    from scipy import stats
+
+    if not len(values):
+        return np.nan
+    with np.errstate(invalid="ignore"):
+        return float(stats.iqr(values))
+
+
+def rank_sum(values: FloatArray, reference: FloatArray) -> Comparison:
+    """The Wilcoxon rank-sum test of two independent samples; neither may be empty."""
+    from scipy import stats
+
+    found = stats.mannwhitneyu(values, reference)
+    return Comparison(float(found.pvalue), _share(found, values, reference) - 0.5)
+
+
+def signed_rank(values: FloatArray, reference: FloatArray) -> Comparison:
+    """The Wilcoxon signed-rank test of pairs; at least one."""
+    from scipy import stats
+
+    differ = values != reference  # so that no infinity is taken from another
+    apart = np.subtract(values, reference, where=differ, out=np.zeros(len(values)))
+    if not differ.any():
+        return Comparison(1.0, 0.0)
+    ranks = stats.rankdata(np.abs(apart[differ]))
+    excess = float(np.sum(np.sign(apart[differ]) * ranks))
+    return Comparison(float(stats.wilcoxon(apart).pvalue), excess)
+
+
+def effect_size(values: FloatArray, reference: FloatArray) -> float:
+    """Vargha and Delaney's A12: how often a value is larger than the reference's, ties by half.
+
+    Below 0.5 the values are better (smaller), above it the reference's; it is U / (k l) for the U
+    of Mann and Whitney and samples of k and l.
+    """
+    from scipy import stats
+
+    return _share(stats.mannwhitneyu(values, reference), values, reference)
+
+
+def holm(p: list[float]) -> list[float]:
+    """p values adjusted for being one of a family (S. Holm, 1979), in the given order."""
+    order = np.argsort(p, kind="stable")
+    factors = np.arange(len(p), 0, -1)
+    adjusted = np.minimum(np.maximum.accumulate(np.asarray(p)[order] * factors), 1.0)
+    result = np.empty(len(p))
+    result[order] = adjusted
+    return [float(value) for value in result]
+
+
+def friedman(medians: FloatArray, alpha: float = ALPHA) -> Ranking:
+    """The Friedman test and average ranks of medians (blocks, methods)."""
+    from scipy import stats
+
+    blocks, methods = medians.shape
+    if methods < LEAST:
+        raise ValueError(f"a Friedman test needs {LEAST} methods or more, not {methods}")
+    if not blocks:
+        raise ValueError("a Friedman test needs a problem with runs of all methods")
+    ranks = stats.rankdata(medians, axis=1)
+    tied = bool((ranks == ranks[0, 0]).all())  # the statistic is 0 / 0
+    p = 1.0 if tied else float(stats.friedmanchisquare(*medians.T).pvalue)
+    difference = critical_difference(methods, blocks, alpha)
+    return Ranking([float(rank) for rank in ranks.mean(axis=0)], p, difference, blocks)
+
+
+def critical_difference(methods: int, blocks: int, alpha: float = ALPHA) -> float:
+    """Nemenyi's: average ranks that differ by more differ significantly."""
+    from scipy import stats
+
+    q = stats.studentized_range.ppf(1 - alpha, methods, np.inf) / np.sqrt(2)
+    return float(q * np.sqrt(methods * (methods + 1) / (6 * blocks)))
+
+
+def _share(found: Any, values: FloatArray, reference: FloatArray) -> float:
+    return float(found.statistic / (len(values) * len(reference)))
