@@ -15,11 +15,11 @@ from benchmarks.report import Target, at_most
 from benchmarks.timing import Figures, say, seconds
 from bilevo import kernels, minimize, problems
 from bilevo.experiments.campaign import Row, Task, carry_out, checked, tasks_of
+from bilevo.experiments.formats import Lines
 from bilevo.experiments.plans import SMD, Experiment, Plan
 from bilevo.experiments.progress import longest_first, with_progress
 from bilevo.experiments.spread import by_processes
 from bilevo.experiments.store import FAILED
-from bilevo.experiments.tables import Lines
 
 WHOLE = 252  # runs of the column
 WANTED = {"numpy": 150, "numba": 60}  # seconds of the whole column

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import bilevo
-from bilevo.experiments.tables import Lines, filled, marked, show
+from bilevo.experiments.documents import filled, marked
+from bilevo.experiments.formats import Lines, show
 
 DOCS = Path(__file__).parents[1] / "docs"
 DOCUMENT, PICTURE = DOCS / "performance.md", DOCS / "performance.svg"

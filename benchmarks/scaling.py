@@ -16,9 +16,9 @@ from benchmarks.report import Target
 from benchmarks.timing import Figures, interleaved, say, seconds
 from bilevo import kernels
 from bilevo.experiments.campaign import tasks_of
+from bilevo.experiments.formats import Lines
 from bilevo.experiments.plans import Experiment, Plan
 from bilevo.experiments.spread import by_processes
-from bilevo.experiments.tables import Lines
 
 SIZES = ((2, 3), (5, 5), (10, 10), (20, 20), (30, 30))
 PROCESSES = (1, 2)

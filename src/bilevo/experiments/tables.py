@@ -1,135 +1,126 @@
-"""Tables of medians from stored runs, beside published ones: `scripts/tables`.
+"""Tables of stored runs: values with what stands beside them, which `formats` turns into text.
 
-Nothing is run here. Ours are medians over the rows that campaigns have stored; the DRC paper's are
-the values it prints (paper.json); "program" are medians of the authors' public programs, run under
-GNU Octave (peers.json says how). Failed runs are counted, and left out of medians.
+    accuracy      Acc_u and Acc_l as reported, and verified: F at the follower's true answer
+    evaluations   of either level
+    total         evaluations of both levels, and what the reference saves
+    real          F and f where no optimum is known, and evaluations
+    effort        what it costs to come near the optimum, and how many runs do
+    ranks         average ranks over problems, and effect sizes
+    summary       how near median evaluations are to the paper's
 
-A document holds a table between two marks, and only what stands between them is replaced:
-
-    <!-- table: methods 2,3 -->
-    <!-- end -->
+Nothing is run here. Medians are over completed runs. Marks are those of the DRC paper: "+" where
+the reference is significantly better than the method of the column, "-" where it is worse, "="
+where neither. `paper=True` sets beside our figures those that the paper prints.
 """
 
 from __future__ import annotations
 
-import json
-import math
-import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from bilevo import registry
-from bilevo.experiments.campaign import NEAR, Row, read
-from bilevo.experiments.plans import FIELD, PAIRS, PLANS, PRINTED
+from bilevo.experiments import samples, statistics
+from bilevo.experiments.paper import FLOOR, RUNS, printed, printed_mark
+from bilevo.experiments.samples import ACCURACIES, Case, Group, Groups
+from bilevo.experiments.statistics import Test
 
-DATA = Path("docs/data")
-FLOOR = 1e-6  # the paper prints accuracies below this as this
-ACCURACIES = ("Acc_u", "verified", "Acc_l")
-NAMES = {key: key for key in (*ACCURACIES, "total")}  # columns of tables and of stored rows
-NAMES |= {"FEs_u": "nfev_upper", "FEs_l": "nfev_lower"}
-LEVELS = ("FEs_u", "FEs_l")  # the paper prints them at (2,3), elsewhere totals only
-OTHERS = ("paper", "ratio", "program", "program's runs")  # columns that may have nothing to show
-SOLVED = (1e-4, 1e-6)
+SCIENTIFIC, WHOLE, SHARE, PLAIN = ".2e", ".0f", ".0%", ".2f"
+NEAR, SOLVED = 1e-4, (1e-4, 1e-6)
 FACTORS = (1.1, 1.5, 2.0)
-
-Lines = list[list[str]]
-
-
-def marked(name: str) -> re.Pattern[str]:
-    """What a document has for a table: a mark with the table's name, a pattern, to its end."""
-    return re.compile(rf"(<!-- table: {name} -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-
-
-MARKED = marked(r"(\w+) (\d+),(\d+)")
+RANKED = ("Acc_u", "verified", "FEs")
 
 
 @dataclass(frozen=True, slots=True)
-class Medians:
-    """Over the completed rows of a method on a problem; NaN when there are none."""
+class Cell:
+    """A figure and how it is written, with what stands beside it; NaN where there is none."""
 
-    rows: list[Row]
-    failed: int
-    values: dict[str, float]
-
-    @classmethod
-    def of(cls, rows: list[Row]) -> Medians:
-        done = [row for row in rows if not row.failed]
-        medians = {
-            key: float(np.median([getattr(row, name) for row in done])) if done else np.nan
-            for key, name in NAMES.items()
-        }
-        return cls(done, len(rows) - len(done), medians)
+    value: float
+    form: str = SCIENTIFIC
+    spread: float | None = None  # the interquartile range
+    mark: str = ""  # "+", "=" or "-"
+    saved: float | None = None  # the share of evaluations that the reference needs less
+    paper: float | None = None  # what the DRC paper prints for the value
+    best: bool = False  # of its row
+    text: str | None = None  # where it is not a number
 
     @property
-    def runs(self) -> str:
-        """How many there are, and what is wrong with some."""
-        infeasible = sum(row.violation > 0 for row in self.rows)
-        parts = [str(len(self.rows))]
-        parts += [f"{infeasible} infeasible"] if infeasible else []
-        parts += [f"{self.failed} failed"] if self.failed else []
-        return ", ".join(parts)
-
-    def solved(self, accuracy: float) -> float:
-        """The share of runs within an accuracy; a failed or infeasible one is not."""
-        good = sum(row.Acc_u <= accuracy and row.violation == 0 for row in self.rows)
-        return good / (len(self.rows) + self.failed)
-
-    @property
-    def until_near(self) -> float:
-        """Evaluations per run that came near the optimum, with those of other completed runs."""
-        near = sum(row.near > 0 for row in self.rows)
-        return sum(row.near or row.total for row in self.rows) / near if near else math.inf
+    def written(self) -> str:
+        """The value alone."""
+        if self.text is not None:
+            return self.text
+        return "-" if np.isnan(self.value) else format(self.value, self.form)
 
 
-Groups = dict[tuple[str, str], Medians]  # by method and problem
+@dataclass(frozen=True, slots=True)
+class Table:
+    name: str
+    title: str
+    header: list[str]
+    rows: list[list[Cell | str]]
+    notes: list[str] = field(default_factory=list)
 
 
-def grouped(rows: Iterable[Row]) -> Groups:
-    """Medians per method and problem, in the order of the rows."""
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row.method, row.problem), []).append(row)
-    return {key: Medians.of(group) for key, group in groups.items()}
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is compared with what, and how."""
+
+    reference: str
+    paper: bool = False
+    floor: float | None = FLOOR
+    test: Test = "rank-sum"
+    holm: bool = False
+    alpha: float = statistics.ALPHA
 
 
-@cache
-def _reference(name: str) -> Any:
-    return json.loads((files("bilevo.experiments") / name).read_text(encoding="utf-8"))
+def make(
+    runs: Any,
+    kind: str,
+    *,
+    paper: bool = False,
+    reference: str | None = None,
+    floor: float | None = FLOOR,
+    test: Test = "rank-sum",
+    holm: bool = False,
+    alpha: float = statistics.ALPHA,
+) -> Table:
+    """A kind of table of a frame of runs; one that has nothing to show has no rows.
 
-
-def column(method: str) -> str:
-    """A method's name in the paper and its programs."""
-    return {"bleaq2": "BLEAQ-II"}.get(method, method.upper())
-
-
-def paper_values(problem: str, size: str, method: str) -> dict[str, float]:
-    """What the paper prints: all at (2,3), totals elsewhere, nothing for other methods."""
-    tables, name, printed = _reference("paper.json"), problem.upper(), column(method)
-    total = tables["total_evaluations"].get(name, {}).get(size, {}).get(printed)
-    if total is None:
-        return {}
-    values = {"total": float(total)}
-    if size == "2,3":
-        found = {**tables["accuracy_m2_n3"][name], **tables["evaluations_m2_n3"][name]}
-        values |= {key: float(found[key][printed]["median"]) for key in found}
-    return values
-
-
-def program_values(problem: str, size: str, method: str) -> dict[str, float]:
-    """Medians of the authors' program, where it was run."""
-    found = _reference("peers.json")["medians"].get(column(method), {}) if size == "2,3" else {}
-    return dict(found.get(problem, {}))
+    Parameters
+    ----------
+    runs
+        One row per run (bilevo.experiments.store.runs).
+    kind
+        One of KINDS.
+    paper
+        Whether to show what the DRC paper prints.
+    reference
+        The method that others are compared with: by default drc-cma-es, or else the first.
+    floor
+        Accuracies below it count as this; None: as they are.
+    test
+        "rank-sum", or "signed-rank" for pairs of runs of the same number.
+    holm
+        Whether p values of one indicator are corrected for their number.
+    alpha
+        The level of significance.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"unknown kind of table {kind!r}; known are {', '.join(KINDS)}")
+    if test not in statistics.TESTS:
+        raise ValueError(f"unknown test {test!r}; known are {', '.join(statistics.TESTS)}")
+    if not 0 < alpha < 1:
+        raise ValueError(f"alpha is {alpha}; it should be between 0 and 1")
+    groups = samples.grouped(runs)
+    against = samples.reference_of(groups, reference)
+    return KINDS[kind](groups, Settings(against, paper, floor, test, holm, alpha))
 
 
 def status(method: str) -> str:
-    """How close a method is to its authors' program; what is not registered is our own."""
-    known = registry.methods().get(method)
+    """How close a method is to its authors' program; what is not registered is its author's own."""
+    known = registry.methods().get(method.partition("/")[0])
     return str(known.status if known else registry.Status.OWN)
 
 
@@ -139,189 +130,181 @@ def label(method: str) -> str:
     return f"{method} ({registry.Status.RECONSTRUCTION})" if rebuilt else method
 
 
-def method_table(method: str, groups: Groups, size: str) -> Lines:
-    """One method's medians beside the paper's and its program's, with ratios to the paper's."""
-    counts = LEVELS if size == "2,3" else ("total",)
-    header = [f"{method} ({status(method)})", "runs"]
-    for key in ACCURACIES:
-        header += [key, "paper", "program"]
-    for key in counts:
-        header += [key, "paper", "ratio", "program"]
-    lines = [[*header, "program's runs"]]
-    for problem, group in _of(method, groups).items():
-        paper = paper_values(problem, size, method)
-        program = program_values(problem, size, method)
-        line = [problem, group.runs]
-        for key in ACCURACIES:
-            line += [_accuracy(v.get(key, np.nan)) for v in (group.values, paper, program)]
-        for key in counts:
-            ours, theirs = group.values[key], paper.get(key, np.nan)
-            line += [_count(ours), _count(theirs), _ratio(ours, theirs)]
-            line += [_count(program.get(key, np.nan))]
-        lines.append([*line, _count(program.get("runs", np.nan))])
-    return _without_empty_columns(lines)
+def accuracy(groups: Groups, settings: Settings) -> Table:
+    """Distances from the optimum, as reported and verified."""
+    forms = dict.fromkeys(ACCURACIES, SCIENTIFIC)
+    table = _of_indicators("accuracy", "Accuracy", groups, forms, settings)
+    floor = settings.floor
+    below = [f"Values below {floor:g} are shown and tested as {floor:g}."] if floor else []
+    return replace(table, notes=[*table.notes, *below])
 
 
-def summary_table(groups: Groups, size: str) -> Lines:
-    """Per method of the paper, on how many problems its median evaluations are near the paper's."""
-    factors = ", ".join(f"{factor:g}" for factor in FACTORS)
-    keys = LEVELS if size == "2,3" else ("total",)
-    header = ["method", "status", "problems", *(f"{key} within {factors}" for key in keys)]
-    lines = [[*header, "sum of totals", "paper", "ratio", f"Acc_u <= {SOLVED[0]:.0e}", "paper"]]
-    for method in PRINTED:
-        ours, theirs, solved = [], [], 0
-        for problem, group in _of(method, groups).items():
-            if paper := paper_values(problem, size, method):
-                ours.append(group.values)
-                theirs.append(paper)
-                solved += group.solved(SOLVED[0]) > 0.5
-        if not ours:
-            continue
-        line = [method, status(method), str(len(ours))]
-        for key in keys:
-            line += [_nearness([(o[key], t[key]) for o, t in zip(ours, theirs, strict=True)])]
-        totals = [sum(values["total"] for values in side) for side in (ours, theirs)]
-        line += [*map(_count, totals), _ratio(*totals), str(solved), _solved(theirs)]
-        lines.append(line)
-    return _without_empty_columns(lines)
+def evaluations(groups: Groups, settings: Settings) -> Table:
+    """Evaluations of either level."""
+    forms = dict.fromkeys(("FEs_u", "FEs_l"), WHOLE)
+    return _of_indicators("evaluations", "Evaluations", groups, forms, settings)
 
 
-def ablation_table(rows: Iterable[Row]) -> Lines:
-    """Each pair of optimisers in DRC against its plain form, on the same numbers of runs."""
-    plan = PLANS["ablation"]
-    groups = grouped(row for row in rows if row.number < plan.runs)
-    header = ["method", "problem", "runs"]
-    header += [f"evaluations to {NEAR:.0e}", "plain", "ratio", "total", "plain", "ratio"]
-    for accuracy in SOLVED:
-        header += [f"Acc_u <= {accuracy:.0e}", "plain"]
-    lines = [[*header, "verified", "plain"]]
-    for pair in PAIRS:
-        whole, plain = _of(pair, groups), _of(f"{pair}/plain", groups)
-        sums = [0.0, 0.0]
-        for problem in plan.problems:
-            if problem in whole and problem in plain:
-                both = (whole[problem], plain[problem])
-                line = [label(pair), problem, " / ".join(group.runs for group in both)]
-                for counts in (
-                    [group.until_near for group in both],
-                    [group.values["total"] for group in both],
-                ):
-                    line += [*map(_count, counts), _ratio(*counts)]
-                for accuracy in SOLVED:
-                    line += [f"{100 * group.solved(accuracy):.0f}%" for group in both]
-                lines.append([*line, *(_accuracy(group.values["verified"]) for group in both)])
-                sums = [old + new for old, new in zip(sums, counts, strict=True)]
-        if sums[0]:
-            line = [label(pair), "sum", *[""] * 4, *map(_count, sums), _ratio(*sums)]
-            lines.append([*line, *[""] * (len(lines[0]) - len(line))])
-    return lines
+def real(groups: Groups, settings: Settings) -> Table:
+    """What was found where no optimum is known."""
+    unknown = {
+        case: methods
+        for case, methods in groups.items()
+        if all(len(group.sample("Acc_u")) == 0 for group in methods.values())
+    }
+    forms = dict.fromkeys(("F", "F_verified", "f"), PLAIN)
+    forms |= dict.fromkeys(samples.EVALUATIONS, WHOLE)
+    table = _of_indicators("real", "Problems of unknown optimum", unknown, forms, settings)
+    return table if unknown else replace(table, notes=["The optima of all problems are known."])
 
 
-def show(lines: Lines, markdown: bool) -> str:
-    if markdown:
-        rule = ["---"] * len(lines[0])
-        return "\n".join("| " + " | ".join(line) + " |" for line in [lines[0], rule, *lines[1:]])
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    return "\n".join(
-        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
-        for line in lines
+def _of_indicators(
+    name: str, title: str, groups: Groups, forms: dict[str, str], settings: Settings
+) -> Table:
+    """Rows are problems and indicators, columns methods; the last rows count the marks."""
+    methods, sized = samples.methods_of(groups), _several_sizes(groups)
+    rows: list[list[Cell | str]] = []
+    marks: dict[str, dict[tuple[Case, str], str]] = {}
+    for indicator in forms:
+        found = samples.compared(
+            groups,
+            indicator,
+            settings.reference,
+            floor=settings.floor,
+            test=settings.test,
+            holm=settings.holm,
+        )
+        marks[indicator] = {key: one.mark(settings.alpha) for key, one in found.items()}
+    for case, of in groups.items():
+        for indicator, form in forms.items():
+            cells = [
+                _median(case, method, of.get(method), indicator, form, settings)
+                for method in methods
+            ]
+            if any(not np.isnan(cell.value) for cell in cells):
+                marked = (
+                    replace(cell, mark=marks[indicator].get((case, method), ""))
+                    for cell, method in zip(cells, methods, strict=True)
+                )
+                rows.append([*_names(case, sized), indicator, *_best(marked)])
+    rows += _counts(groups, marks, methods, sized, settings)
+    header = [*_heads(sized), "indicator", *map(label, methods)]
+    if not rows:
+        return Table(name, title, header, [], [f"No run has any of {', '.join(forms)}."])
+    notes = [*_notes(groups, settings), _test_note(settings)]
+    return Table(name, title + _size(groups), header, rows, notes)
+
+
+def _median(
+    case: Case, method: str, group: Group | None, indicator: str, form: str, settings: Settings
+) -> Cell:
+    theirs = printed(*case, method, indicator) if settings.paper else None
+    if group is None:
+        return Cell(np.nan, form, paper=theirs)
+    sample = group.sample(indicator, settings.floor)
+    spread = statistics.spread(sample)
+    value = statistics.median(sample)
+    return Cell(value, form, None if np.isnan(spread) else spread, paper=theirs)
+
+
+def _counts(
+    groups: Groups,
+    marks: dict[str, dict[tuple[Case, str], str]],
+    methods: list[str],
+    sized: bool,
+    settings: Settings,
+) -> list[list[Cell | str]]:
+    """How often the reference is better, worse and alike, in the paper's order."""
+    rows: list[list[Cell | str]] = []
+    for indicator, found in marks.items():
+        line: list[Cell | str] = []
+        for method in methods:
+            ours = [found[case, method] for case in groups if (case, method) in found]
+            theirs = [
+                mark
+                for case in groups
+                if (mark := printed_mark(*case, method, indicator)) is not None
+            ]
+            text = _tally(ours) if ours else ""
+            if settings.paper and settings.reference == samples.REFERENCE and theirs and ours:
+                text += f" [{_tally(theirs)}]"
+            line.append(Cell(ours.count("+") if ours else np.nan, text=text))
+        if found:
+            rows.append(["+/-/=", *[""] * sized, indicator, *line])
+    return rows
+
+
+def _tally(marks: list[str]) -> str:
+    return "/".join(str(marks.count(mark)) for mark in "+-=")
+
+
+def _names(case: Case, sized: bool) -> list[str]:
+    return [case.problem, case.size] if sized else [case.problem]
+
+
+def _heads(sized: bool) -> list[str]:
+    return ["problem", "(m, n)"] if sized else ["problem"]
+
+
+def _several_sizes(groups: Groups) -> bool:
+    return len({case.size for case in groups}) > 1
+
+
+def _size(groups: Groups) -> str:
+    sizes = {case.size for case in groups}
+    return f" at (m, n) = {sizes.pop()}" if len(sizes) == 1 else ""
+
+
+def _best(cells: Iterable[Cell], largest: bool = False) -> list[Cell]:
+    """With the best marked: those that are written like the smallest value."""
+    line = list(cells)
+    known = [cell for cell in line if not np.isnan(cell.value)]
+    if len(known) < 2:
+        return line
+    best = (max if largest else min)(known, key=lambda cell: cell.value)
+    return [replace(cell, best=cell in known and cell.written == best.written) for cell in line]
+
+
+def _notes(groups: Groups, settings: Settings) -> list[str]:
+    """How many runs there are, what is wrong with some, and what brackets mean."""
+    counts: dict[str, list[int]] = {}
+    trouble = []
+    for case, methods in groups.items():
+        for method, group in methods.items():
+            counts.setdefault(method, []).append(len(group))
+            for number, what in ((group.failed, "failed"), (group.infeasible, "infeasible")):
+                if number:
+                    trouble.append(
+                        f"{method} on {' '.join(_names(case, _several_sizes(groups)))}: "
+                        f"{number} of {len(group) + group.failed} runs {what}"
+                    )
+    ranges = {method: _range(numbers) for method, numbers in counts.items()}
+    usual = max(dict.fromkeys(ranges.values()), key=list(ranges.values()).count)
+    other = [f"{method} {text}" for method, text in ranges.items() if text != usual]
+    notes = [f"Medians of {usual} runs" + "".join(f"; {text}" for text in other) + "."]
+    if trouble:
+        notes.append("; ".join(trouble) + ".")
+    if settings.paper:
+        notes.append(f"In brackets: what the DRC paper prints, medians of {RUNS} runs.")
+    return notes
+
+
+def _range(numbers: list[int]) -> str:
+    least, most = min(numbers), max(numbers)
+    return str(least) if least == most else f"{least} to {most}"
+
+
+def _test_note(settings: Settings) -> str:
+    corrected = ", Holm's correction" if settings.holm else ""
+    return (
+        "In parentheses: interquartile ranges. "
+        f"+, - and =: {settings.reference} is significantly better, worse, neither "
+        f"(Wilcoxon {settings.test} test at {settings.alpha:g}{corrected})."
     )
 
 
-def block(kind: str, rows: list[Row], size: str) -> str:
-    """The Markdown of one kind of table; empty without stored runs for it."""
-    groups = grouped(rows)
-    if kind == "summary":
-        tables = [summary_table(groups, size)]
-    elif kind == "methods":
-        tables = [method_table(method, groups, size) for method in FIELD]
-    elif kind == "ablation":
-        tables = [ablation_table(rows)]
-    else:
-        raise ValueError(f"unknown kind of table {kind!r}; known are summary, methods, ablation")
-    return "\n\n".join(show(lines, markdown=True) for lines in tables if len(lines) > 1)
-
-
-def replaced(text: str, data: Path) -> str:
-    """A document with its tables made anew; one without stored runs stays as it is."""
-
-    def made(kind: str, m: str, n: str) -> str:
-        return block(kind, list(read(data / f"runs_{m}_{n}.csv").values()), f"{m},{n}")
-
-    return filled(text, MARKED, made, like="methods 2,3")
-
-
-def filled(text: str, pattern: re.Pattern[str], made: Callable[..., str], like: str) -> str:
-    """A document with its `marked` tables made from their names; where nothing is made, it stays.
-
-    `like` is a name that the pattern matches, to show where a mark is not right.
-    """
-
-    def fill(match: re.Match[str]) -> str:
-        begin, *name, _, end = match.groups()
-        new = made(*name)
-        return f"{begin}\n{new}\n\n{end}" if new else match.group()
-
-    new, count = pattern.subn(fill, text)
-    if count != text.count("<!-- table:"):
-        raise ValueError(f"a table has no end, or its mark is not like <!-- table: {like} -->")
-    return new
-
-
-def write_tables(document: Path = Path("docs/reproduction.md"), data: Path = DATA) -> None:
-    """Write the tables of a document from stored runs.
-
-    Parameters
-    ----------
-    document
-        A Markdown file with marks for tables.
-    data
-        The folder of stored runs.
-    """
-    document.write_text(replaced(document.read_text(encoding="utf-8"), data), encoding="utf-8")
-
-
-def _of(method: str, groups: Groups) -> dict[str, Medians]:
-    """A method's medians by problem."""
-    return {problem: group for (name, problem), group in groups.items() if name == method}
-
-
-def _without_empty_columns(lines: Lines) -> Lines:
-    """Without columns of others' figures where there are none."""
-    header, *rest = lines
-    kept = [
-        i for i, name in enumerate(header) if name not in OTHERS or any(r[i] != "-" for r in rest)
-    ]
-    return [[line[i] for i in kept] for line in lines]
-
-
-def _nearness(pairs: list[tuple[float, float]]) -> str:
-    """How many of ours are within each factor of the paper's."""
-    apart = [max(ours / theirs, theirs / max(ours, 1)) for ours, theirs in pairs]
-    return ", ".join(str(sum(x <= factor for x in apart)) for factor in FACTORS)
-
-
-def _solved(medians: list[dict[str, float]]) -> str:
-    """On how many problems the median accuracy is good."""
-    known = [values["Acc_u"] for values in medians if "Acc_u" in values]
-    return str(sum(accuracy <= SOLVED[0] for accuracy in known)) if known else "-"
-
-
-def _accuracy(value: float) -> str:
-    return "-" if np.isnan(value) else f"{max(value, FLOOR):.1e}"
-
-
-def _count(value: float) -> str:
-    if math.isinf(value):
-        return "never"
-    return "-" if np.isnan(value) else f"{value:.0f}"
-
-
-def _ratio(ours: float, theirs: float) -> str:
-    return "-" if np.isnan(ours / theirs) else f"{ours / theirs:.2f}"
-
-
-if __name__ == "__main__":
-    from cyclopts import run
-
-    run(write_tables)
+KINDS: dict[str, Callable[[Groups, Settings], Table]] = {
+    "accuracy": accuracy,
+    "evaluations": evaluations,
+    "real": real,
+}

@@ -1,0 +1,225 @@
+"""Tables as plain text, Markdown, CSV and LaTeX.
+
+A cell is written as in the DRC paper: the median, its interquartile range or what the reference
+saves in parentheses, the mark, and in brackets what the paper prints. Names of problems and methods
+may be anybody's: each format escapes what has a meaning in it.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable
+from io import StringIO
+from itertools import groupby
+
+import numpy as np
+
+from bilevo.experiments.tables import Cell, Table
+
+GREY = r"\cellcolor[rgb]{.851,.851,.851}"  # the paper's
+LETTERS = "ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØÙÚÛÜÝßàáâãäåæçèéêëìíîïñòóôõöøùúûüýÿ"  # that TeX's fonts have
+IN_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    **{letter: "\\" + letter for letter in "&%$#_{}"},
+    **{letter: f"{{{letter}}}" for letter in "[]*"},  # they may follow the end of a line, \\
+    **{letter: f"{{\\char{ord(letter)}}}" for letter in "\"`'"},
+}
+MARKS_IN_LATEX = {"+": "$+$", "-": "$-$", "=": r"$\approx$"}
+BESIDE = ("IQR", "mark", "saved", "paper")
+
+Lines = list[list[str]]
+
+
+def write(table: Table, form: str) -> str:
+    """A table in one of FORMATS, ending in a newline."""
+    if form not in FORMATS:
+        raise ValueError(f"unknown format {form!r}; known are {', '.join(FORMATS)}")
+    return FORMATS[form](table)
+
+
+def text(table: Table) -> str:
+    """Aligned columns, the best of a row starred, and notes."""
+    lines = [[_printable(head) for head in table.header]]
+    lines += [[_plain(cell) + "*" * _is_best(cell) for cell in row] for row in table.rows]
+    notes = [_printable(note) for note in table.notes]
+    if any(_is_best(cell) for row in table.rows for cell in row):
+        notes.append("*: the best of its row.")
+    body = [show(lines, markdown=False), ""] if table.rows else []
+    return "\n".join([table.title, "", *body, *notes, ""])
+
+
+def markdown(table: Table) -> str:
+    """A table of GitHub's Markdown, the best of a row in bold, and notes."""
+    lines = [[_in_markdown(head) for head in table.header]]
+    for row in table.rows:
+        line = [_in_markdown(cell) if isinstance(cell, str) else _plain(cell) for cell in row]
+        bold = ["**" * _is_best(cell) for cell in row]
+        lines.append([f"{b}{shown}{b}" for shown, b in zip(line, bold, strict=True)])
+    parts = [show(lines, markdown=True)] if table.rows else []
+    return "\n\n".join([*parts, " ".join(_in_markdown(note) for note in table.notes)]) + "\n"
+
+
+def csv_text(table: Table) -> str:
+    """Values in full, with columns of their own for what stands beside them."""
+    columns = list(zip(*table.rows, strict=True)) or [()] * len(table.header)
+    beside = [
+        [name for name in BESIDE if any(_beside(cell)[name] for cell in column)]
+        for column in columns
+    ]
+    header: list[str] = []
+    for head, names in zip(table.header, beside, strict=True):
+        header += [head, *(f"{head}: {name}" for name in names)]
+    file = StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(header)
+    for row in table.rows:
+        line: list[str] = []
+        for cell, names in zip(row, beside, strict=True):
+            line += [_in_full(cell), *(_beside(cell)[name] for name in names)]
+        writer.writerow(line)
+    return file.getvalue()
+
+
+def latex(table: Table) -> str:
+    """For a document with booktabs, graphicx and xcolor (option table); the best bold on grey."""
+    first = table.rows[0] if table.rows else table.header
+    columns = "".join("l" if isinstance(cell, str) else "c" for cell in first)
+    blocks = [list(rows) for _, rows in groupby(table.rows, key=lambda row: row[0])]
+    ruled = any(len(block) > 1 for block in blocks)
+    body: list[str] = []
+    for block in blocks:
+        lines = [[_cell_in_latex(cell) for cell in row] for row in block]
+        lines[1:] = [["", *line[1:]] for line in lines[1:]]  # the problem's name once
+        body += [r"    \midrule"] if ruled or not body else []
+        body += ["    " + " & ".join(line) + r" \\" for line in lines]
+    head = " & ".join(_in_latex(head) for head in table.header)
+    notes = (rf"  \par\smallskip{{\footnotesize {_in_latex(note)}}}" for note in table.notes)
+    return "\n".join(
+        [
+            r"\begin{table*}[htbp]",
+            r"  \centering",
+            rf"  \caption{{{_in_latex(table.title)}}}",
+            rf"  \label{{table:{table.name}}}",
+            r"  \resizebox{\textwidth}{!}{%",
+            rf"  \begin{{tabular}}{{{columns}}}",
+            r"    \toprule",
+            rf"    {head} \\",
+            *body,
+            r"    \bottomrule",
+            r"  \end{tabular}}",
+            *notes,
+            r"\end{table*}",
+            "",
+        ]
+    )
+
+
+def latex_document(table: Table) -> str:
+    """LaTeX that compiles by itself, on a page as large as the table."""
+    width, height = 60 + 32 * len(table.header), 80 + 6 * len(table.rows)
+    return "\n".join(
+        [
+            r"\documentclass{article}",
+            r"\usepackage{booktabs,graphicx}",
+            r"\usepackage[table]{xcolor}",
+            rf"\usepackage[margin=10mm,paperwidth={width}mm,paperheight={height}mm]{{geometry}}",
+            r"\pagestyle{empty}",
+            r"\begin{document}",
+            latex(table) + r"\end{document}",
+            "",
+        ]
+    )
+
+
+FORMATS: dict[str, Callable[[Table], str]] = {
+    "text": text,
+    "csv": csv_text,
+    "latex": latex,
+    "latex-document": latex_document,
+    "markdown": markdown,
+}
+
+
+def show(lines: Lines, markdown: bool) -> str:
+    """Lines of cells, the first of which is the header, as a table."""
+    if markdown:
+        rule = ["---"] * len(lines[0])
+        return "\n".join("| " + " | ".join(line) + " |" for line in [lines[0], rule, *lines[1:]])
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+        for line in lines
+    )
+
+
+def parts(cell: Cell) -> dict[str, str]:
+    """What a cell says, by value and BESIDE, each as it is written; empty where it says nothing."""
+    return {
+        "value": cell.written,
+        "IQR": "" if cell.spread is None else format(cell.spread, cell.form),
+        "mark": cell.mark,
+        "saved": "" if cell.saved is None else format(cell.saved, ".1%"),
+        "paper": "" if cell.paper is None else format(cell.paper, cell.form),
+    }
+
+
+def _plain(cell: Cell | str) -> str:
+    if isinstance(cell, str):
+        return _printable(cell)
+    said = parts(cell)
+    pieces = [said["value"], *(f"({said[name]})" for name in ("IQR", "saved") if said[name])]
+    pieces += [said["mark"], f"[{said['paper']}]" if said["paper"] else ""]
+    return " ".join(piece for piece in pieces if piece)
+
+
+def _is_best(cell: Cell | str) -> bool:
+    return isinstance(cell, Cell) and cell.best
+
+
+def _in_full(cell: Cell | str) -> str:
+    if isinstance(cell, str) or cell.text is not None:
+        return cell if isinstance(cell, str) else str(cell.text)
+    return "" if np.isnan(cell.value) else repr(float(cell.value))
+
+
+def _beside(cell: Cell | str) -> dict[str, str]:
+    """What stands beside a value, in full."""
+    if isinstance(cell, str):
+        return dict.fromkeys(BESIDE, "")
+    numbers = {"IQR": cell.spread, "saved": cell.saved, "paper": cell.paper}
+    written = {name: "" if n is None else repr(float(n)) for name, n in numbers.items()}
+    return {**written, "mark": cell.mark}
+
+
+def _printable(name: str) -> str:
+    """On one line, and without anything that a terminal obeys."""
+    return "".join(letter if letter.isprintable() else " " for letter in name)
+
+
+def _in_markdown(name: str) -> str:
+    escaped = re.sub(r"([\\`*|\[\]~#$]|(?<!\w)_|_(?!\w))", r"\\\1", _printable(name))
+    return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _in_latex(name: str) -> str:
+    shown = ""
+    for letter in _printable(name):
+        known = letter.isascii() or letter in LETTERS
+        shown += IN_LATEX.get(letter, letter) if known else f"U+{ord(letter):04X}"
+    return re.sub("-(?=-)", "-{}", shown)  # two hyphens are not a dash
+
+
+def _cell_in_latex(cell: Cell | str) -> str:
+    if isinstance(cell, str):
+        return _in_latex(cell)
+    said = {name: _in_latex(shown) for name, shown in parts(cell).items()}
+    value = said["value"] + "".join(f"({said[n]})" for n in ("IQR", "saved") if said[n])
+    value += MARKS_IN_LATEX.get(cell.mark, "")
+    value += f" {{[}}{said['paper']}{{]}}" if said["paper"] else ""
+    return rf"{GREY}\textbf{{{value}}}" if cell.best else value
