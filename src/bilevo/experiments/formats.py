@@ -15,7 +15,7 @@ from itertools import groupby
 
 import numpy as np
 
-from bilevo.experiments.tables import Cell, Table
+from bilevo.experiments.table import SIGNS, Cell, Table
 
 GREY = r"\cellcolor[rgb]{.851,.851,.851}"  # the paper's
 LETTERS = "ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØÙÚÛÜÝßàáâãäåæçèéêëìíîïñòóôõöøùúûüýÿ"  # that TeX's fonts have
@@ -46,9 +46,9 @@ def write(table: Table, form: str) -> str:
 def text(table: Table) -> str:
     """Aligned columns, the best of a row starred, and notes."""
     lines = [[_printable(head) for head in table.header]]
-    lines += [[_plain(cell) + "*" * _is_best(cell) for cell in row] for row in table.rows]
+    lines += [[_plain(cell, _printable, "{}*") for cell in row] for row in table.rows]
     notes = [_printable(note) for note in table.notes]
-    if any(_is_best(cell) for row in table.rows for cell in row):
+    if any(isinstance(cell, Cell) and cell.best for row in table.rows for cell in row):
         notes.append("*: the best of its row.")
     body = [show(lines, markdown=False), ""] if table.rows else []
     return "\n".join([table.title, "", *body, *notes, ""])
@@ -57,10 +57,7 @@ def text(table: Table) -> str:
 def markdown(table: Table) -> str:
     """A table of GitHub's Markdown, the best of a row in bold, and notes."""
     lines = [[_in_markdown(head) for head in table.header]]
-    for row in table.rows:
-        line = [_in_markdown(cell) if isinstance(cell, str) else _plain(cell) for cell in row]
-        bold = ["**" * _is_best(cell) for cell in row]
-        lines.append([f"{b}{shown}{b}" for shown, b in zip(line, bold, strict=True)])
+    lines += [[_plain(cell, _in_markdown, "**{}**") for cell in row] for row in table.rows]
     parts = [show(lines, markdown=True)] if table.rows else []
     return "\n\n".join([*parts, " ".join(_in_markdown(note) for note in table.notes)]) + "\n"
 
@@ -158,8 +155,8 @@ def show(lines: Lines, markdown: bool) -> str:
     )
 
 
-def parts(cell: Cell) -> dict[str, str]:
-    """What a cell says, by value and BESIDE, each as it is written; empty where it says nothing."""
+def pieces(cell: Cell) -> dict[str, str]:
+    """The value and what is BESIDE it, as they are written; empty where there is nothing."""
     return {
         "value": cell.written,
         "IQR": "" if cell.spread is None else format(cell.spread, cell.form),
@@ -169,17 +166,15 @@ def parts(cell: Cell) -> dict[str, str]:
     }
 
 
-def _plain(cell: Cell | str) -> str:
+def _plain(cell: Cell | str, name: Callable[[str], str], best: str) -> str:
+    """A cell on one line: names and the best of a row are written as the format has them."""
     if isinstance(cell, str):
-        return _printable(cell)
-    said = parts(cell)
-    pieces = [said["value"], *(f"({said[name]})" for name in ("IQR", "saved") if said[name])]
-    pieces += [said["mark"], f"[{said['paper']}]" if said["paper"] else ""]
-    return " ".join(piece for piece in pieces if piece)
-
-
-def _is_best(cell: Cell | str) -> bool:
-    return isinstance(cell, Cell) and cell.best
+        return name(cell)
+    said = pieces(cell)
+    value = [said["value"], *(f"({said[key]})" for key in ("IQR", "saved") if said[key])]
+    shown = " ".join([*value, *([said["mark"]] if said["mark"] else [])])
+    shown = best.format(shown) if cell.best else shown
+    return f"{shown} [{said['paper']}]" if said["paper"] else shown
 
 
 def _in_full(cell: Cell | str) -> str:
@@ -212,14 +207,15 @@ def _in_latex(name: str) -> str:
     for letter in _printable(name):
         known = letter.isascii() or letter in LETTERS
         shown += IN_LATEX.get(letter, letter) if known else f"U+{ord(letter):04X}"
-    return re.sub("-(?=-)", "-{}", shown)  # two hyphens are not a dash
+    shown = re.sub("-(?=-)", "-{}", shown)  # two hyphens are not a dash
+    return shown.replace(SIGNS, SIGNS.replace("=", MARKS_IN_LATEX["="]))
 
 
 def _cell_in_latex(cell: Cell | str) -> str:
     if isinstance(cell, str):
         return _in_latex(cell)
-    said = {name: _in_latex(shown) for name, shown in parts(cell).items()}
-    value = said["value"] + "".join(f"({said[n]})" for n in ("IQR", "saved") if said[n])
+    said = {name: _in_latex(shown) for name, shown in pieces(cell).items()}
+    value = said["value"] + "".join(f"({said[key]})" for key in ("IQR", "saved") if said[key])
     value += MARKS_IN_LATEX.get(cell.mark, "")
-    value += f" {{[}}{said['paper']}{{]}}" if said["paper"] else ""
-    return rf"{GREY}\textbf{{{value}}}" if cell.best else value
+    value = rf"{GREY}\textbf{{{value}}}" if cell.best else value
+    return f"{value} {{[}}{said['paper']}{{]}}" if said["paper"] else value

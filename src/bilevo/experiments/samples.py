@@ -36,11 +36,16 @@ class Case(NamedTuple):
         return f"({self.m}, {self.n})"
 
     @property
+    def suite(self) -> str:
+        """The problem's name without its number."""
+        return self.problem.rstrip("0123456789")
+
+    @property
     def order(self) -> tuple[int, str, int, int, int]:
         """SMD, TP and then others; smd2 before smd10; small sizes first."""
-        stem = self.problem.rstrip("0123456789")
-        place = SUITES.index(stem) if stem in SUITES else len(SUITES)
-        return place, stem, int(self.problem[len(stem) :][:9] or 0), self.m, self.n
+        place = SUITES.index(self.suite) if self.suite in SUITES else len(SUITES)
+        number = int(self.problem[len(self.suite) :][:9] or 0)
+        return place, self.suite, number, self.m, self.n
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +78,10 @@ class Group:
         return int(np.sum(self.columns["violation"] > 0))
 
     def solved(self, indicator: str, accuracy: float) -> float:
-        """The share of runs within an accuracy; failed and infeasible ones are not."""
+        """The share of runs within an accuracy; failed and infeasible ones are not within it."""
         values = self.values(indicator)
-        if np.isnan(values).all():
-            return np.nan if len(self) else 0.0
+        if len(self) and np.isnan(values).all():
+            return np.nan
         good = (values <= accuracy) & ~(self.columns["violation"] > 0)
         return float(np.sum(good) / (len(self) + self.failed))
 
@@ -84,7 +89,7 @@ class Group:
     def until_near(self) -> float:
         """Evaluations per run that came near the optimum, with those of other completed runs."""
         near = self.columns.get("near", np.full(len(self), np.nan))
-        if np.isnan(near).any() or not len(self):
+        if np.isnan(near).any():
             return np.nan
         spent = np.where(near > 0, near, self.values("FEs"))
         return float(spent.sum() / np.sum(near > 0)) if near.any() else np.inf
@@ -114,6 +119,15 @@ def ordered_methods(methods: Iterable[str]) -> list[str]:
     bases = [name.partition("/")[0] for name in names]
     places = {base: known.index(base) if base in known else len(known) for base in bases}
     return sorted(names, key=lambda name: (places[name.partition("/")[0]], "/" in name))
+
+
+def of_known_optimum(groups: Groups) -> Groups:
+    """The cases on which some run has an accuracy."""
+    return {
+        case: methods
+        for case, methods in groups.items()
+        if any(len(group.sample("Acc_u")) for group in methods.values())
+    }
 
 
 def methods_of(groups: Groups) -> list[str]:
@@ -169,6 +183,19 @@ def ranked(
         if all(name in of and len(of[name].sample(indicator)) for name in methods)
     ]
     return methods, statistics.friedman(np.array(rows).reshape(-1, len(methods)), alpha)
+
+
+def mean_effect(
+    groups: Groups, indicator: str, method: str, reference: str, floor: float | None = None
+) -> float:
+    """A12 of a method against the reference, averaged over cases; NaN where there is none."""
+    sizes = []
+    for of in groups.values():
+        if method != reference and method in of and reference in of:
+            pair = [of[name].sample(indicator, floor) for name in (method, reference)]
+            if all(len(sample) for sample in pair):
+                sizes.append(statistics.effect_size(*pair))
+    return float(np.mean(sizes)) if sizes else np.nan
 
 
 def _samples(

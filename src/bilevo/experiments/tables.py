@@ -15,64 +15,45 @@ where neither. `paper=True` sets beside our figures those that the paper prints.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from bilevo import registry
 from bilevo.experiments import samples, statistics
-from bilevo.experiments.paper import FLOOR, RUNS, printed, printed_mark
+from bilevo.experiments.paper import FLOOR, METHODS, printed, printed_mark
 from bilevo.experiments.samples import ACCURACIES, Case, Group, Groups
-from bilevo.experiments.statistics import Test
+from bilevo.experiments.statistics import ALPHA, Test
+from bilevo.experiments.table import (
+    PLAIN,
+    SCIENTIFIC,
+    SHARE,
+    SIGNS,
+    WHOLE,
+    Cell,
+    Row,
+    Settings,
+    Table,
+    case_heads,
+    case_names,
+    label,
+    run_notes,
+    several_sizes,
+    status,
+    test_note,
+    titled,
+    with_best,
+)
 
-SCIENTIFIC, WHOLE, SHARE, PLAIN = ".2e", ".0f", ".0%", ".2f"
-NEAR, SOLVED = 1e-4, (1e-4, 1e-6)
+__all__ = ["KINDS", "Cell", "Table", "make"]
+
+NEAR = 1e-4  # what `near` of a run refers to
+SOLVED = (NEAR, 1e-6)
 FACTORS = (1.1, 1.5, 2.0)
 RANKED = ("Acc_u", "verified", "FEs")
 
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A figure and how it is written, with what stands beside it; NaN where there is none."""
-
-    value: float
-    form: str = SCIENTIFIC
-    spread: float | None = None  # the interquartile range
-    mark: str = ""  # "+", "=" or "-"
-    saved: float | None = None  # the share of evaluations that the reference needs less
-    paper: float | None = None  # what the DRC paper prints for the value
-    best: bool = False  # of its row
-    text: str | None = None  # where it is not a number
-
-    @property
-    def written(self) -> str:
-        """The value alone."""
-        if self.text is not None:
-            return self.text
-        return "-" if np.isnan(self.value) else format(self.value, self.form)
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    name: str
-    title: str
-    header: list[str]
-    rows: list[list[Cell | str]]
-    notes: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What is compared with what, and how."""
-
-    reference: str
-    paper: bool = False
-    floor: float | None = FLOOR
-    test: Test = "rank-sum"
-    holm: bool = False
-    alpha: float = statistics.ALPHA
+Marks = dict[tuple[Case, str], str]  # by case and method
 
 
 def make(
@@ -84,7 +65,7 @@ def make(
     floor: float | None = FLOOR,
     test: Test = "rank-sum",
     holm: bool = False,
-    alpha: float = statistics.ALPHA,
+    alpha: float = ALPHA,
 ) -> Table:
     """A kind of table of a frame of runs; one that has nothing to show has no rows.
 
@@ -113,30 +94,18 @@ def make(
         raise ValueError(f"unknown test {test!r}; known are {', '.join(statistics.TESTS)}")
     if not 0 < alpha < 1:
         raise ValueError(f"alpha is {alpha}; it should be between 0 and 1")
+    if floor is not None and not 0 <= floor < np.inf:
+        raise ValueError(f"floor is {floor}; it should be a number from 0, or None")
     groups = samples.grouped(runs)
     against = samples.reference_of(groups, reference)
     return KINDS[kind](groups, Settings(against, paper, floor, test, holm, alpha))
-
-
-def status(method: str) -> str:
-    """How close a method is to its authors' program; what is not registered is its author's own."""
-    known = registry.methods().get(method.partition("/")[0])
-    return str(known.status if known else registry.Status.OWN)
-
-
-def label(method: str) -> str:
-    """A method's name; a reconstruction is called one wherever its figures stand."""
-    rebuilt = status(method) == registry.Status.RECONSTRUCTION
-    return f"{method} ({registry.Status.RECONSTRUCTION})" if rebuilt else method
 
 
 def accuracy(groups: Groups, settings: Settings) -> Table:
     """Distances from the optimum, as reported and verified."""
     forms = dict.fromkeys(ACCURACIES, SCIENTIFIC)
     table = _of_indicators("accuracy", "Accuracy", groups, forms, settings)
-    floor = settings.floor
-    below = [f"Values below {floor:g} are shown and tested as {floor:g}."] if floor else []
-    return replace(table, notes=[*table.notes, *below])
+    return replace(table, notes=[*table.notes, *_floor_note(settings)])
 
 
 def evaluations(groups: Groups, settings: Settings) -> Table:
@@ -146,12 +115,9 @@ def evaluations(groups: Groups, settings: Settings) -> Table:
 
 
 def real(groups: Groups, settings: Settings) -> Table:
-    """What was found where no optimum is known."""
-    unknown = {
-        case: methods
-        for case, methods in groups.items()
-        if all(len(group.sample("Acc_u")) == 0 for group in methods.values())
-    }
+    """What was found where no optimum is known; F_verified is F at the follower's true answer."""
+    known = samples.of_known_optimum(groups)
+    unknown = {case: methods for case, methods in groups.items() if case not in known}
     forms = dict.fromkeys(("F", "F_verified", "f"), PLAIN)
     forms |= dict.fromkeys(samples.EVALUATIONS, WHOLE)
     table = _of_indicators("real", "Problems of unknown optimum", unknown, forms, settings)
@@ -162,149 +128,258 @@ def _of_indicators(
     name: str, title: str, groups: Groups, forms: dict[str, str], settings: Settings
 ) -> Table:
     """Rows are problems and indicators, columns methods; the last rows count the marks."""
-    methods, sized = samples.methods_of(groups), _several_sizes(groups)
-    rows: list[list[Cell | str]] = []
-    marks: dict[str, dict[tuple[Case, str], str]] = {}
-    for indicator in forms:
-        found = samples.compared(
-            groups,
-            indicator,
-            settings.reference,
-            floor=settings.floor,
-            test=settings.test,
-            holm=settings.holm,
-        )
-        marks[indicator] = {key: one.mark(settings.alpha) for key, one in found.items()}
+    methods, sized = samples.methods_of(groups), several_sizes(groups)
+    marks = {indicator: _marks(groups, indicator, settings) for indicator in forms}
+    rows: list[Row] = []
     for case, of in groups.items():
         for indicator, form in forms.items():
             cells = [
-                _median(case, method, of.get(method), indicator, form, settings)
+                replace(
+                    _median(case, method, of.get(method), indicator, form, settings),
+                    mark=marks[indicator].get((case, method), ""),
+                )
                 for method in methods
             ]
             if any(not np.isnan(cell.value) for cell in cells):
-                marked = (
-                    replace(cell, mark=marks[indicator].get((case, method), ""))
-                    for cell, method in zip(cells, methods, strict=True)
-                )
-                rows.append([*_names(case, sized), indicator, *_best(marked)])
-    rows += _counts(groups, marks, methods, sized, settings)
-    header = [*_heads(sized), "indicator", *map(label, methods)]
+                rows.append([*case_names(case, sized), indicator, *with_best(cells)])
+    header = [*case_heads(sized), "indicator", *map(label, methods)]
     if not rows:
         return Table(name, title, header, [], [f"No run has any of {', '.join(forms)}."])
-    notes = [*_notes(groups, settings), _test_note(settings)]
-    return Table(name, title + _size(groups), header, rows, notes)
+    rows += [
+        [SIGNS, *[""] * sized, indicator, *_counts(found, indicator, methods, settings)]
+        for indicator, found in marks.items()
+        if found
+    ]
+    notes = [*run_notes(groups, settings), test_note(settings)]
+    return Table(name, titled(title, groups), header, rows, notes)
+
+
+def _marks(groups: Groups, indicator: str, settings: Settings) -> Marks:
+    found = samples.compared(
+        groups,
+        indicator,
+        settings.reference,
+        floor=settings.floor,
+        test=settings.test,
+        holm=settings.holm,
+    )
+    return {key: one.mark(settings.alpha) for key, one in found.items()}
 
 
 def _median(
     case: Case, method: str, group: Group | None, indicator: str, form: str, settings: Settings
 ) -> Cell:
     theirs = printed(*case, method, indicator) if settings.paper else None
-    if group is None:
-        return Cell(np.nan, form, paper=theirs)
-    sample = group.sample(indicator, settings.floor)
+    sample = np.empty(0) if group is None else group.sample(indicator, settings.floor)
     spread = statistics.spread(sample)
     value = statistics.median(sample)
     return Cell(value, form, None if np.isnan(spread) else spread, paper=theirs)
 
 
-def _counts(
-    groups: Groups,
-    marks: dict[str, dict[tuple[Case, str], str]],
-    methods: list[str],
-    sized: bool,
-    settings: Settings,
-) -> list[list[Cell | str]]:
-    """How often the reference is better, worse and alike, in the paper's order."""
-    rows: list[list[Cell | str]] = []
-    for indicator, found in marks.items():
-        line: list[Cell | str] = []
-        for method in methods:
-            ours = [found[case, method] for case in groups if (case, method) in found]
-            theirs = [
-                mark
-                for case in groups
-                if (mark := printed_mark(*case, method, indicator)) is not None
-            ]
-            text = _tally(ours) if ours else ""
-            if settings.paper and settings.reference == samples.REFERENCE and theirs and ours:
-                text += f" [{_tally(theirs)}]"
-            line.append(Cell(ours.count("+") if ours else np.nan, text=text))
-        if found:
-            rows.append(["+/-/=", *[""] * sized, indicator, *line])
-    return rows
+def _counts(marks: Marks, indicator: str, methods: list[str], settings: Settings) -> list[Cell]:
+    """How often the reference is better, worse and alike; the paper's count beside ours."""
+    line = []
+    for method in methods:
+        cases = [case for case, name in marks if name == method]
+        text = _tally([marks[case, method] for case in cases]) if cases else ""
+        theirs = [printed_mark(*case, method, indicator) for case in cases]
+        if settings.paper and settings.reference == samples.REFERENCE and any(theirs):
+            text += f" [{_tally(theirs)}]"
+        line.append(Cell(np.nan, text=text))
+    return line
 
 
-def _tally(marks: list[str]) -> str:
-    return "/".join(str(marks.count(mark)) for mark in "+-=")
+def _tally(marks: list[str] | list[str | None]) -> str:
+    return "/".join(str(marks.count(mark)) for mark in SIGNS.split("/"))
 
 
-def _names(case: Case, sized: bool) -> list[str]:
-    return [case.problem, case.size] if sized else [case.problem]
+def _floor_note(settings: Settings) -> list[str]:
+    floor = settings.floor
+    return [f"Accuracies below {floor:g} are shown and tested as {floor:g}."] if floor else []
 
 
-def _heads(sized: bool) -> list[str]:
-    return ["problem", "(m, n)"] if sized else ["problem"]
-
-
-def _several_sizes(groups: Groups) -> bool:
-    return len({case.size for case in groups}) > 1
-
-
-def _size(groups: Groups) -> str:
-    sizes = {case.size for case in groups}
-    return f" at (m, n) = {sizes.pop()}" if len(sizes) == 1 else ""
-
-
-def _best(cells: Iterable[Cell], largest: bool = False) -> list[Cell]:
-    """With the best marked: those that are written like the smallest value."""
-    line = list(cells)
-    known = [cell for cell in line if not np.isnan(cell.value)]
-    if len(known) < 2:
-        return line
-    best = (max if largest else min)(known, key=lambda cell: cell.value)
-    return [replace(cell, best=cell in known and cell.written == best.written) for cell in line]
-
-
-def _notes(groups: Groups, settings: Settings) -> list[str]:
-    """How many runs there are, what is wrong with some, and what brackets mean."""
-    counts: dict[str, list[int]] = {}
-    trouble = []
-    for case, methods in groups.items():
-        for method, group in methods.items():
-            counts.setdefault(method, []).append(len(group))
-            for number, what in ((group.failed, "failed"), (group.infeasible, "infeasible")):
-                if number:
-                    trouble.append(
-                        f"{method} on {' '.join(_names(case, _several_sizes(groups)))}: "
-                        f"{number} of {len(group) + group.failed} runs {what}"
-                    )
-    ranges = {method: _range(numbers) for method, numbers in counts.items()}
-    usual = max(dict.fromkeys(ranges.values()), key=list(ranges.values()).count)
-    other = [f"{method} {text}" for method, text in ranges.items() if text != usual]
-    notes = [f"Medians of {usual} runs" + "".join(f"; {text}" for text in other) + "."]
-    if trouble:
-        notes.append("; ".join(trouble) + ".")
-    if settings.paper:
-        notes.append(f"In brackets: what the DRC paper prints, medians of {RUNS} runs.")
-    return notes
-
-
-def _range(numbers: list[int]) -> str:
-    least, most = min(numbers), max(numbers)
-    return str(least) if least == most else f"{least} to {most}"
-
-
-def _test_note(settings: Settings) -> str:
-    corrected = ", Holm's correction" if settings.holm else ""
-    return (
-        "In parentheses: interquartile ranges. "
-        f"+, - and =: {settings.reference} is significantly better, worse, neither "
-        f"(Wilcoxon {settings.test} test at {settings.alpha:g}{corrected})."
+def total(groups: Groups, settings: Settings) -> Table:
+    """Median evaluations of both levels, and their average over the problems of a suite."""
+    methods, sized = samples.methods_of(groups), several_sizes(groups)
+    medians = {
+        case: [
+            replace(_median(case, name, of.get(name), "FEs", WHOLE, settings), spread=None)
+            for name in methods
+        ]
+        for case, of in groups.items()
+    }
+    at = methods.index(settings.reference)
+    rows: list[Row] = [
+        [*case_names(case, sized), *_with_savings(cells, at)] for case, cells in medians.items()
+    ]
+    rows += [
+        [*case_names(average, sized), *_with_savings(cells, at)]
+        for average, cells in _averages(medians).items()
+    ]
+    notes = run_notes(groups, settings)
+    notes.append(
+        f"In parentheses: how many evaluations fewer {settings.reference} needs, as a share of the "
+        "larger number. Averages are over the problems that all methods of the size have."
     )
+    header = [*case_heads(sized), *map(label, methods)]
+    return Table("total", titled("Total evaluations", groups), header, rows, notes)
+
+
+def _with_savings(cells: list[Cell], at: int) -> list[Cell]:
+    """What the reference, the cell `at`, saves: relative to the larger number, as in the paper."""
+    ours = cells[at].value
+    shares = [(cell.value - ours) / max(cell.value, ours, 1.0) for cell in cells]
+    return with_best(
+        replace(cell, saved=None if i == at or np.isnan(share) else share)
+        for i, (cell, share) in enumerate(zip(cells, shares, strict=True))
+    )
+
+
+def _averages(medians: dict[Case, list[Cell]]) -> dict[Case, list[Cell]]:
+    """By suite and size, where a suite has several problems; of the paper's values too."""
+    suites: dict[Case, list[list[Cell]]] = {}
+    for case, cells in medians.items():
+        suites.setdefault(Case(case.suite, case.m, case.n), []).append(cells)
+    found = {}
+    for case, lines in suites.items():
+        values = np.array([[cell.value for cell in line] for line in lines])
+        missing = np.isnan(values)
+        there = ~missing.all(axis=0)
+        complete = ~missing[:, there].any(axis=1)
+        whole = [line for line, is_whole in zip(lines, complete, strict=True) if is_whole]
+        if len(whole) > 1:
+            name = f"{case.suite} average of {len(whole)}"
+            found[Case(name, case.m, case.n)] = [_mean(cells) for cells in zip(*whole, strict=True)]
+    return found
+
+
+def _mean(cells: tuple[Cell, ...]) -> Cell:
+    theirs = [cell.paper for cell in cells if cell.paper is not None]
+    known = len(theirs) == len(cells)
+    value = float(np.mean([cell.value for cell in cells]))
+    return Cell(value, WHOLE, paper=float(np.mean(theirs)) if known else None)
+
+
+def effort(groups: Groups, settings: Settings) -> Table:
+    """What one success costs, and the shares of runs that are one."""
+    groups = samples.of_known_optimum(groups)
+    if not groups:
+        return Table("effort", "Effort", ["problem"], [], ["No optimum is known."])
+    methods, sized = samples.methods_of(groups), several_sizes(groups)
+    rows: list[Row] = []
+    for case, of in groups.items():
+        lines = {f"evaluations to {NEAR:.0e}": [_until_near(of.get(name)) for name in methods]}
+        for indicator, accuracy in (*(("Acc_u", each) for each in SOLVED), ("verified", NEAR)):
+            lines[f"{indicator} <= {accuracy:.0e}"] = [
+                Cell(of[name].solved(indicator, accuracy) if name in of else np.nan, SHARE)
+                for name in methods
+            ]
+        for what, cells in lines.items():
+            if any(not np.isnan(cell.value) for cell in cells):
+                shown = with_best(cells, largest="<=" in what)
+                rows.append([*case_names(case, sized), what, *shown])
+    notes = [
+        *run_notes(groups, replace(settings, paper=False), "Figures"),
+        f"Evaluations to {NEAR:.0e}: what one success costs, the evaluations of both levels that "
+        "all completed runs spent until F was that near F*, or to their end, by the number of runs "
+        "that came that near. Shares are of all runs; failed and infeasible ones are not among "
+        "those counted.",
+    ]
+    header = [*case_heads(sized), "indicator", *map(label, methods)]
+    return Table("effort", titled("Effort", groups), header, rows, notes)
+
+
+def _until_near(group: Group | None) -> Cell:
+    cost = np.nan if group is None else group.until_near
+    return Cell(cost, WHOLE, text="never" if np.isinf(cost) else None)
+
+
+def ranks(groups: Groups, settings: Settings) -> Table:
+    """Friedman's average ranks of medians, and Vargha and Delaney's effect sizes."""
+    methods = samples.methods_of(groups)
+    columns: dict[str, list[Cell]] = {}
+    notes = []
+    for indicator in RANKED:
+        try:
+            _, found = samples.ranked(groups, indicator, settings.floor, settings.alpha)
+        except ValueError as error:
+            notes.append(f"{indicator} has no ranks: {error}.")
+        else:
+            columns[f"{indicator}: rank"] = [Cell(rank, PLAIN) for rank in found.average]
+            notes.append(
+                f"{indicator}: p = {found.p:.2g} (Friedman test over {found.blocks} problems), "
+                f"critical difference {found.critical_difference:.2f} (Nemenyi, "
+                f"{settings.alpha:g})."
+            )
+        columns[f"{indicator}: A12"] = [
+            Cell(samples.mean_effect(groups, indicator, name, settings.reference, settings.floor))
+            for name in methods
+        ]
+    rows: list[Row] = [
+        [label(name), *(replace(cell, form=PLAIN) for cell in line)]
+        for name, line in zip(methods, zip(*columns.values(), strict=True), strict=True)
+    ]
+    notes.append(
+        f"A12: how often a run is worse than one of {settings.reference}, ties by half, as an "
+        "average over problems; at 0.5 neither is better."
+    )
+    about = run_notes(groups, replace(settings, paper=False), "Ranks of medians")
+    title = titled("Average ranks and effect sizes", groups)
+    notes = [*about, *notes, *_floor_note(settings)]
+    return Table("ranks", title, ["method", *columns], rows, notes)
+
+
+def summary(groups: Groups, settings: Settings) -> Table:
+    """Per method of the paper, on how many problems our figures are near the printed ones."""
+    factors = ", ".join(f"{factor:g}" for factor in FACTORS)
+    header = ["method", "status", "(m, n)", "problems"]
+    header += [f"{key} within {factors}" for key in samples.EVALUATIONS]
+    header += ["sum of FEs", "paper", "ratio", f"Acc_u <= {NEAR:.0e}", "paper"]
+    rows: list[Row] = []
+    for method in METHODS:
+        sizes: dict[str, dict[Case, Group]] = {}
+        for case, of in groups.items():
+            if method in of and printed(*case, method, "FEs") is not None:
+                sizes.setdefault(case.size, {})[case] = of[method]
+        for size, cases in sizes.items():
+            rows.append([method, status(method), size, *_closeness(method, cases)])
+    notes = [
+        *run_notes(groups, replace(settings, paper=False)),
+        f"On how many problems our median evaluations are within a factor of {factors} of the "
+        "paper's; the sums of these medians; and on how many problems most of our runs, and the "
+        f"paper's median, have an Acc_u of at most {NEAR:.0e}.",
+    ]
+    return Table("summary", "Closeness to the DRC paper", header, rows, notes)
+
+
+def _closeness(method: str, cases: dict[Case, Group]) -> list[Cell]:
+    """The cells of a method at one size."""
+    line = [Cell(len(cases), WHOLE)]
+    for key in samples.EVALUATIONS:
+        pairs = [
+            (statistics.median(group.sample(key)), theirs)
+            for case, group in cases.items()
+            if (theirs := printed(*case, method, key)) is not None
+        ]
+        apart = [max(a / b, b / max(a, 1)) for a, b in pairs]
+        within = [sum(ratio <= factor for ratio in apart) for factor in FACTORS]
+        line.append(
+            Cell(within[0], text=", ".join(map(str, within))) if pairs else Cell(np.nan, WHOLE)
+        )
+    ours, theirs = (float(np.sum(side)) for side in zip(*pairs, strict=True))
+    solved = sum(group.solved("Acc_u", NEAR) > 0.5 for group in cases.values())
+    known = [printed(*case, method, "Acc_u") for case in cases]
+    good = [value <= NEAR for value in known if value is not None]
+    line += [Cell(ours, WHOLE), Cell(theirs, WHOLE), Cell(ours / theirs, PLAIN)]
+    return [*line, Cell(solved, WHOLE), Cell(sum(good) if good else np.nan, WHOLE)]
 
 
 KINDS: dict[str, Callable[[Groups, Settings], Table]] = {
     "accuracy": accuracy,
     "evaluations": evaluations,
+    "total": total,
     "real": real,
+    "effort": effort,
+    "ranks": ranks,
+    "summary": summary,
 }
