@@ -1,6 +1,7 @@
 """Documents that hold tables: `scripts/tables` makes those of docs/reproduction.md anew.
 
-A table stands between two marks, and only what stands between them is replaced:
+A table stands between two marks, and only what stands between them is replaced. In a page on runs
+the first mark has the arguments of `bilevo table`, with paths as seen from the root of the project:
 
     <!-- table: docs/data/runs_2_3.csv --kind accuracy --paper -->
     <!-- end -->
@@ -9,7 +10,14 @@ A table stands between two marks, and only what stands between them is replaced:
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+PAGE = Path("docs/reproduction.md")
+LIKE = "docs/data/runs_2_3.csv --kind accuracy"
 
 
 def marked(name: str) -> re.Pattern[str]:
@@ -32,3 +40,40 @@ def filled(text: str, pattern: re.Pattern[str], made: Callable[..., str], like: 
     if count != text.count("<!-- table:"):
         raise ValueError(f"a table has no end, or its mark is not like <!-- table: {like} -->")
     return new
+
+
+def replaced(text: str) -> str:
+    """A page with its tables made anew, each by `bilevo table` with the arguments of its mark."""
+    return filled(text, marked("(.*?)"), shown, like=LIKE)
+
+
+def shown(arguments: str) -> str:
+    """What `bilevo table` shows, in Markdown."""
+    from cyclopts import App
+
+    from bilevo.experiments.commands import table
+
+    app = App()
+    app.default(table)
+    words = [*shlex.split(arguments), "--format", "markdown"]
+    output = StringIO()
+    with redirect_stdout(output):
+        app(words, exit_on_error=False, print_error=False, result_action="return_value")
+    return output.getvalue().strip()
+
+
+def write_tables(page: Path = PAGE) -> None:
+    """Write the tables of a page from stored runs.
+
+    Parameters
+    ----------
+    page
+        A Markdown file with marks for tables.
+    """
+    page.write_text(replaced(page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    from cyclopts import run
+
+    run(write_tables)

@@ -1,7 +1,8 @@
 """From stored runs to what is compared: samples of an indicator by problem, size and method.
 
 Runs that failed are left out and counted; those that ended infeasible stay in, and are counted too.
-A floor holds for accuracies only: differences below it mean nothing, and it makes them ties.
+A run that found no finite pair at all counts as infinitely far from any optimum. A floor holds for
+accuracies only: differences below it mean nothing, and it makes them ties.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bilevo.core.arrays import FloatArray
+from bilevo.core.arrays import BoolArray, FloatArray
 from bilevo.experiments import paper, statistics
 from bilevo.experiments.statistics import Comparison, Ranking, Test
 from bilevo.experiments.store import FAILED
 
 ACCURACIES = ("Acc_u", "Acc_l", "verified")
+FOUND = ("F", "F_verified", "f")
 EVALUATIONS = ("FEs_u", "FEs_l", "FEs")
 COLUMNS = {"FEs_u": "nfev_upper", "FEs_l": "nfev_lower"}  # FEs is their sum
 SUITES = ("smd", "tp")  # come first
@@ -65,9 +67,14 @@ class Group:
         found = self.columns.get(COLUMNS.get(indicator, indicator))
         if found is None:
             return np.full(len(self), np.nan)
-        if indicator == "verified":  # of a run that found no finite pair
-            found = np.where(np.isinf(self.columns["Acc_u"]), np.inf, found)
+        if indicator in (*ACCURACIES, *FOUND) and not np.isnan(found[~self.lost]).all():
+            found = np.where(self.lost & np.isnan(found), np.inf, found)
         return np.maximum(found, floor) if indicator in ACCURACIES and floor else found
+
+    @property
+    def lost(self) -> BoolArray:
+        """Runs without a finite pair, whose answer is the worst there is."""
+        return np.isposinf(self.columns["violation"])
 
     def sample(self, indicator: str, floor: float | None = None) -> FloatArray:
         values = self.values(indicator, floor)
@@ -126,7 +133,7 @@ def of_known_optimum(groups: Groups) -> Groups:
     return {
         case: methods
         for case, methods in groups.items()
-        if any(len(group.sample("Acc_u")) for group in methods.values())
+        if any(np.isfinite(group.sample("Acc_u")).any() for group in methods.values())
     }
 
 
@@ -217,7 +224,7 @@ def _samples(
 def _group(part: Any) -> Group:
     from polars import selectors
 
-    failed = (part["status"].fill_null("") == FAILED) | part["F"].is_null() | part["F"].is_nan()
+    failed = part["status"].fill_null("") == FAILED
     done = part.filter(~failed).select(selectors.numeric())
     columns = {name: done[name].cast(float).fill_null(np.nan).to_numpy() for name in done.columns}
     return Group(columns, int(failed.sum()))

@@ -104,7 +104,8 @@ def make(
 def accuracy(groups: Groups, settings: Settings) -> Table:
     """Distances from the optimum, as reported and verified."""
     forms = dict.fromkeys(ACCURACIES, SCIENTIFIC)
-    table = _of_indicators("accuracy", "Accuracy", groups, forms, settings)
+    known = samples.of_known_optimum(groups)
+    table = _of_indicators("accuracy", "Accuracy", known, forms, settings)
     return replace(table, notes=[*table.notes, *_floor_note(settings)])
 
 
