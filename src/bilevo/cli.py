@@ -1,4 +1,4 @@
-"""The command line: `bilevo solve`, `bilevo show` and `bilevo list`."""
+"""The command line: `bilevo solve`, `show` and `list`; those of the laboratory are elsewhere."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import math
 import sys
 import traceback
-from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,6 +18,7 @@ from bilevo.api import load, minimize, verify
 from bilevo.core.problem import Problem
 from bilevo.core.result import Result
 from bilevo.named import named_problem, parse_sizes
+from bilevo.options import Flag, Whole
 from bilevo.version import __version__
 
 app = App(
@@ -38,14 +38,6 @@ for name, text in LABORATORY.items():
     app.command(
         f"bilevo.experiments.commands:{name.replace('import', 'import_')}", name=name, help=text
     )
-
-
-def whole(kind: type, tokens: Sequence[Any]) -> int:
-    """An int from a word; the parser's own would round 1.7."""
-    return int(tokens[0].value)
-
-
-Whole = Annotated[int, Parameter(converter=whole)]
 
 
 class UsageError(ValueError):
@@ -72,8 +64,8 @@ def solve(
     retries: Whole = 0,
     timeout: float | None = None,
     run_dir: Path | None = None,
-    verified: Annotated[bool, Parameter(name="--verify", negative="")] = False,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    verified: Annotated[Flag, Parameter(name="--verify")] = False,
+    as_json: Annotated[Flag, Parameter(name="--json")] = False,
     progress: bool | None = None,
 ) -> int:
     """Solve a problem of the suites, or one of your own.
@@ -152,7 +144,7 @@ def show(
     run_dir: Path,
     /,
     *,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    as_json: Annotated[Flag, Parameter(name="--json")] = False,
 ) -> int:
     """Show how far a run has come, or how it ended; it may be under way.
 

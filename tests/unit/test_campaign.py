@@ -119,7 +119,7 @@ def test_a_row_from_elsewhere_is_verified_by_its_x_and_y() -> None:
     theirs = {**ours, "F_verified": math.nan, "verified": math.nan, "follower_gap": math.nan}
     assert campaign.verified(theirs) == ours
     assert campaign.verified({**theirs, "x": []})["x"] == []
-    with pytest.raises(ValueError, match="x = .* of smd1 is outside its bounds"):
+    with pytest.raises(ValueError, match=r"x = .* of smd1 is outside its bounds"):
         campaign.verified({**theirs, "x": [99.0, 0.0]})
 
 

@@ -23,10 +23,11 @@ ALLOWED = {  # room -> the rooms it may import from
     "registry": {"core", "algorithms", "optimizers"},
     "certify": {"core", "optimizers", "run"},
     "api": {"core", "kernels", "optimizers", "registry", "run", "certify"},
+    "options": set(),
     "named": {"core", "problems", "registry"},
     "experiments": {"algorithms", "api", "certify", "core", "kernels", "named", "optimizers"}
-    | {"problems", "registry", "version", "plot", "experiments"},
-    "cli": {"api", "core", "named", "problems", "registry", "version"},
+    | {"options", "plot", "problems", "registry", "version", "experiments"},
+    "cli": {"api", "core", "named", "options", "problems", "registry", "version"},
     "version": set(),
 }
 PURE = ("core", "optimizers", "surrogates", "algorithms")  # no I/O, no clock, no processes

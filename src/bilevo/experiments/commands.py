@@ -18,16 +18,14 @@ from bilevo.experiments.campaign import Row, Task, complete, status_of, verified
 from bilevo.experiments.paper import FLOOR
 from bilevo.experiments.plans import Experiment, Plan, Run, read_plan
 from bilevo.experiments.progress import longest_first, with_progress
-from bilevo.experiments.spread import executor as named_executor
 from bilevo.experiments.selection import Selection
+from bilevo.experiments.spread import executor as named_executor
 from bilevo.experiments.statistics import ALPHA, Test
 from bilevo.experiments.store import FAILED
 from bilevo.named import parse_sizes
+from bilevo.options import Flag, Paths, Several, Whole
 
 SETTINGS = "settings.json"  # in a campaign's folder: what it was asked for
-Flag = Annotated[bool, Parameter(negative="")]
-Several = Annotated[tuple[str, ...], Parameter(negative="")]
-Paths = Annotated[list[Path], Parameter(negative="")]
 
 
 @Parameter(name="*")
@@ -52,7 +50,7 @@ class Which:
     problems: str | None = None
     dim: Several = ()
     methods: str | None = None
-    budget: int | None = None
+    budget: Whole | None = None
     target: bool | None = None
 
     def selection(self) -> Selection:
@@ -98,12 +96,12 @@ def bench(
     problems: str | None = None,
     dim: Several = (),
     methods: str | None = None,
-    runs: int | None = None,
+    runs: Whole | None = None,
     budgets: str | None = None,
     target: bool = True,
     out: Path | None = None,
     executor: str = "processes",
-    workers: int | None = None,
+    workers: Whole | None = None,
     max_time: float | None = None,
     again: Literal["failed", "all"] | None = None,
     report: Flag = False,

@@ -158,22 +158,30 @@ class Plan:
         runs: int | None = None,
     ) -> Plan:
         """A part of it: only these problems, sizes and methods, and another number of runs."""
-        wanted = {"problems": members(problems), "sizes": sizes, "methods": methods}
         parts = self.experiments
-        for key, values in wanted.items():
+        for key, values in (
+            ("problems", members(problems)),
+            ("sizes", sizes),
+            ("methods", methods),
+        ):
             if values:
-                known = list(dict.fromkeys(v for part in parts for v in getattr(part, key)))
-                if missing := [value for value in values if value not in known]:
-                    raise ValueError(f"{key} {missing} are not in the plan {self.name}: {known}")
-                kept = [[v for v in getattr(part, key) if v in values] for part in parts]
-                parts = tuple(
-                    replace(part, **{key: tuple(few)})
-                    for part, few in zip(parts, kept, strict=True)
-                    if few
-                )
+                parts = self._with_only(parts, key, values)
         if runs is not None:
             parts = tuple(replace(part, runs=runs) for part in parts)
         return replace(self, experiments=parts)
+
+    def _with_only(
+        self, parts: tuple[Experiment, ...], key: str, values: Sequence[Any]
+    ) -> tuple[Experiment, ...]:
+        """Experiments without other values of a key; those that have none of them are left out."""
+        known = list(dict.fromkeys(value for part in parts for value in getattr(part, key)))
+        if missing := [value for value in values if value not in known]:
+            raise ValueError(f"{key} {missing} are not in the plan {self.name}, which has {known}")
+        kept: list[dict[str, Any]] = [
+            {key: tuple(value for value in getattr(part, key) if value in values)} for part in parts
+        ]
+        both = zip(parts, kept, strict=True)
+        return tuple(replace(part, **few) for part, few in both if few[key])
 
 
 def read_plan(path: Path) -> Plan:

@@ -1,0 +1,20 @@
+"""Kinds of options that commands have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+
+def whole(kind: type, tokens: Sequence[Any]) -> int:
+    """An int from a word; the parser's own would round 1.7."""
+    return int(tokens[0].value)
+
+
+Whole = Annotated[int, Parameter(converter=whole)]
+Flag = Annotated[bool, Parameter(negative="")]  # without a --no- form
+Several = Annotated[tuple[str, ...], Parameter(negative="")]  # may be given several times
+Paths = Annotated[list[Path], Parameter(negative="")]
