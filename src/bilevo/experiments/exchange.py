@@ -48,7 +48,7 @@ ATTRIBUTES = ("nfev_upper", "nfev_lower", "F", "f", "violation")  # beside evalu
 
 
 def import_csv(path: str | Path, budget: int = 0, target: bool = True) -> pl.DataFrame:
-    """Runs from a CSV file, in its order; docs/import.md tells its columns.
+    """Runs from a CSV file, in its order; docs/laboratory.md tells its columns.
 
     `budget` and `target` are those of files without such columns. Anything that is not right is a
     ValueError with the line, the column and the value.
