@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bilevo import problems
 from bilevo.core.arrays import BoolArray, FloatArray
 from bilevo.experiments import paper, statistics
 from bilevo.experiments.statistics import Comparison, Ranking, Test
@@ -22,7 +23,6 @@ ACCURACIES = ("Acc_u", "Acc_l", "verified")
 FOUND = ("F", "F_verified", "f")
 EVALUATIONS = ("FEs_u", "FEs_l", "FEs")
 COLUMNS = {"FEs_u": "nfev_upper", "FEs_l": "nfev_lower"}  # FEs is their sum
-SUITES = ("smd", "tp")  # come first
 REFERENCE = "drc-cma-es"
 
 
@@ -44,8 +44,10 @@ class Case(NamedTuple):
 
     @property
     def order(self) -> tuple[int, str, int, int, int]:
-        """SMD, TP and then others; smd2 before smd10; small sizes first."""
-        place = SUITES.index(self.suite) if self.suite in SUITES else len(SUITES)
+        """Registered problems first; of others prob2 before prob10; small sizes first."""
+        registered = problems.names()
+        known = self.problem in registered
+        place = registered.index(self.problem) if known else len(registered)
         number = int(self.problem[len(self.suite) :][:9] or 0)
         return place, self.suite, number, self.m, self.n
 
@@ -109,10 +111,21 @@ def grouped(runs: Any) -> Groups:
     """A frame of runs, by case and method."""
     if not len(runs):
         raise ValueError("there are no runs")
+    from polars import selectors
+
     methods = ordered_methods(runs["method"].unique(maintain_order=True))
+    numbers = runs.select(selectors.numeric())
+    columns = {one.name: one.cast(float).fill_null(np.nan).to_numpy() for one in numbers}
+    failed = (runs["status"].fill_null("") == FAILED).to_numpy()
+    keys = runs.select("problem", "m", "n", "method").with_row_index("row")
     found: dict[Case, dict[str, Group]] = {}
-    for (*case, method), part in runs.group_by("problem", "m", "n", "method", maintain_order=True):
-        found.setdefault(Case(*case), {})[method] = _group(part)
+    for problem, m, n, method, rows in keys.group_by(*keys.columns[1:]).agg("row").iter_rows():
+        here = np.sort(rows)
+        done = here[~failed[here]]
+        group = Group(
+            {name: column[done] for name, column in columns.items()}, len(here) - len(done)
+        )
+        found.setdefault(Case(problem, m, n), {})[method] = group
     return {
         case: {method: found[case][method] for method in methods if method in found[case]}
         for case in sorted(found, key=lambda case: case.order)
@@ -219,12 +232,3 @@ def _samples(
     pairs = np.array([[side[number] for side in sides] for number in both]).reshape(-1, 2)
     ours, theirs = pairs[~np.isnan(pairs).any(axis=1)].T
     return ours, theirs
-
-
-def _group(part: Any) -> Group:
-    from polars import selectors
-
-    failed = part["status"].fill_null("") == FAILED
-    done = part.filter(~failed).select(selectors.numeric())
-    columns = {name: done[name].cast(float).fill_null(np.nan).to_numpy() for name in done.columns}
-    return Group(columns, int(failed.sum()))

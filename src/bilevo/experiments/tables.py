@@ -172,7 +172,7 @@ def _median(
 ) -> Cell:
     theirs = printed(*case, method, indicator) if settings.paper else None
     sample = np.empty(0) if group is None else group.sample(indicator, settings.floor)
-    spread = statistics.spread(sample)
+    spread = statistics.spread(sample) if len(sample) > 1 else np.nan
     value = statistics.median(sample)
     return Cell(value, form, None if np.isnan(spread) else spread, paper=theirs)
 
