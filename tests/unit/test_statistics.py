@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -14,6 +14,7 @@ from bilevo.experiments.statistics import Comparison, rank_sum, signed_rank
 RUNS = store.runs(Path(__file__).parents[2] / "docs" / "data" / "runs_2_3.csv")
 GROUPS = samples.grouped(RUNS)
 FLOOR = 1e-6
+always = settings(derandomize=True, deadline=None)
 
 values = st.one_of(st.sampled_from([0.0, 1e-6, 1.0, np.inf]), st.floats(0, 100))
 sample = st.lists(values, min_size=1, max_size=12).map(np.array)
@@ -85,6 +86,7 @@ def test_the_critical_difference_is_that_of_the_published_table() -> None:
         assert difference / np.sqrt(k * (k + 1) / 6) == pytest.approx(expected, abs=1e-3)
 
 
+@always
 @given(sample, sample)
 def test_exchanging_two_samples_exchanges_the_verdict(a: np.ndarray, b: np.ndarray) -> None:
     one, other = rank_sum(a, b), rank_sum(b, a)
@@ -93,6 +95,7 @@ def test_exchanging_two_samples_exchanges_the_verdict(a: np.ndarray, b: np.ndarr
     assert other.mark(0.2) == exchanged[one.mark(0.2)]
 
 
+@always
 @given(pairs)
 def test_exchanging_the_sides_of_pairs_exchanges_the_verdict(both) -> None:
     one, other = signed_rank(*both), signed_rank(*both[::-1])
@@ -100,12 +103,14 @@ def test_exchanging_the_sides_of_pairs_exchanges_the_verdict(both) -> None:
     assert one.excess == -other.excess
 
 
+@always
 @given(sample)
 def test_a_sample_does_not_differ_from_itself(a: np.ndarray) -> None:
     assert rank_sum(a, a).p == signed_rank(a, a).p == 1
     assert rank_sum(a, a).mark() == signed_rank(a, a).mark() == "="
 
 
+@always
 @given(sample, sample)
 def test_the_effect_size_counts_pairs(a: np.ndarray, b: np.ndarray) -> None:
     larger = np.mean([(x > y) + 0.5 * (x == y) for x in a for y in b])
@@ -131,6 +136,7 @@ def test_holms_correction_on_a_worked_example() -> None:
     assert statistics.holm([0.4]) == [0.4] and statistics.holm([]) == []
 
 
+@always
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.randoms())
 def test_holms_correction_keeps_the_order_and_never_helps(p: list[float], random) -> None:
     adjusted = dict(zip(p, statistics.holm(p), strict=True))
@@ -140,6 +146,7 @@ def test_holms_correction_keeps_the_order_and_never_helps(p: list[float], random
     assert statistics.holm(shuffled) == [adjusted[one] for one in shuffled]
 
 
+@always
 @given(st.integers(3, 6).flatmap(lambda k: st.lists(st.lists(values, min_size=k, max_size=k))))
 def test_average_ranks_add_up(rows: list[list[float]]) -> None:
     if not rows:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from io import StringIO
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
@@ -72,15 +73,13 @@ def csv_text(table: Table) -> str:
     header: list[str] = []
     for head, names in zip(table.header, beside, strict=True):
         header += [head, *(f"{head}: {name}" for name in names)]
-    file = StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(header)
+    lines = [header]
     for row in table.rows:
         line: list[str] = []
         for cell, names in zip(row, beside, strict=True):
             line += [_in_full(cell), *(_beside(cell)[name] for name in names)]
-        writer.writerow(line)
-    return file.getvalue()
+        lines.append(line)
+    return "".join(map(csv_line, lines))
 
 
 def latex(table: Table) -> str:
@@ -153,6 +152,13 @@ def show(lines: Lines, markdown: bool) -> str:
         "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
         for line in lines
     )
+
+
+def csv_line(values: Iterable[Any]) -> str:
+    """A line of CSV. The writer's own ending makes it quote single carriage returns too."""
+    file = StringIO()
+    csv.writer(file, lineterminator="\r\n").writerow(values)
+    return file.getvalue().removesuffix("\r\n") + "\n"
 
 
 def pieces(cell: Cell) -> dict[str, str]:
