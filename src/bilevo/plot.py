@@ -5,7 +5,10 @@ Needs matplotlib (`pip install 'bilevo[plot]'`). Functions return a matplotlib f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +21,30 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SURVIVED, DROPPED = "#2a7f62", "#c9c9c9"
+STAGES = {"early": 0.0, "middle": 0.4, "late": 0.8}  # of a run's generations: the DRC paper's
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """How the tasks of one generation fared."""
+
+    name: str
+    generation: int
+    executions: Sequence[int]
+    survived: Sequence[bool]
+
+
+def stages(
+    numbers: Sequence[int],
+    executions: Sequence[Sequence[int]],
+    survived: Sequence[Sequence[bool]],
+) -> list[Stage]:
+    """An early, a middle and a late generation of those that a history has kept, by number."""
+    found = []
+    for name, share in STAGES.items():
+        row = bisect_left(numbers, math.ceil(share * numbers[-1]))
+        found.append(Stage(name, numbers[row], executions[row], survived[row]))
+    return found
 
 
 def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, Any]:
@@ -50,18 +77,26 @@ def allocation(results: Mapping[str, Result]) -> Figure:
     A task is the follower's search of one leader. It survives when its pair is among the better
     half, which updates the upper level.
     """
-    figure, axes = _figure(len(results), 3, (8.0, 1.2 + 1.7 * len(results)))
-    for row, (name, result) in zip(axes, results.items(), strict=True):
+    shown = {}
+    for name, result in results.items():
         if not result.history:
             raise ValueError(f"{name} has no generation to show: it ended in its first one")
-        last = len(result.history) - 1
-        stages = {"early": last // 10, "middle": last // 2, "late": last}
-        for ax, (stage, index) in zip(row, stages.items(), strict=True):
-            generation, number = result.history[index], result.history.numbers[index]
-            tasks = np.arange(1, len(generation.executions) + 1)
-            colours = [SURVIVED if survived else DROPPED for survived in generation.survived]
-            ax.bar(tasks, generation.executions, color=colours)
-            ax.set_title(f"{name}, {stage} (generation {number})", fontsize=9)
+        rows = result.history.generations
+        executions, survived = [row.executions for row in rows], [row.survived for row in rows]
+        shown[name] = stages(result.history.numbers, executions, survived)
+    return draw_stages(shown)
+
+
+def draw_stages(shown: Mapping[str, Sequence[Stage]]) -> Figure:
+    """A row of bar charts for each name."""
+    figure, axes = _figure(len(shown), len(STAGES), (8.0, 1.2 + 1.7 * len(shown)))
+    for row, (name, found) in zip(axes, shown.items(), strict=True):
+        for ax, stage in zip(row, found, strict=True):
+            tasks = np.arange(1, len(stage.executions) + 1)
+            colours = [SURVIVED if survived else DROPPED for survived in stage.survived]
+            ax.bar(tasks, stage.executions, color=colours)
+            title = f"{name}, {stage.name} (generation {stage.generation})"
+            ax.set_title(title, fontsize=9, parse_math=False)
             ax.set_xticks(tasks)
             ax.spines[["top", "right"]].set_visible(False)
         row[0].set_ylabel("executions")

@@ -1,5 +1,7 @@
 """Pictures."""
 
+import math
+
 import pytest
 
 import bilevo
@@ -18,8 +20,9 @@ def test_pictures_are_drawn(tmp_path, kind: str) -> None:
     assert (tmp_path / "picture.png").stat().st_size > 5000
     drawn = [bar.get_height() for ax in figure.axes for bar in ax.patches if bar.get_height()]
     if kind == "allocation":
-        shown = results["drc-cma-es"].history[-1].executions
-        assert drawn[2 * len(shown) : 3 * len(shown)] == list(shown)
+        history = results["drc-cma-es"].history
+        shown = [history[i].executions for i in (0, math.ceil(0.4 * len(history)) - 1)]
+        assert drawn[: 2 * len(shown[0])] == [count for bars in shown for count in bars]
     else:
         assert [line.get_label() for line in figure.axes[0].lines] == list(results)
 
@@ -28,3 +31,17 @@ def test_a_run_without_a_generation_cannot_be_drawn() -> None:
     result = bilevo.minimize(bilevo.problems.get("smd1"), max_evals=70)
     with pytest.raises(ValueError, match="no generation to show"):
         plot.allocation({"drc": result})
+
+
+def test_stages_are_the_first_generation_and_two_and_four_fifths_of_the_way() -> None:
+    numbers = list(range(1, 51))
+    tasks = [[number] for number in numbers]
+    found = plot.stages(numbers, tasks, [[True]] * 50)
+    assert [(stage.name, stage.generation, stage.executions) for stage in found] == [
+        ("early", 1, [1]),
+        ("middle", 20, [20]),
+        ("late", 40, [40]),
+    ]
+    thinned = plot.stages([1, 17, 33, 49, 50], [[0]] * 5, [[True]] * 5)
+    assert [stage.generation for stage in thinned] == [1, 33, 49]
+    assert [stage.generation for stage in plot.stages([1], [[3]], [[True]])] == [1, 1, 1]
