@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 from bilevo import problems
 from bilevo.core.arrays import FloatArray
 from bilevo.core.extras import need
+from bilevo.experiments.samples import Case, grouped, ordered_methods, ranked
+from bilevo.experiments.statistics import ALPHA
 from bilevo.experiments.store import FAILED
 from bilevo.plot import Stage, stages
 
@@ -38,24 +40,6 @@ POINTS = 300  # of a curve at most: more than a printed column can show
 QUARTILES = (0.25, 0.5, 0.75)
 
 Counts = NDArray[np.int64]
-
-
-class Case(NamedTuple):
-    """A problem of one size."""
-
-    problem: str
-    m: int
-    n: int
-
-    @property
-    def size(self) -> str:
-        return f"({self.m}, {self.n})"
-
-    @property
-    def order(self) -> tuple[str, int, int, int]:
-        """smd2 before smd10; small sizes first."""
-        stem = self.problem.rstrip("0123456789")
-        return stem, int(self.problem[len(stem) :][:9] or 0), self.m, self.n
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,9 +156,8 @@ def cases(runs: pl.DataFrame) -> list[Case]:
 
 
 def methods(runs: pl.DataFrame) -> list[str]:
-    """Methods in the order in which the frame has them."""
-    found: list[str] = runs["method"].unique(maintain_order=True).to_list()
-    return found
+    """In the order of tables."""
+    return ordered_methods(runs["method"].unique(maintain_order=True).to_list())
 
 
 def goal(runs: pl.DataFrame, case: Case) -> Goal:
@@ -270,12 +253,22 @@ def times(runs: pl.DataFrame) -> Times:
     return Times(cases(timed), names, per_run, per_evaluation, others)
 
 
-def cliques(ranks: dict[str, float], difference: float) -> list[tuple[str, ...]]:
+def ranks(
+    runs: pl.DataFrame, indicator: str, floor: float | None = None, alpha: float = ALPHA
+) -> Ranks:
+    """Average ranks of the methods' medians, over the cases that all of them have runs on."""
+    names, found = ranked(grouped(runs), indicator, floor, alpha)
+    average = dict(sorted(zip(names, found.average, strict=True), key=lambda pair: pair[1]))
+    together = cliques(average, found.critical_difference)
+    return Ranks(indicator, found.blocks, found.p, found.critical_difference, average, together)
+
+
+def cliques(average: dict[str, float], difference: float) -> list[tuple[str, ...]]:
     """Largest groups of two or more methods whose average ranks differ by no more."""
-    names = sorted(ranks, key=lambda name: ranks[name])
+    names = sorted(average, key=lambda name: average[name])
     groups: list[tuple[str, ...]] = []
     for start, first in enumerate(names):
-        group = tuple(x for x in names[start:] if ranks[x] - ranks[first] <= difference)
+        group = tuple(x for x in names[start:] if average[x] - average[first] <= difference)
         if len(group) > 1 and not any(set(group) <= set(other) for other in groups):
             groups.append(group)
     return groups
