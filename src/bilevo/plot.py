@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,42 +78,44 @@ def allocation(results: Mapping[str, Result]) -> Figure:
     A task is the follower's search of one leader. It survives when its pair is among the better
     half, which updates the upper level.
     """
-    shown = {}
+    shown = []
     for name, result in results.items():
         if not result.history:
             raise ValueError(f"{name} has no generation to show: it ended in its first one")
         rows = result.history.generations
         executions, survived = [row.executions for row in rows], [row.survived for row in rows]
-        shown[name] = stages(result.history.numbers, executions, survived)
+        shown.append((name, stages(result.history.numbers, executions, survived)))
     return draw_stages(shown)
 
 
-def draw_stages(shown: Mapping[str, Sequence[Stage]]) -> Figure:
+def draw_stages(shown: Sequence[tuple[str, Sequence[Stage]]]) -> Figure:
     """A row of bar charts for each name."""
     figure, axes = _figure(len(shown), len(STAGES), (8.0, 1.2 + 1.7 * len(shown)))
-    for row, (name, found) in zip(axes, shown.items(), strict=True):
+    for row, (name, found) in zip(axes, shown, strict=True):
         for ax, stage in zip(row, found, strict=True):
             tasks = np.arange(1, len(stage.executions) + 1)
             colours = [SURVIVED if survived else DROPPED for survived in stage.survived]
             ax.bar(tasks, stage.executions, color=colours)
-            title = f"{name}, {stage.name} (generation {stage.generation})"
-            ax.set_title(title, fontsize=9, parse_math=False)
+            ax.set_title(f"{stage.name} (generation {stage.generation})", fontsize=9)
             ax.set_xticks(tasks)
             ax.spines[["top", "right"]].set_visible(False)
-        row[0].set_ylabel("executions")
+        row[0].set_ylabel(fill(name, 16), parse_math=False)
+        row[0].locator_params(axis="y", integer=True, nbins=5)
     handles = [axes[0][0].bar(1, 0, color=colour) for colour in (SURVIVED, DROPPED)]
     labels = ("in the better half: updates the leader", "dropped")
     figure.legend(handles, labels, loc="outside upper center", ncols=2, frameon=False, fontsize=9)
+    figure.supylabel("executions", fontsize=9)
     for ax in axes[-1]:
         ax.set_xlabel("task")
     return figure
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure. As SVG the same picture is the same file: no date, no random identifiers."""
+    """Write a figure: the same picture is the same file, without dates and random identifiers."""
     from matplotlib import rc_context
 
     path = Path(path)
-    dated = {"Date": None} if path.suffix == ".svg" else None
-    with rc_context({"svg.hashsalt": path.name, "svg.fonttype": "none"}):
-        figure.savefig(path, metadata=dated)
+    dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+    settings: dict[Any, Any] = {"svg.hashsalt": path.name, "svg.fonttype": "none"}
+    with rc_context({**settings, "pdf.fonttype": 42}):  # text that can be searched and edited
+        figure.savefig(path, metadata=dates.get(path.suffix), dpi=300)
