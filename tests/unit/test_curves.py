@@ -95,7 +95,15 @@ def test_where_the_optimum_is_unknown_a_curve_is_the_elites_F(problem: str) -> N
     found = curves.convergence(history(*steps([-1.0, -9.0, -3.0], **case)), known, problem, 2, 1)
     assert found.bands[0].median.tolist() == [-1.0, -9.0, -3.0]
     assert found.goal == curves.Goal(-3.0, known=False)
-    assert found.goal.label == "F (optimum unknown, best found -3)"
+    assert found.goal.label == "F (best found -3)"
+
+
+def test_without_a_feasible_answer_there_is_no_best_one() -> None:
+    known = runs({"problem": "own", "F": -3.0, "violation": 1.0, "nfev_lower": 30})
+    told = history(*steps([-1.0], problem="own"))
+    found = curves.convergence(told, known, "own", 2, 3)
+    assert found.bands[0].median.tolist() == [-1.0, -1.0]
+    assert found.goal.label == "F (optimum unknown)"
 
 
 def test_targets_are_reached_by_the_first_value_at_or_below_them() -> None:

@@ -114,6 +114,14 @@ def test_what_has_no_history_is_named_below(frames) -> None:
     assert label == "evaluations of both levels\nnot shown: bl-cma-es, smd$2$ (2, 3)"
 
 
+def test_a_problem_without_a_feasible_pair_is_named_below(frames) -> None:
+    worse = pl.when(pl.col("problem") == "tp1").then(1.0).otherwise(pl.col("violation"))
+    runs, history = (frame.with_columns(violation=worse) for frame in frames)
+    figure = figures.draw("convergence", runs, history)
+    assert len(figure.axes) == 2
+    assert figure.get_supxlabel().endswith("\nnot shown: tp1 (2, 2)")
+
+
 @pytest.mark.parametrize("kind", ["convergence", "allocation", "ecdf"])
 def test_runs_without_histories_cannot_be_drawn(frames, kind: str) -> None:
     runs, history = frames

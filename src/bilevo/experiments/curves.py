@@ -63,7 +63,7 @@ class Goal:
         """What a curve towards it shows."""
         if self.known:
             return "|F - F*|"
-        return f"F (optimum unknown, best found {self.F:.6g})"
+        return "F (optimum unknown)" if math.isnan(self.F) else f"F (best found {self.F:.6g})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -89,10 +89,14 @@ def draw(
 
 def _convergence(data: Data) -> Figure:
     """Median and quartiles over evaluations, a panel for each problem with a history."""
-    cases = curves.cases(data.history)
-    if not cases:
-        raise ValueError("no run has a history: convergence cannot be shown")
-    found = [curves.convergence(data.history, data.runs, *case) for case in cases]
+    found, missing = [], []
+    for case in curves.cases(data.history):
+        try:
+            found.append(curves.convergence(data.history, data.runs, *case))
+        except ValueError:  # nothing feasible
+            missing.append(curves.label(case))
+    if not found:
+        raise ValueError("no run has a history with a feasible pair: convergence cannot be shown")
     looks = data.styles
     figure, panels = _panels(len(found))
     for ax, panel in zip(panels, found, strict=True):
@@ -109,7 +113,7 @@ def _convergence(data: Data) -> Figure:
         else:
             _show_unknown(ax, panel)
     drawn = {band.method for panel in found for band in panel.bands}
-    missing = [name for name in looks if name not in drawn]
+    missing = [name for name in looks if name not in drawn] + missing
     figure.supxlabel("evaluations of both levels" + _unseen(figure, missing), **SMALL)
     _legend(figure, looks, [name for name in looks if name in drawn])
     return figure
@@ -133,9 +137,11 @@ def _show_unknown(ax: Axes, panel: Convergence) -> None:
     if values.size:
         margin = 0.25 * float(np.ptp(values)) or 1.0
         ax.set_ylim(values.min() - margin, values.max() + 2 * margin)
-    ax.axhline(panel.goal.F, color="0.5", linewidth=0.8, zorder=0)
     ax.set_ylabel("F")
-    text = f"optimum unknown,\nbest found {panel.goal.F:.6g}"
+    text = "optimum unknown"
+    if np.isfinite(panel.goal.F):
+        ax.axhline(panel.goal.F, color="0.5", linewidth=0.8, zorder=0)
+        text += f",\nbest found {panel.goal.F:.6g}"
     ax.annotate(text, (1, 1), xycoords="axes fraction", ha="right", va="top", fontsize=7)
 
 
