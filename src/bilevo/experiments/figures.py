@@ -351,11 +351,11 @@ def _legend(
 
 
 def _few_ticks(axis: Any) -> None:
-    """Labels at powers of ten, or plain numbers where an axis has few of those."""
+    """Labels at powers of ten, or at plain numbers where an axis has less than two of those."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-    low, high = axis.get_view_interval()
-    if high < 30 * low:
+    low, high = np.log10(axis.get_view_interval())
+    if np.floor(high) - np.ceil(low) < 1:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter(StrMethodFormatter("{x:g}"))
     else:
