@@ -20,13 +20,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bilevo import problems
 from bilevo.core.extras import need
 from bilevo.core.problem import Optimum
+from bilevo.experiments.formats import csv_line
 from bilevo.experiments.store import FAILED, KEY, RUNS, in_order
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def export_csv(runs: pl.DataFrame, path: str | Path) -> None:
     rows = _sorted(runs).with_columns(pl.lit(None, kind).alias(n) for n, kind in absent.items())
     rows = rows.select(list(RUNS))
     rows = rows.with_columns(pl.selectors.float().fill_null(math.nan))
-    lines = [_line(rows.columns), *(_line(map(_cell, row)) for row in rows.iter_rows())]
+    lines = [csv_line(rows.columns), *(csv_line(map(_cell, row)) for row in rows.iter_rows())]
     _write_new(Path(path), "".join(lines))
 
 
@@ -267,13 +267,6 @@ def _cell(value: Any) -> Any:
     if isinstance(value, list):
         return ";".join(map(repr, value))
     return str(value).lower() if isinstance(value, bool) else value
-
-
-def _line(values: Iterable[Any]) -> str:
-    """A line of CSV. The writer's own ending makes it quote single carriage returns too."""
-    file = StringIO()
-    csv.writer(file, lineterminator="\r\n").writerow(values)
-    return file.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _write_new(path: Path, text: str) -> None:

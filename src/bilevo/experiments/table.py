@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 
@@ -63,6 +64,7 @@ class Settings:
     alpha: float = ALPHA
 
 
+@cache  # looking through what is installed is slow
 def status(method: str) -> str:
     """How close a method is to its authors' program; what is not registered is its author's own."""
     known = registry.methods().get(method.partition("/")[0])
