@@ -15,6 +15,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from bilevo import problems, registry
 from bilevo.api import load, minimize, verify
+from bilevo.core.extras import MissingExtra
 from bilevo.core.problem import Problem
 from bilevo.core.result import Result
 from bilevo.named import named_problem, parse_sizes
@@ -228,17 +229,21 @@ def main(tokens: list[str] | None = None) -> int:
         status = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
         return status if isinstance(status, int) else 0
     except Exception as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        ours = Path(where.filename).is_relative_to(Path(__file__).parent)
-        if isinstance(error, CycloptsError) or (
-            isinstance(error, ValueError | ImportError) and ours
-        ):
-            message, status = str(error), 2
-        else:  # of the user's functions
-            message, status = f"{type(error).__name__}: {error}", 1
-            message += f" ({where.filename}:{where.lineno})"
+        message, status = told(error)
         print(f"bilevo: {' '.join(message.split())}", file=sys.stderr)
         return status
+
+
+def told(error: Exception) -> tuple[str, int]:
+    """What is said of an error, and the exit status."""
+    for one in (error, error.__cause__):  # commands that are loaded late have it as a cause
+        if isinstance(one, MissingExtra):
+            return str(one), 2
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    ours = Path(where.filename).is_relative_to(Path(__file__).parent)
+    if isinstance(error, CycloptsError) or (isinstance(error, ValueError) and ours):
+        return str(error), 2
+    return f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})", 1
 
 
 def entry() -> None:

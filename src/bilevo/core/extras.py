@@ -6,6 +6,10 @@ from importlib import import_module
 from typing import Any
 
 
+class MissingExtra(ImportError):
+    """A library that this needs is not installed; the message names the pip command."""
+
+
 def need(what: str, module: str, extra: str) -> Any:
     """A module of an optional library; where it is missing, the error names the pip command."""
     try:
@@ -15,4 +19,4 @@ def need(what: str, module: str, extra: str) -> Any:
         if error.name is not None and error.name.partition(".")[0] != library:
             raise  # it is there, and broken
         hint = f"{what} need {library}: pip install 'bilevo[{extra}]'"
-        raise ImportError(hint, name=library) from None
+        raise MissingExtra(hint, name=library) from None
