@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 
-class MissingExtra(ImportError):
+class MissingExtra(ImportError):  # noqa: N818
     """A library that this needs is not installed; the message names the pip command."""
 
 

@@ -1,4 +1,4 @@
-"""Documents that hold tables: `scripts/tables` makes those of docs/reproduction.md anew.
+"""Documents that hold tables: `scripts/tables` makes those of our own pages anew.
 
 A table stands between two marks, and only what stands between them is replaced. In a page on runs
 the first mark has the arguments of `bilevo table`, with paths as seen from the root of the project:
@@ -16,7 +16,7 @@ from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 
-PAGE = Path("docs/reproduction.md")
+PAGES = (Path("README.md"), Path("docs/reproduction.md"))
 LIKE = "docs/data/runs_2_3.csv --kind accuracy"
 
 
@@ -62,15 +62,16 @@ def shown(arguments: str) -> str:
     return output.getvalue().strip()
 
 
-def write_tables(page: Path = PAGE) -> None:
-    """Write the tables of a page from stored runs.
+def write_tables(*pages: Path) -> None:
+    """Write the tables of pages from stored runs.
 
     Parameters
     ----------
-    page
-        A Markdown file with marks for tables.
+    pages
+        Markdown files with marks for tables; README.md and docs/reproduction.md by default.
     """
-    page.write_text(replaced(page.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in pages or PAGES:
+        page.write_text(replaced(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":
