@@ -50,6 +50,7 @@ class Table:
     header: list[str]
     rows: list[Row]
     notes: list[str] = field(default_factory=list)
+    closing: int = 0  # last rows that sum up the others
 
 
 @dataclass(frozen=True, slots=True)

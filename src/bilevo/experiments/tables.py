@@ -146,13 +146,13 @@ def _of_indicators(
     header = [*case_heads(sized), "indicator", *map(label, methods)]
     if not rows:
         return Table(name, title, header, [], [f"No run has any of {', '.join(forms)}."])
-    rows += [
+    counts: list[Row] = [
         [SIGNS, *[""] * sized, indicator, *_counts(found, indicator, methods, settings)]
         for indicator, found in marks.items()
         if found
     ]
     notes = [*run_notes(groups, settings), test_note(settings)]
-    return Table(name, titled(title, groups), header, rows, notes)
+    return Table(name, titled(title, groups), header, [*rows, *counts], notes, len(counts))
 
 
 def _marks(groups: Groups, indicator: str, settings: Settings) -> Marks:
@@ -213,7 +213,7 @@ def total(groups: Groups, settings: Settings) -> Table:
     rows: list[Row] = [
         [*case_names(case, sized), *_with_savings(cells, at)] for case, cells in medians.items()
     ]
-    rows += [
+    averages: list[Row] = [
         [*case_names(average, sized), *_with_savings(cells, at)]
         for average, cells in _averages(medians).items()
     ]
@@ -223,7 +223,8 @@ def total(groups: Groups, settings: Settings) -> Table:
         "larger number. Averages are over the problems that all methods of the size have."
     )
     header = [*case_heads(sized), *map(label, methods)]
-    return Table("total", titled("Total evaluations", groups), header, rows, notes)
+    title = titled("Total evaluations", groups)
+    return Table("total", title, header, [*rows, *averages], notes, len(averages))
 
 
 def _with_savings(cells: list[Cell], at: int) -> list[Cell]:
