@@ -1,0 +1,295 @@
+"""The report in a real browser: Debian's chromium, driven by selenium."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from made_up import METHODS, PROBLEMS, failing, frames
+
+from bilevo.experiments import report
+from bilevo.experiments.palette import shown
+
+BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(
+    BROWSER is None or DRIVER is None,
+    reason="no browser to test with: apt-get install chromium chromium-driver",
+)
+FLAGS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--window-size=1200,900"),
+    *("--disable-dev-shm-usage", "--force-prefers-reduced-motion"),
+)
+SCRIPT = "<script>alert(1)</script>"
+IMAGE = "</script><img src=x onerror=alert(1)>"
+LINK = '<a href="http://a.b">x</a>'
+HOSTILE = {SCRIPT, IMAGE, LINK}
+FIGURES = ("convergence", "ecdf", "critical-difference", "allocation", "runtime")
+
+
+class Page:
+    """A browser, and what is asked of a page in it."""
+
+    def __init__(self, driver: Any) -> None:
+        self.driver = driver
+
+    def open(self, path: Path) -> None:
+        """Load a file; the logs begin with it."""
+        self.driver.get("about:blank")
+        for kind in ("browser", "performance"):
+            self.driver.get_log(kind)
+        self.driver.get(path.as_uri())
+
+    def js(self, code: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(code, *arguments)
+
+    def all(self, selector: str) -> list[Any]:
+        return self.driver.find_elements("css selector", selector)
+
+    def one(self, selector: str) -> Any:
+        return self.driver.find_element("css selector", selector)
+
+    def texts(self, selector: str) -> list[str]:
+        code = "return Array.from(document.querySelectorAll(arguments[0]), e => e.textContent)"
+        return list(self.js(code, selector))
+
+    def column(self, table: str, number: int) -> list[str]:
+        """The values or names in a column, counted from 1, from the top."""
+        cells = f"#{table} tbody tr > :nth-child({number})"
+        return self.texts(f"{cells} > span, {cells}:not(:has(span))")
+
+    def requests(self) -> set[str]:
+        """What the page has asked for since it was opened, itself included."""
+        events = [
+            json.loads(row["message"])["message"] for row in self.driver.get_log("performance")
+        ]
+        sent = [each for each in events if each["method"] == "Network.requestWillBeSent"]
+        return {each["params"]["request"]["url"] for each in sent}
+
+    def complaints(self) -> list[Any]:
+        return list(self.driver.get_log("browser"))
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    yield Page(driver)
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of three methods on three problems, with a run that failed."""
+    runs, history = frames()
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    report.write(path, failing(runs, "ValueError: no"), history, settings={"plan": "made up"})
+    return path
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report in which every text that others may choose is hostile."""
+    texts = {"machine": IMAGE, "kernel": SCRIPT, "version": LINK}
+    runs, history = frames(sorted(HOSTILE), sorted(HOSTILE), **texts)
+    path = tmp_path_factory.mktemp("hostile") / "report.html"
+    settings = {SCRIPT: {IMAGE: [LINK, IMAGE]}}
+    report.write(path, failing(runs, IMAGE), history, settings=settings)
+    return path
+
+
+@pytest.fixture
+def page(browser: Page, file: Path) -> Page:
+    browser.open(file)
+    return browser
+
+
+def numbers(texts: list[str]) -> list[float]:
+    return [float(text.split()[0]) for text in texts]
+
+
+def test_a_click_on_a_header_sorts_by_its_numbers(page: Page) -> None:
+    column = 3 + METHODS.index("bl-cma-es")
+    before = numbers(page.column("evaluations", column))
+    assert before != sorted(before)
+    head = page.one(f"#evaluations thead th:nth-child({column})")
+    button = head.find_element("css selector", "button")
+    for direction, expected in (
+        ("ascending", sorted(before)),
+        ("descending", sorted(before)[::-1]),
+        ("none", before),
+    ):
+        button.click()
+        assert head.get_attribute("aria-sort") == direction
+        assert numbers(page.column("evaluations", column)) == expected
+    assert page.texts("#evaluations tfoot tr > :first-child") == ["+/-/="] * 2
+
+
+def test_the_keyboard_sorts_names_as_people_count(page: Page) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    button = page.one("#total thead button")
+    for key in (Keys.ENTER, Keys.SPACE):
+        button.send_keys(key)
+    assert [name for name in page.column("total", 1) if name in PROBLEMS] == [*PROBLEMS[::-1]]
+    assert page.texts("#total [aria-sort=descending]") == ["problem"]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_is_drawn(page: Page, name: str) -> None:
+    figure, traces, drawn, height = page.js(
+        "const place = document.querySelector(`[data-figure='${arguments[0]}']`);"
+        "return [place.querySelectorAll('svg.main-svg').length, place.data.length,"
+        " place.querySelectorAll('.trace path').length, place.clientHeight]",
+        name,
+    )
+    assert figure and drawn >= traces >= len(METHODS)
+    assert height > 150
+
+
+def test_a_menu_shows_another_problem(page: Page) -> None:
+    from selenium.webdriver.support.ui import Select
+
+    drawn = "return document.querySelector('[data-figure=convergence]').data.map(t => t.y)"
+    menu = Select(page.one("#menu-convergence"))
+    first = page.js(drawn)
+    assert [option.text for option in menu.options] == [f"{name} (2, 3)" for name in PROBLEMS]
+    menu.select_by_visible_text("smd10 (2, 3)")
+    assert page.js(drawn) != first
+
+
+def test_figures_have_the_buttons_that_were_chosen_and_no_others(page: Page) -> None:
+    """plotly's usual ones have one that opens its makers' site with the data."""
+    chosen = ["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]
+    config = "return document.querySelector('[data-figure=ecdf]')._context.modeBarButtons[0]"
+    assert page.js(config) == chosen
+    assert len(page.all("#ecdf .modebar-btn")) == len(chosen)
+    assert not page.all(".plot a[href]")
+
+
+def test_the_page_asks_for_nothing_and_complains_of_nothing(browser: Page, file: Path) -> None:
+    browser.open(file)
+    browser.js(
+        "for (const menu of document.querySelectorAll('select')) {"
+        "  menu.selectedIndex = menu.options.length - 1;"
+        "  menu.dispatchEvent(new Event('change'));"
+        "}"
+        "for (const button of document.querySelectorAll('thead button')) button.click();"
+    )
+    asked = browser.requests()
+    assert file.as_uri() in asked
+    assert all(url.startswith((file.as_uri(), "data:", "blob:")) for url in asked)
+    assert browser.complaints() == []
+
+
+def test_hostile_names_are_shown_and_do_nothing(browser: Page, hostile: Path) -> None:
+    browser.open(hostile)  # an alert would make what follows fail
+    assert len(browser.all("script")) == 3
+    assert not browser.all("body img, body [onerror], main a, svg a[href]")
+    assert set(browser.column("ranks", 1)) == HOSTILE
+    assert set(browser.column("accuracy", 1)) == HOSTILE
+    for figure in ("#convergence .legendtext", "#critical-difference .ytick text"):
+        assert set(browser.texts(figure)) == {shown(name) for name in HOSTILE}
+    assert set(browser.texts("#menu-convergence option")) == {f"{x} (2, 3)" for x in HOSTILE}
+    assert set(browser.texts("#runtime .xtick text")) == {f"{shown(x)} (2, 3)" for x in HOSTILE}
+    for section in ("settings", "failures"):
+        told = browser.texts(f"#{section}")[0]
+        assert IMAGE in told
+    assert browser.complaints() == []
+    assert {url.partition(":")[0] for url in browser.requests()} <= {"file", "data", "blob"}
+
+
+@pytest.fixture
+def listener() -> Iterator[tuple[str, list[str]]]:
+    """A server, and what it was asked for."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", asked
+        server.shutdown()
+
+
+def without_policy(text: str) -> str:
+    return text.replace("Content-Security-Policy", "nothing", 1)
+
+
+@pytest.mark.parametrize(("change", "expected"), [(str, []), (without_policy, ["/img", "/js"])])
+def test_the_policy_holds_even_if_something_were_not_escaped(
+    browser: Page,
+    file: Path,
+    tmp_path: Path,
+    listener: tuple[str, list[str]],
+    change: Callable[[str], str],
+    expected: list[str],
+) -> None:
+    """The second case shows that a request would be seen, by the listener and in the log."""
+    site, asked = listener
+    attack = f"<img src='{site}/img'><script>window.hit = 1; fetch('{site}/js')</script></main>"
+    path = tmp_path / "attacked.html"
+    text = change(file.read_text(encoding="utf-8")).replace("</main>", attack, 1)
+    path.write_text(text, encoding="utf-8")
+    browser.open(path)
+    browser.js("return new Promise(done => setTimeout(done, 300))")
+    assert sorted(asked) == expected
+    assert browser.js("return window.hit === 1") is bool(expected)
+    if expected:
+        assert {f"{site}{path}" for path in expected} <= browser.requests()
+
+
+def colours(page: Page, scheme: str) -> list[str]:
+    """Of the page, its text, the text of a figure and what is behind that."""
+    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    found = page.js(
+        "const style = (s) => getComputedStyle(document.querySelector(s));"
+        "return [style('body').backgroundColor, style('body').color,"
+        " style('#ecdf .xtick text').fill, style('#ecdf .main-svg').backgroundColor]"
+    )
+    return list(found)
+
+
+def test_figures_are_dark_with_the_page(page: Page) -> None:
+    light, dark = colours(page, "light"), colours(page, "dark")
+    assert light[0] != dark[0] and light[1] != dark[1]
+    for ground, text, ticks, behind in (light, dark):
+        assert ticks == text != ground
+        assert behind == "rgba(0, 0, 0, 0)"
+
+
+def test_the_page_fits_a_phone_and_a_sheet_of_paper(browser: Page, file: Path) -> None:
+    phone = {"width": 390, "height": 800, "deviceScaleFactor": 2, "mobile": True}
+    widths = "return Array.from(document.querySelectorAll('.plot .main-svg'), s => s.clientWidth)"
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
+    try:
+        browser.open(file)
+        assert browser.js("return document.documentElement.scrollWidth") <= 390
+        assert max(browser.js(widths)) <= 390
+        browser.js("window.dispatchEvent(new Event('beforeprint'))")
+        assert set(browser.js(widths)) == {680}
+        browser.js("window.dispatchEvent(new Event('afterprint'))")
+        assert max(browser.js(widths)) <= 390
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
