@@ -294,14 +294,14 @@ def write_report(
     comparison: Comparison = AS_THE_PAPER,
 ) -> Path:
     """The report of some stored runs, and where it is."""
-    from bilevo.experiments import report as reports
+    from bilevo.experiments.report import write
 
     path = out or (paths[0] if paths[0].is_dir() else paths[0].parent) / "report.html"
     chosen = which.selection()
     runs, history = chosen.runs(paths), chosen.history(paths)
     path.parent.mkdir(parents=True, exist_ok=True)
     settings = {str(folder.name): kept for folder in paths if (kept := _kept_settings(folder))}
-    reports.write(path, runs, history, settings=settings, **asdict(comparison))
+    write(path, runs, history, settings=settings, **asdict(comparison))
     return path
 
 
