@@ -156,6 +156,26 @@ def test_runs_are_made_again_only_when_asked_for(tmp_path) -> None:
     assert len(store.runs(tmp_path)) == len(TASKS)
 
 
+def test_a_form_that_changed_under_its_name_is_refused(tmp_path) -> None:
+    fast = Form("drc-de", (("cooperation", False),))
+    plan = Plan((Experiment(("fast",), ("smd1",), runs=1),), forms={"fast": fast})
+    finish(tmp_path, plan=plan)
+    finish(tmp_path)  # of another plan, without the form
+    assert finish(tmp_path, plan=plan) == []
+    slow = replace(plan, forms={"fast": Form("drc-de")})
+    with pytest.raises(ValueError, match="has runs of another form called 'fast'"):
+        finish(tmp_path, plan=slow)
+    assert len(finish(tmp_path, plan=slow, again="all")) == 1
+    assert finish(tmp_path, plan=slow) == []
+
+
+def test_settings_that_are_none_are_named(tmp_path) -> None:
+    for content in ("[]", "{", '{"forms": 3}'):
+        (tmp_path / "settings.json").write_text(content)
+        with pytest.raises(ValueError, match=r"settings\.json"):
+            finish(tmp_path)
+
+
 def test_another_plan_adds_to_the_folder(tmp_path) -> None:
     finish(tmp_path)
     more = Plan((Experiment(("nblea",), ("smd9",), runs=1),))

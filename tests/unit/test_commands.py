@@ -29,7 +29,7 @@ def test_a_campaign_from_options_is_stored_with_its_settings(campaign) -> None:
     assert len(runs) == 8 and set(runs["budget"]) == {3000}
     assert set(runs["problem"]) == {"smd1", "tp1"} and set(runs["number"]) == {0, 1}
     settings = json.loads((campaign / "settings.json").read_text())
-    assert settings["plan"]["experiments"][0]["methods"] == ["drc-cma-es", "bl-cma-es"]
+    assert settings["experiments"][0]["methods"] == ["drc-cma-es", "bl-cma-es"]
 
 
 def test_progress_tells_how_many_runs_are_stored(campaign, capsys) -> None:

@@ -9,6 +9,7 @@ A run that raises, dies or takes too long is a row too, with status "failed" and
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 from collections.abc import Callable, Iterable, Iterator
@@ -30,6 +31,7 @@ from bilevo.experiments.store import FAILED, HISTORY, KEY, Store, frame, runs, s
 from bilevo.named import named_problem
 from bilevo.version import __version__
 
+SETTINGS = "settings.json"  # in the folder, beside the runs
 NEAR = 1e-4  # |F - F*| that counts as near the optimum
 Row = dict[str, Any]  # the columns of store.RUNS, and "history"
 
@@ -187,6 +189,7 @@ def complete(
     """
     wanted = tasks_of(plan, max_time)
     with Store(folder) as store:
+        keep_settings(folder, plan, max_time, anew=again == "all")
         stored = status_of(folder)
         if again is not None:
             old = [t.run for t in wanted if again == "all" or stored.get(t.run) == FAILED]
@@ -204,3 +207,37 @@ def status_of(folder: Path) -> dict[Run, str]:
         return {}
     found = runs(folder).select(*KEY, "status").iter_rows(named=True)
     return {Run(**{key: row[key] for key in KEY}): row["status"] for row in found}
+
+
+def keep_settings(folder: Path, plan: Plan, max_time: float | None, anew: bool = False) -> None:
+    """What the last command was asked for, and the forms of methods of all of them.
+
+    A form whose parameters are not those of the stored runs of its name is refused, unless these
+    are to be made `anew`.
+    """
+    forms = kept_settings(folder).get("forms", {})
+    ours = json.loads(json.dumps({name: asdict(form) for name, form in plan.forms.items()}))
+    for name, form in ours.items():
+        if not anew and forms.get(name, form) != form:
+            raise ValueError(
+                f"{folder} has runs of another form called {name!r}: {forms[name]}, not {form}; "
+                "give it another name, or make the runs again (--again all)"
+            )
+    told = {"name": plan.name, "experiments": [asdict(part) for part in plan.experiments]}
+    text = json.dumps({**told, "max_time": max_time, "forms": {**forms, **ours}}, indent=1)
+    new = folder / f"{SETTINGS}.new"
+    new.write_text(text + "\n", encoding="utf-8")
+    os.replace(new, folder / SETTINGS)
+
+
+def kept_settings(folder: Path) -> dict[str, Any]:
+    """Those of a folder; empty where runs were only imported."""
+    try:
+        found = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{folder / SETTINGS} cannot be read: {error}") from None
+    if not isinstance(found, dict) or not isinstance(found.get("forms"), dict):
+        raise ValueError(f"{folder / SETTINGS} does not have a campaign's settings")
+    return found

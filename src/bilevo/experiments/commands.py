@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -14,7 +12,7 @@ from cyclopts import Parameter
 
 from bilevo import registry
 from bilevo.experiments import exchange, formats, store, tables
-from bilevo.experiments.campaign import Row, Task, complete, status_of, verified
+from bilevo.experiments.campaign import Row, Task, complete, kept_settings, status_of, verified
 from bilevo.experiments.paper import FLOOR
 from bilevo.experiments.plans import Experiment, Plan, Run, read_plan
 from bilevo.experiments.progress import longest_first, with_progress
@@ -24,8 +22,6 @@ from bilevo.experiments.statistics import ALPHA, Test
 from bilevo.experiments.store import FAILED
 from bilevo.named import parse_sizes
 from bilevo.options import Flag, Paths, Several, Whole
-
-SETTINGS = "settings.json"  # in a campaign's folder: what it was asked for
 
 
 @Parameter(name="*")
@@ -161,7 +157,6 @@ def bench(
             print(f"{total} runs, {total - len(tasks)} of them stored: {folder}", file=sys.stderr)
         return with_progress(spread(ordered), ordered, progress)
 
-    _keep_settings(folder, chosen, executor, workers, max_time)
     failures = 0
     try:
         for row in complete(folder, chosen, make, again, max_time):
@@ -300,7 +295,8 @@ def write_report(
     chosen = which.selection()
     runs, history = chosen.runs(paths), chosen.history(paths)
     path.parent.mkdir(parents=True, exist_ok=True)
-    settings = {str(folder.name): kept for folder in paths if (kept := _kept_settings(folder))}
+    folders = [path for path in paths if path.is_dir()]
+    settings = {folder.name: kept for folder in folders if (kept := kept_settings(folder))}
     write(path, runs, history, settings=settings, **asdict(comparison))
     return path
 
@@ -385,26 +381,6 @@ def _plan_of_options(
     values = {name: value for name, value in given.items() if value not in ((), None)}
     methods = wanted["methods"] or (registry.DEFAULT_METHOD,)
     return Plan((Experiment(methods, wanted["problems"], target=target, **values),))
-
-
-def _keep_settings(
-    folder: Path, plan: Plan, executor: str, workers: int | None, max_time: float | None
-) -> None:
-    """What the report says about how runs were made; the last command's."""
-    folder.mkdir(parents=True, exist_ok=True)
-    options = {"executor": executor, "workers": workers or os.cpu_count(), "max_time": max_time}
-    text = json.dumps({"plan": asdict(plan), **options}, indent=1)
-    new = folder / f"{SETTINGS}.new"
-    new.write_text(text + "\n", encoding="utf-8")
-    os.replace(new, folder / SETTINGS)
-
-
-def _kept_settings(folder: Path) -> dict[str, Any]:
-    try:
-        found = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # imported runs have none
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _listed(words: str | None) -> tuple[str, ...]:
