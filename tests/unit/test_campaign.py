@@ -199,6 +199,21 @@ def test_runs_that_raise_die_or_hang_are_rows_and_end_nothing() -> None:
     assert found[3]["error"].startswith("ValueError: unknown problem 'smd99'")
 
 
+def test_a_script_that_makes_a_campaign_is_not_run_again_by_its_runs(tmp_path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from bilevo.experiments import campaign, plans, spread\n"
+        "from pathlib import Path\n"
+        "print('here')\n"
+        "plan = plans.Plan((plans.Experiment(('nblea',), ('smd1',), runs=2, budgets=(100,)),))\n"
+        "make = spread.executor('processes', 2)\n"
+        "print(*(row['status'] for row in campaign.complete(Path('out'), plan, make)))\n"
+    )
+    words = [sys.executable, str(script)]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert done.stdout == "here\nmax_evals max_evals\n"
+
+
 SMALL = Plan((Experiment(("drc-cma-es", "nblea"), ("smd1", "tp1"), runs=2, budgets=(300,)),))
 
 

@@ -1,11 +1,13 @@
 """What the README shows runs, and its links lead somewhere."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import bilevo
+from bilevo.experiments.plans import plan_of
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -47,6 +49,18 @@ def test_an_optimiser_joins_as_the_page_on_optimisers_shows() -> None:
     mixed, joined = run_blocks("docs/optimisers.md")
     assert mixed["mixed"].name == joined["ours"].name == "drc"
     assert joined["result"].success and abs(joined["result"].F) < 1e-4
+
+
+def test_the_page_on_the_laboratory_runs() -> None:
+    (made,) = run_blocks("docs/laboratory.md")
+    assert len(made["runs"]) == 4 and set(made["history"]["method"]) == {"drc-cma-es", "bl-cma-es"}
+
+
+def test_the_plans_that_are_shown_are_plans() -> None:
+    page = (ROOT / "docs" / "laboratory.md").read_text()
+    (shown,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    runs = plan_of(tomllib.loads(shown), "shown").all_runs()
+    assert len(runs) == 3 * 21 * (12 * 2 * 2 + 10)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

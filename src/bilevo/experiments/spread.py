@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from multiprocessing import connection, get_context
 from multiprocessing.connection import Connection
+from types import ModuleType
 from typing import Any
 
 from bilevo.core.extras import need
@@ -53,7 +55,7 @@ def by_processes(
             while len(live) < workers and (task := next(waiting, None)) is not None:
                 ours, theirs = context.Pipe(duplex=False)
                 process = context.Process(target=_child, args=(make, task, theirs))
-                process.start()
+                _start(process)
                 theirs.close()
                 live[ours] = task, process
             if not live:
@@ -65,6 +67,16 @@ def by_processes(
     finally:
         for _, process in live.values():
             process.kill()
+
+
+def _start(process: Any) -> None:
+    """Without the caller's script, which multiprocessing would have the child run again."""
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        process.start()
+    finally:
+        sys.modules["__main__"] = script
 
 
 def _child(make: Callable[[Task], Row], task: Task, answer: Connection) -> None:
