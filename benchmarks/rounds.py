@@ -67,7 +67,7 @@ def carry_out(name: str, m: int, n: int, method: DRC, seed: int) -> Run:
         result.nfev / requests,
         abs(result.F - best),
         result.status == "target",
-        abs(checked(problem, result.x, result.y, result.f)[0] - best),
+        abs(checked(problem, result.x, result.y, result.f).F_verified - best),
     )
 
 

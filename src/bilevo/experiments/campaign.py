@@ -12,10 +12,11 @@ from __future__ import annotations
 import json
 import os
 import platform
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -24,12 +25,19 @@ from bilevo.api import minimize
 from bilevo.certify import resolve_follower
 from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.budget import StopReason
+from bilevo.core.extras import need
 from bilevo.core.problem import Problem
+from bilevo.core.request import Level, Values
 from bilevo.core.result import Result
 from bilevo.experiments.plans import Form, Plan, Run
-from bilevo.experiments.store import FAILED, HISTORY, KEY, Store, frame, runs, segments
+from bilevo.experiments.store import FAILED, HISTORY, KEY, RUNS, Store, frame, runs, segments
 from bilevo.named import named_problem
 from bilevo.version import __version__
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = need("campaigns", "polars", "bench")
 
 SETTINGS = "settings.json"  # in the folder, beside the runs
 NEAR = 1e-4  # |F - F*| that counts as near the optimum
@@ -50,48 +58,52 @@ def carry_out(task: Task) -> Row:
     run = task.run
     try:
         problem = named_problem(run.problem, run.m, run.n)
+        algorithm = task.form.algorithm()
         result = minimize(
             problem,
-            method=task.form.algorithm(),
+            method=algorithm,
             rng=run.seed,
             max_evals=run.budget or None,
             max_time=task.max_time,
             target=None if run.target else False,
         )
         if result.status == StopReason.MAX_TIME:
-            return failed(run, too_long(task))
-        return describe(run, problem, result)
+            return failed(task, too_long(task))
+        return {**_named(task), **described(problem, result), "revision": algorithm.revision}
     except Exception as error:
-        return failed(run, f"{type(error).__name__}: {error}")
+        return failed(task, told(error))
 
 
-def failed(run: Run, error: str) -> Row:
+def told(error: BaseException) -> str:
+    """An error, and where it was raised: the file's name and line."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"
+
+
+def failed(task: Task, error: str) -> Row:
     """The row of a run that gave nothing."""
-    numbers = dict.fromkeys(("F", "f", "violation", "Acc_u", "Acc_l", "F_verified"), np.nan)
-    numbers |= dict.fromkeys(("verified", "follower_gap", "time"), np.nan)
+    none = {name: np.nan for name, kind in RUNS.items() if kind == pl.Float64}
     counts = dict.fromkeys(("nfev_upper", "nfev_lower", "nit", "near"), 0)
-    told = {"status": FAILED, "error": " ".join(error.split())[:300]}
-    return {**_named(run), **numbers, **counts, **told, **_here(), "kernel": "", "x": [], "y": []}
+    why = {"status": FAILED, "error": " ".join(error.split())[:300], "kernel": ""}
+    return {**none, **counts, **_named(task), **_here(), **why, "x": [], "y": []}
 
 
 def too_long(task: Task) -> str:
     return f"more than {task.max_time:g} s"
 
 
-def describe(run: Run, problem: Problem, result: Result) -> Row:
-    """The row of a result, with its distances from the known optimum."""
-    best_F, best_f = np.nan, np.nan
-    if problem.optimum is not None:
-        best_F, best_f = problem.optimum.F, problem.optimum.f
-    verified_F, follower_gap = checked(problem, result.x, result.y, result.f)
+def described(problem: Problem, result: Result) -> Row:
+    """What a result gave, what is true of it, and its distances from the known optimum."""
+    best_F, best_f = known_optimum(problem)
+    checks = checked(problem, result.x, result.y, result.f)
     return {
-        **_named(run),
         **{"F": float(result.F), "f": float(result.f), "violation": float(result.violation)},
         "Acc_u": float(abs(result.F - best_F)),
         "Acc_l": float(abs(result.f - best_f)),
-        "F_verified": verified_F,
-        "verified": float(abs(verified_F - best_F)),
-        "follower_gap": follower_gap,
+        **checks._asdict(),
+        "verified": float(abs(checks.F_verified - best_F)),
+        **{"F_star": best_F, "f_star": best_f},
         **{"nfev_upper": result.nfev_upper, "nfev_lower": result.nfev_lower, "nit": result.nit},
         "near": evaluations_until_near(result, best_F),
         "time": result.time,
@@ -103,8 +115,14 @@ def describe(run: Run, problem: Problem, result: Result) -> Row:
     }
 
 
-def _named(run: Run) -> Row:
-    return {**asdict(run), "seed": run.seed}
+def known_optimum(problem: Problem) -> tuple[float, float]:
+    """F* and f*; NaN where they are not known."""
+    known = problem.optimum
+    return (np.nan, np.nan) if known is None else (float(known.F), float(known.f))
+
+
+def _named(task: Task) -> Row:
+    return {**asdict(task.run), "seed": task.run.seed, "form": str(task.form)}
 
 
 def _here() -> Row:
@@ -131,22 +149,34 @@ def evaluations_until_near(result: Result, best_F: float) -> int:
     return next(counts, 0)
 
 
-def checked(problem: Problem, x: FloatArray, y: FloatArray, f: float) -> tuple[float, float]:
-    """F where the follower really answers, and how far f is above that answer's.
+class Checks(NamedTuple):
+    """What is true of a pair: values where the follower really answers."""
 
-    The answer is the known response, or what an independent re-solve finds. The gap is infinite
-    where y is infeasible below; both are NaN without an answer to check.
+    F_verified: float = np.nan
+    violation_verified: float = np.nan  # of both levels' constraints at that answer
+    follower_gap: float = np.nan  # how far the pair's f is above that answer's
+
+
+def checked(problem: Problem, x: FloatArray, y: FloatArray, f: float) -> Checks:
+    """By the follower's known response, or by an independent re-solve.
+
+    The gap is infinite where y is infeasible below; all are NaN without an answer to check.
     """
     if not np.isfinite(x).all():
-        return np.nan, np.nan
-    known = known_response(problem, x)
-    if known is None:
+        return Checks()
+    answer = known_response(problem, x)
+    if answer is not None:
+        *_, best_f, _ = problem.evaluate(x, answer)
+        *_, g = problem.evaluate(x, y)
+        gap = max(0.0, float(f - best_f[0])) if (g <= 0).all() else np.inf
+    else:
         with kernels.using(kernels.default()):
             certificate = resolve_follower(problem, x, y, seed=1, starts=5)
-        return certificate.F, certificate.follower_gap
-    F, _, best_f, _ = problem.evaluate(x, known)
-    *_, g = problem.evaluate(x, y)
-    return float(F[0]), max(0.0, float(f - best_f[0])) if (g <= 0).all() else np.inf
+        answer, gap = certificate.y, certificate.follower_gap
+    F, G, best, g = problem.evaluate(x, answer)
+    upper = Values.of(F, G, problem.repeats(Level.UPPER), 0)
+    lower = Values.of(best, g, problem.repeats(Level.LOWER), 0)
+    return Checks(float(F[0]), float(upper.violation[0] + lower.violation[0]), gap)
 
 
 def known_response(problem: Problem, x: FloatArray) -> FloatArray | None:
@@ -158,7 +188,7 @@ def known_response(problem: Problem, x: FloatArray) -> FloatArray | None:
 
 
 def verified(row: Row) -> Row:
-    """A row from elsewhere that has x and y, with what is true of them."""
+    """A row from elsewhere that has x and y of a registered problem, with what is true of them."""
     if row["problem"] not in problems.names() or not row["x"] or not row["y"]:
         return row
     problem = problems.get(row["problem"], row["m"], row["n"])
@@ -166,9 +196,14 @@ def verified(row: Row) -> Row:
     for name, point, bounds in (("x", x, problem.x_bounds), ("y", y, problem.y_bounds)):
         if not (np.all(bounds.lower <= point) and np.all(point <= bounds.upper)):
             raise ValueError(f"{name} = {point.tolist()} of {row['problem']} is outside its bounds")
-    F, gap = checked(problem, x, y, row["f"])
-    best_F = np.nan if problem.optimum is None else problem.optimum.F
-    return {**row, "F_verified": F, "verified": abs(F - best_F), "follower_gap": gap}
+    F, _, f, _ = problem.evaluate(x, y)
+    for name, value in (("F", float(F[0])), ("f", float(f[0]))):
+        if not np.isclose(row[name], value, rtol=1e-6, atol=1e-9):
+            said = f"{name} = {row[name]:g} of {row['problem']}"
+            raise ValueError(f"{said} is not what its x and y give: {value:g}")
+    checks = checked(problem, x, y, row["f"])
+    best_F, _ = known_optimum(problem)
+    return {**row, **checks._asdict(), "verified": abs(checks.F_verified - best_F)}
 
 
 def tasks_of(plan: Plan, max_time: float | None = None) -> list[Task]:
@@ -193,7 +228,7 @@ def complete(
         stored = status_of(folder)
         if again is not None:
             old = [t.run for t in wanted if again == "all" or stored.get(t.run) == FAILED]
-            store.forget(frame(map(_named, old)).select(KEY))
+            store.forget(frame(map(asdict, old)).select(KEY))
             stored = {run: status for run, status in stored.items() if run not in set(old)}
         for row in rows_of([task for task in wanted if task.run not in stored]):
             store.add(frame([row]))

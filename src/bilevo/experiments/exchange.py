@@ -38,8 +38,16 @@ Row = dict[str, Any]
 
 REQUIRED = ("problem", "m", "n", "method", "F", "f", "nfev_upper", "nfev_lower")
 IMPORTED = "imported"  # the status of runs whose file gives none
-SIGNED = ("F", "f", "F_verified", "follower_gap")  # other numbers are counts or distances
+SIGNED = (
+    "F",
+    "f",
+    "F_verified",
+    "follower_gap",
+    "F_star",
+    "f_star",
+)  # others are counts or distances
 TRUTH = {"true": True, "1": True, "false": False, "0": False}
+LARGEST = 10_000  # variables of a registered problem, which is made to know its optimum
 BIGGEST = 2**63  # whole numbers are stored in 64 bits
 
 FORMAT = "0.3.5"  # IOHprofiler's; described by JSON files since 0.3.3
@@ -220,7 +228,10 @@ def _completed(row: Row) -> Row:
     _check_answer(row)
     known = _optimum(row["problem"], row["m"], row["n"])
     if known is not None:
-        row = {"Acc_u": abs(row["F"] - known.F), "Acc_l": abs(row["f"] - known.f), **row}
+        row = {"F_star": known.F, "f_star": known.f, **row}
+    if "F_star" in row and "f_star" in row:
+        distances = abs(row["F"] - row["F_star"]), abs(row["f"] - row["f_star"])
+        row = {"Acc_u": distances[0], "Acc_l": distances[1], **row}
     absent = {pl.String: "", pl.Float64: math.nan, pl.List(pl.Float64): []}
     return {name: row.get(name, absent.get(kind)) for name, kind in RUNS.items()}
 
@@ -254,6 +265,8 @@ def _optimum(problem: str, m: int, n: int) -> Optimum | None:
     """The known optimum of a registered problem; sizes that it does not have are a ValueError."""
     if problem not in problems.names():
         return None
+    if max(m, n) > LARGEST:
+        raise ValueError(f"{problem} with m={m}, n={n}: more than {LARGEST} variables of a level")
     known = problems.get(problem, m, n).optimum
     return known if known is not None and math.isfinite(known.F) else None
 

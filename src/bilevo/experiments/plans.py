@@ -27,11 +27,10 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from bilevo import optimizers, problems
+from bilevo import optimizers, problems, registry
 from bilevo.core.algorithm import Algorithm
 from bilevo.core.budget import require_count
 from bilevo.named import named_method, named_problem, parse_sizes
-from bilevo.registry import suggestion
 
 SMD = tuple(f"smd{i}" for i in range(1, 13))
 SUITES = {
@@ -67,6 +66,11 @@ class Form:
 
     method: str
     changes: tuple[tuple[str, Any], ...] = ()
+
+    def __str__(self) -> str:
+        """What runs of the same name but of other parameters are told apart by."""
+        told = ", ".join(f"{name}={value!r}" for name, value in sorted(self.changes))
+        return f"{self.method}: {told}" if told else self.method
 
     def algorithm(self) -> Algorithm[Any]:
         """The algorithm; a level's optimiser is changed by its name."""
@@ -236,6 +240,8 @@ def _words(key: str, values: Any) -> tuple[str, ...]:
 
 
 def _form(label: str, table: Mapping[str, Any]) -> Form:
+    if label in registry.methods():
+        raise ValueError(f"the form {label!r} has the name of a method; give it one of its own")
     if not isinstance(table.get("method"), str):
         raise ValueError(f"the form {label!r} needs a method")
     changes = {name: value for name, value in table.items() if name != "method"}
@@ -245,4 +251,4 @@ def _form(label: str, table: Mapping[str, Any]) -> Form:
 def _known_only(table: Iterable[str], known: list[str], what: str) -> None:
     for key in table:
         if key not in known:
-            raise ValueError(f"{what} has no key {key!r}{suggestion(key, known)}")
+            raise ValueError(f"{what} has no key {key!r}{registry.suggestion(key, known)}")

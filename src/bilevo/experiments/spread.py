@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from bilevo.core.extras import need
-from bilevo.experiments.campaign import Row, Task, carry_out, failed, too_long
+from bilevo.experiments.campaign import Row, Task, carry_out, failed, told, too_long
 
 Spread = Callable[[list[Task]], Iterator[Row]]
 KNOWN = "processes, dask, dask://HOST:PORT, ray or ray://HOST:PORT"
@@ -93,7 +93,7 @@ def _answer(task: Task, process: Any, answer: Connection) -> Row:
     except EOFError:
         process.join()
         late = process.exitcode == -signal.SIGALRM
-        row = failed(task.run, too_long(task) if late else f"process ended: {process.exitcode}")
+        row = failed(task, too_long(task) if late else f"process ended: {process.exitcode}")
     process.join()
     answer.close()
     return row
@@ -109,7 +109,7 @@ def by_dask(distributed: Any, address: str, workers: int, tasks: list[Task]) -> 
             for future in distributed.as_completed(list(futures)):
                 error = future.exception()
                 task = futures.pop(future)
-                yield future.result() if error is None else failed(task.run, _told(error))
+                yield future.result() if error is None else failed(task, told(error))
                 future.release()
         finally:
             client.cancel(list(futures))
@@ -130,13 +130,9 @@ def by_ray(ray: Any, address: str, workers: int, tasks: list[Task]) -> Iterator[
             try:
                 yield ray.get(ended)
             except ray.exceptions.RayError as error:
-                yield failed(task.run, _told(error))
+                yield failed(task, told(error))
     finally:
         for future in waiting:
             ray.cancel(future)
         if ours:
             ray.shutdown()
-
-
-def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"

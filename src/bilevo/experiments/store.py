@@ -38,9 +38,12 @@ RUNS: dict[str, Any] = {
     **{"budget": pl.Int64, "target": pl.Boolean, "number": pl.Int64, "seed": pl.Int64},
     **dict.fromkeys(("F", "f", "violation", "Acc_u", "Acc_l"), pl.Float64),
     **dict.fromkeys(("F_verified", "verified", "follower_gap"), pl.Float64),
+    **dict.fromkeys(("violation_verified", "F_star", "f_star"), pl.Float64),
     **dict.fromkeys(("nfev_upper", "nfev_lower", "nit", "near"), pl.Int64),
     "time": pl.Float64,
-    **dict.fromkeys(("status", "error", "version", "kernel", "machine"), pl.String),
+    **dict.fromkeys(("status", "error", "form"), pl.String),
+    "revision": pl.Int64,
+    **dict.fromkeys(("version", "kernel", "machine"), pl.String),
     **dict.fromkeys(("x", "y"), pl.List(pl.Float64)),
 }
 HISTORY: dict[str, Any] = {  # beside the run's key
