@@ -38,7 +38,7 @@ Row = dict[str, Any]
 
 REQUIRED = ("problem", "m", "n", "method", "F", "f", "nfev_upper", "nfev_lower")
 IMPORTED = "imported"  # the status of runs whose file gives none
-SIGNED = (
+SIGNED = ("F", "f", "F_verified", "follower_gap", "F_star", "f_star")  # others are not
     "F",
     "f",
     "F_verified",
