@@ -98,14 +98,50 @@ def test_a_file_that_was_being_written_does_not_count(tmp_path) -> None:
     assert numbers(tmp_path) == [0]
 
 
-def test_forgotten_runs_stay_forgotten_whenever_the_writer_dies(tmp_path, monkeypatch) -> None:
+def test_a_run_stored_again_takes_the_place_of_the_old_one(tmp_path) -> None:
     with Store(tmp_path) as kept:
-        kept.add(frame([row(number) for number in range(4)]))
-        monkeypatch.setattr(Path, "unlink", lambda path: None)  # dies before it deletes
-        kept.forget(frame([row(1), row(2)]).select(KEY))
-        assert numbers(tmp_path) == [0, 3]
-        kept.add(frame([row(1, F=5.0)]))
-    assert numbers(tmp_path) == [0, 1, 3]
+        kept.add(frame([row(0), row(1)]))
+        kept.add(frame([row(1, F=5.0, history=None), row(2)]))
+        for _ in range(2):
+            found = runs(tmp_path)
+            assert found["number"].to_list() == [0, 1, 2] and found["F"][1] == 5.0
+            assert history(tmp_path)["number"].to_list() == [0, 0, 2, 2]
+            kept.merge()
+
+
+def test_a_writer_clears_up_after_one_that_was_killed(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(store, "MERGE_AT", 3)
+    with Store(tmp_path) as kept:
+        kept.add(frame([row(0)]))
+        kept.add(frame([row(1)]))
+        kept.merge()
+    void, half = tmp_path / "runs-000002-000002.parquet", tmp_path / "runs-000003-000003.new"
+    frame([row(1)]).write_parquet(void)
+    half.write_bytes(b"PAR1 half of")
+    for number in (2, 3, 4):  # one file each, of sessions that ended early
+        with Store(tmp_path) as kept:
+            kept.add(frame([row(number)]))
+    assert numbers(tmp_path) == [0, 1, 2, 3, 4]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "runs-000001-000002.parquet",
+        "runs-000003-000005.parquet",
+    ]
+
+
+def test_a_file_that_is_missing_is_told(tmp_path) -> None:
+    with Store(tmp_path) as kept:
+        for number in range(3):
+            kept.add(frame([row(number)]))
+    (tmp_path / "runs-000002-000002.parquet").unlink()
+    with pytest.raises(ValueError, match="lacks runs-000002 to 000002"):
+        runs(tmp_path)
+
+
+def test_folders_may_have_any_name(tmp_path) -> None:
+    folder = tmp_path / "e[1]*?"
+    with Store(folder) as kept:
+        kept.add(frame([row(0)]))
+    assert numbers(folder) == [0]
 
 
 def test_a_reader_tries_again_when_its_files_are_merged_meanwhile(tmp_path, monkeypatch) -> None:
@@ -137,7 +173,8 @@ def test_what_is_no_store_is_named(tmp_path) -> None:
         with pytest.raises(ValueError, match=r"runs-000001-000001\.parquet is no file of stored"):
             runs(tmp_path)
     other = frame([row(0)]).with_columns(m=pl.lit("two"))
-    for table in (other, other.select("problem")):
+    nameless = frame([row(0, problem=None)])
+    for table in (other, other.select("problem"), nameless):
         table.write_parquet(broken)
         with pytest.raises(ValueError, match="is no file of stored runs"):
             runs(tmp_path)

@@ -13,9 +13,11 @@ import json
 import os
 import platform
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -50,12 +52,12 @@ class Task:
 
     run: Run
     form: Form
-    max_time: float | None = None  # seconds after which it has failed
+    max_time: float | None = None  # seconds after which it has failed, verification included
 
 
 def carry_out(task: Task) -> Row:
     """Make a run in this process; what it raises becomes its row."""
-    run = task.run
+    run, began = task.run, perf_counter()
     try:
         problem = named_problem(run.problem, run.m, run.n)
         algorithm = task.form.algorithm()
@@ -67,9 +69,11 @@ def carry_out(task: Task) -> Row:
             max_time=task.max_time,
             target=None if run.target else False,
         )
-        if result.status == StopReason.MAX_TIME:
-            return failed(task, too_long(task))
-        return {**_named(task), **described(problem, result), "revision": algorithm.revision}
+        row = {**_named(task), "revision": algorithm.revision}
+        if result.status != StopReason.MAX_TIME:
+            row |= described(problem, result)
+        late = task.max_time is not None and perf_counter() - began > task.max_time
+        return failed(task, too_long(task)) if late else row
     except Exception as error:
         return failed(task, told(error))
 
@@ -220,49 +224,80 @@ def complete(
 ) -> Iterator[Row]:
     """Make the runs of a plan that the folder lacks; gives each row when it is stored.
 
-    `rows_of` makes runs and gives their rows in any order; see `bilevo.experiments.spread`.
+    `rows_of` makes runs and gives their rows in any order; see `bilevo.experiments.spread`. A run
+    that is made `again` takes the old one's place when it is there.
     """
     wanted = tasks_of(plan, max_time)
     with Store(folder) as store:
-        keep_settings(folder, plan, max_time, anew=again == "all")
-        stored = status_of(folder)
-        if again is not None:
-            old = [t.run for t in wanted if again == "all" or stored.get(t.run) == FAILED]
-            store.forget(frame(map(asdict, old)).select(KEY))
-            stored = {run: status for run, status in stored.items() if run not in set(old)}
+        stored = stored_runs(folder)
+        if again != "all":
+            refuse_others(wanted, stored)
+        since = keep_settings(folder, plan, max_time, again == "all")
+        if again == "failed":
+            stored = {run: row for run, row in stored.items() if row["status"] != FAILED}
+        if again == "all":
+            stored = {run: row for run, row in stored.items() if row["made"] >= since}
         for row in rows_of([task for task in wanted if task.run not in stored]):
-            store.add(frame([row]))
+            store.add(frame([{**row, "made": now()}]))
             yield row
         store.merge()
+        keep_settings(folder, plan, max_time, anew=False)
 
 
-def status_of(folder: Path) -> dict[Run, str]:
-    """The runs that a folder has, and how they ended."""
+def now() -> str:
+    """The time, in a form that sorts."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def stored_runs(folder: Path) -> dict[Run, Row]:
+    """The runs that a folder has, with how they ended and what made them."""
     if not segments(folder):
         return {}
-    found = runs(folder).select(*KEY, "status").iter_rows(named=True)
-    return {Run(**{key: row[key] for key in KEY}): row["status"] for row in found}
+    found = runs(folder).select(*KEY, "status", "form", "revision", "made").iter_rows(named=True)
+    return {Run(**{key: row[key] for key in KEY}): row for row in found}
 
 
-def keep_settings(folder: Path, plan: Plan, max_time: float | None, anew: bool = False) -> None:
-    """What the last command was asked for, and the forms of methods of all of them.
-
-    A form whose parameters are not those of the stored runs of its name is refused, unless these
-    are to be made `anew`.
-    """
-    forms = kept_settings(folder).get("forms", {})
-    ours = json.loads(json.dumps({name: asdict(form) for name, form in plan.forms.items()}))
-    for name, form in ours.items():
-        if not anew and forms.get(name, form) != form:
+def refuse_others(wanted: list[Task], stored: Mapping[Run, Row]) -> None:
+    """Refuse to add to stored runs of the same names that another form or revision made."""
+    revisions: dict[Form, int] = {}
+    for task in wanted:
+        row = stored.get(task.run)
+        if row is None or not row["form"]:  # an imported one
+            continue
+        if task.form not in revisions:
+            revisions[task.form] = task.form.algorithm().revision
+        now = str(task.form), revisions[task.form]
+        then = row["form"], now[1] if row["revision"] is None else row["revision"]
+        if then != now:
             raise ValueError(
-                f"{folder} has runs of another form called {name!r}: {forms[name]}, not {form}; "
-                "give it another name, or make the runs again (--again all)"
+                f"stored runs of {task.run.method} are of {then[0]}, revision {then[1]}, and not "
+                f"of {now[0]}, revision {now[1]}: --again all makes them again, another folder "
+                "keeps both"
             )
-    told = {"name": plan.name, "experiments": [asdict(part) for part in plan.experiments]}
-    text = json.dumps({**told, "max_time": max_time, "forms": {**forms, **ours}}, indent=1)
+
+
+def keep_settings(folder: Path, plan: Plan, max_time: float | None, anew: bool) -> str:
+    """Add to what the folder's commands were asked for; the time since when all is made `anew`.
+
+    That time stays until it is done, so that a killed command of this kind can go on, too.
+    """
+    old = kept_settings(folder)
+    parts = [
+        *old.get("experiments", []),
+        *(json.loads(json.dumps(asdict(p))) for p in plan.experiments),
+    ]
+    forms = {name: str(form) for name, form in plan.forms.items()}
+    since = old.get("anew_since") or now()
+    settings = {
+        "experiments": [part for i, part in enumerate(parts) if part not in parts[:i]],
+        "forms": {**old.get("forms", {}), **forms},
+        "max_time": max_time,
+        "anew_since": since if anew else None,
+    }
     new = folder / f"{SETTINGS}.new"
-    new.write_text(text + "\n", encoding="utf-8")
+    new.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
     os.replace(new, folder / SETTINGS)
+    return str(since)
 
 
 def kept_settings(folder: Path) -> dict[str, Any]:
@@ -273,6 +308,9 @@ def kept_settings(folder: Path) -> dict[str, Any]:
         return {}
     except (OSError, ValueError) as error:
         raise ValueError(f"{folder / SETTINGS} cannot be read: {error}") from None
-    if not isinstance(found, dict) or not isinstance(found.get("forms"), dict):
+    kinds = {"experiments": list, "forms": dict}
+    if not isinstance(found, dict) or not all(
+        isinstance(found.get(name), kind) for name, kind in kinds.items()
+    ):
         raise ValueError(f"{folder / SETTINGS} does not have a campaign's settings")
     return found

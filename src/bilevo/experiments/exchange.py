@@ -39,13 +39,6 @@ Row = dict[str, Any]
 REQUIRED = ("problem", "m", "n", "method", "F", "f", "nfev_upper", "nfev_lower")
 IMPORTED = "imported"  # the status of runs whose file gives none
 SIGNED = ("F", "f", "F_verified", "follower_gap", "F_star", "f_star")  # others are not
-    "F",
-    "f",
-    "F_verified",
-    "follower_gap",
-    "F_star",
-    "f_star",
-)  # others are counts or distances
 TRUTH = {"true": True, "1": True, "false": False, "0": False}
 LARGEST = 10_000  # variables of a registered problem, which is made to know its optimum
 BIGGEST = 2**63  # whole numbers are stored in 64 bits

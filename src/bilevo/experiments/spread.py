@@ -1,8 +1,9 @@
 """Who makes the runs of a campaign: processes of this machine, a Dask cluster, or Ray.
 
 Each gives the rows in the order in which runs end, whatever becomes of a run: one that dies is a
-row too. On this machine every run has a process, which ends itself after its time; on a cluster a
-run looks at its time before every evaluation.
+row too. On this machine every run has a process, which ends itself after its time, and with the
+campaign; on a cluster a run looks at its time before every evaluation, so one that hangs is not
+ended.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from contextlib import suppress
 from functools import partial
 from multiprocessing import connection, get_context
 from multiprocessing.connection import Connection
+from threading import Thread
 from types import ModuleType
 from typing import Any
+
+from loky import cpu_count
 
 from bilevo.core.extras import need
 from bilevo.experiments.campaign import Row, Task, carry_out, failed, told, too_long
@@ -28,7 +32,9 @@ KNOWN = "processes, dask, dask://HOST:PORT, ray or ray://HOST:PORT"
 def executor(name: str = "processes", workers: int | None = None) -> Spread:
     """The one that a name stands for; "dask" and "ray" alone start a local cluster."""
     scheme, _, address = name.partition("://")
-    workers = workers or os.cpu_count() or 1
+    workers = cpu_count() if workers is None else workers
+    if workers < 1:
+        raise ValueError(f"workers must be at least 1, got {workers}")
     if name == "processes":
         return partial(by_processes, workers=workers)
     if scheme == "dask":
@@ -44,8 +50,8 @@ def by_processes(
     tasks: list[Task], workers: int, make: Callable[[Task], Row] = carry_out
 ) -> Iterator[Row]:
     """Rows as they are done; each run has a process, forked from one that has loaded all."""
-    for library in ("OPENBLAS", "OMP"):
-        os.environ[f"{library}_NUM_THREADS"] = "1"  # one thread a process; children inherit it
+    for library in ("OPENBLAS", "OMP"):  # one thread a process; children inherit it
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     context = get_context("forkserver")
     context.set_forkserver_preload([__name__, "bilevo.experiments.preload"])
     waiting = iter(tasks)
@@ -53,7 +59,7 @@ def by_processes(
     try:
         while True:
             while len(live) < workers and (task := next(waiting, None)) is not None:
-                ours, theirs = context.Pipe(duplex=False)
+                ours, theirs = context.Pipe()
                 process = context.Process(target=_child, args=(make, task, theirs))
                 _start(process)
                 theirs.close()
@@ -81,21 +87,30 @@ def _start(process: Any) -> None:
 
 def _child(make: Callable[[Task], Row], task: Task, answer: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its children
+    Thread(target=_end_with_parent, args=(answer,), daemon=True).start()
     if task.max_time is not None:  # the alarm's default is to end the process, whatever it does
         signal.setitimer(signal.ITIMER_REAL, task.max_time)
+    row = make(task)
+    signal.setitimer(signal.ITIMER_REAL, 0)
     with suppress(BrokenPipeError):  # the campaign was killed
-        answer.send(make(task))
+        answer.send(row)
+
+
+def _end_with_parent(answer: Connection) -> None:
+    """Nothing is ever sent to a child: when there is something to read, its parent is gone."""
+    connection.wait([answer])
+    os._exit(1)
 
 
 def _answer(task: Task, process: Any, answer: Connection) -> Row:
     try:
         row: Row = answer.recv()
-    except EOFError:
+    except (EOFError, OSError):  # it died, perhaps in the middle of its row
         process.join()
         late = process.exitcode == -signal.SIGALRM
         row = failed(task, too_long(task) if late else f"process ended: {process.exitcode}")
-    process.join()
     answer.close()
+    process.join()
     return row
 
 
@@ -119,10 +134,11 @@ def by_ray(ray: Any, address: str, workers: int, tasks: list[Task]) -> Iterator[
     """Rows from a Ray cluster, or from a local one for the time being."""
     ours = not ray.is_initialized()
     if ours:
-        where = {"address": address} if address else {"num_cpus": workers}
-        ray.init(**where, include_dashboard=False, log_to_driver=False)
-    remote = ray.remote(carry_out).options(max_retries=0)
-    waiting = {remote.remote(task): task for task in tasks}
+        remote = address or os.environ.get("RAY_ADDRESS")
+        local = {"num_cpus": workers, "include_dashboard": False}
+        ray.init(**({"address": remote} if remote else local), log_to_driver=False)
+    make = ray.remote(carry_out).options(max_retries=0)
+    waiting = {make.remote(task): task for task in tasks}
     try:
         while waiting:
             (ended,), _ = ray.wait(list(waiting), num_returns=1)

@@ -3,7 +3,8 @@
 A row is written as soon as its run has ended, as a file of its own, under its name only when it is
 whole; now and then small files are merged. A file is called after the range of files it stands for,
 so runs-000001-000256.parquet makes runs-000007-000007.parquet void: a kill between writing the one
-and deleting the other costs nothing, and whoever reads meanwhile sees every run once.
+and deleting the other costs nothing, and whoever reads meanwhile sees every run once. Of a run that
+is stored twice the later row counts: what is made again takes the old one's place when it is there.
 
 The history of a run is in its row, as columns of lists; `history` unfolds them.
 """
@@ -43,7 +44,7 @@ RUNS: dict[str, Any] = {
     "time": pl.Float64,
     **dict.fromkeys(("status", "error", "form"), pl.String),
     "revision": pl.Int64,
-    **dict.fromkeys(("version", "kernel", "machine"), pl.String),
+    **dict.fromkeys(("version", "kernel", "machine", "made"), pl.String),
     **dict.fromkeys(("x", "y"), pl.List(pl.Float64)),
 }
 HISTORY: dict[str, Any] = {  # beside the run's key
@@ -69,13 +70,17 @@ class Segment:
 
 def segments(folder: Path) -> list[Segment]:
     """The files of a folder that count, in order."""
-    found = [
+    found = _all_segments(folder)
+    valid = [one for one in found if not any(other.covers(one) for other in found)]
+    return sorted(valid, key=lambda segment: segment.first)
+
+
+def _all_segments(folder: Path) -> list[Segment]:
+    return [
         Segment(path, *map(int, match.groups()))
         for path in folder.glob("runs-*.parquet")
         if (match := SEGMENT.fullmatch(path.name))
     ]
-    valid = [one for one in found if not any(other.covers(one) for other in found)]
-    return sorted(valid, key=lambda segment: segment.first)
 
 
 class Store:
@@ -90,8 +95,10 @@ class Store:
         except BlockingIOError:
             os.close(self._lock)
             raise ValueError(f"another campaign is writing to {folder}") from None
-        self._next = max((segment.last for segment in segments(folder)), default=0) + 1
-        self._small = 0
+        self._clear()
+        found = segments(folder)
+        self._next = found[-1].last + 1 if found else 1
+        self._small = [segment for segment in found if segment.first == segment.last]
 
     def __enter__(self) -> Store:
         return self
@@ -100,34 +107,25 @@ class Store:
         os.close(self._lock)
 
     def add(self, rows: pl.DataFrame) -> None:
-        """Store runs that are not there yet, whole or not at all."""
-        self._write(rows, self._next, self._next)
+        """Store runs, whole or not at all; they take the place of runs of the same names."""
+        self._small.append(self._write(rows, self._next, self._next))
         self._next += 1
-        self._small += 1
-        if self._small >= MERGE_AT:
-            self.merge(segments(self.folder)[-self._small :])
+        if len(self._small) >= MERGE_AT:
+            self._merge(self._small)
 
-    def merge(self, chosen: list[Segment] | None = None) -> None:
-        """One file for many; by default for all."""
-        found = segments(self.folder) if chosen is None else chosen
+    def merge(self) -> None:
+        """One file for all."""
+        self._merge(segments(self.folder))
+
+    def _merge(self, found: list[Segment]) -> None:
         if len(found) > 1:
-            self._replace(found, _joined(found))
-        self._small = 0
+            rows = pl.concat([_one(segment.path, list(COLUMNS)) for segment in found])
+            self._write(_latest(rows), found[0].first, found[-1].last)
+            for segment in found:
+                segment.path.unlink()
+        self._small = []
 
-    def forget(self, keys: pl.DataFrame) -> None:
-        """Drop runs by their keys, so that they can be made or imported again."""
-        found = segments(self.folder)
-        if found and len(keys):
-            kept = _joined(found).join(keys, on=list(KEY), how="anti", maintain_order="left")
-            self._next += 1  # a range of its own, also when there is one file only
-            self._replace(found, kept)
-
-    def _replace(self, old: list[Segment], rows: pl.DataFrame) -> None:
-        self._write(rows, old[0].first, max(old[-1].last, self._next - 1))
-        for segment in old:
-            segment.path.unlink()
-
-    def _write(self, rows: pl.DataFrame, first: int, last: int) -> None:
+    def _write(self, rows: pl.DataFrame, first: int, last: int) -> Segment:
         path = self.folder / f"runs-{first:06d}-{last:06d}.parquet"
         new = path.with_suffix(".new")
         with new.open("wb") as file:
@@ -135,6 +133,15 @@ class Store:
             file.flush()
             os.fsync(file.fileno())
         os.replace(new, path)
+        return Segment(path, first, last)
+
+    def _clear(self) -> None:
+        """What a kill has left."""
+        valid = {segment.path for segment in segments(self.folder)}
+        left = [segment.path for segment in _all_segments(self.folder)]
+        for path in [*left, *self.folder.glob("runs-*.new")]:
+            if path not in valid:
+                path.unlink()
 
 
 def frame(rows: Iterable[dict[str, Any]]) -> pl.DataFrame:
@@ -151,6 +158,11 @@ def runs(path: Path) -> pl.DataFrame:
     else:
         found = _read(path, list(RUNS))
     return in_order(found).with_columns(pl.selectors.float().fill_null(float("nan")))
+
+
+def whole_rows(folder: Path) -> pl.DataFrame:
+    """The runs of a campaign folder with their histories folded, as they are stored."""
+    return _read(folder, list(COLUMNS))
 
 
 def history(path: Path) -> pl.DataFrame:
@@ -171,6 +183,11 @@ def in_order(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.sort(order, maintain_order=True)
 
 
+def _latest(rows: pl.DataFrame) -> pl.DataFrame:
+    """Each run once."""
+    return rows.unique(KEY, keep="last", maintain_order=True)
+
+
 def _read(path: Path, columns: list[str]) -> pl.DataFrame:
     """Some columns of a folder or file; once more when files were merged while it read."""
     if not path.exists():
@@ -181,16 +198,27 @@ def _read(path: Path, columns: list[str]) -> pl.DataFrame:
         if not found:
             raise ValueError(f"{path} has no stored runs (files runs-*.parquet)")
         try:
-            return pl.concat([_one(segment.path, columns) for segment in found])
-        except FileNotFoundError:
+            _without_gap(path, found)
+            return _latest(pl.concat([_one(segment.path, columns) for segment in found]))
+        except FileNotFoundError as error:
             tries -= 1
             if not tries:
-                raise
+                raise ValueError(f"{path} cannot be read: {error}") from None
+
+
+def _without_gap(path: Path, found: list[Segment]) -> None:
+    """Ranges follow upon each other; a listing during a merge may not."""
+    expected = 1
+    for segment in found:
+        if segment.first != expected:
+            raise FileNotFoundError(f"{path} lacks runs-{expected:06d} to {segment.first - 1:06d}")
+        expected = segment.last + 1
 
 
 def _one(path: Path, columns: list[str]) -> pl.DataFrame:
     try:
-        found = pl.read_parquet(path, columns=columns)
+        with path.open("rb") as file:
+            found = pl.read_parquet(file, columns=columns)
     except FileNotFoundError:
         raise
     except Exception as error:
@@ -199,8 +227,6 @@ def _one(path: Path, columns: list[str]) -> pl.DataFrame:
     for name, kind in found.schema.items():
         if kind != COLUMNS[name]:
             raise ValueError(f"{path} is no file of stored runs: {name} is {kind}")
+        if name in KEY and found[name].has_nulls():
+            raise ValueError(f"{path} is no file of stored runs: {name} is not always there")
     return found
-
-
-def _joined(found: list[Segment]) -> pl.DataFrame:
-    return pl.concat([_one(segment.path, list(COLUMNS)) for segment in found])
