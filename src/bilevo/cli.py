@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import sysconfig
 import traceback
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
@@ -18,7 +19,7 @@ from bilevo.api import load, minimize, verify
 from bilevo.core.extras import MissingExtra
 from bilevo.core.problem import Problem
 from bilevo.core.result import Result
-from bilevo.named import named_problem, parse_sizes
+from bilevo.named import named_method, named_problem, parse_sizes
 from bilevo.options import Flag, Whole
 from bilevo.version import __version__
 
@@ -28,12 +29,12 @@ app = App(
     version=__version__,
 )
 LABORATORY = {  # loaded with their first use
-    "bench": "Compare methods: make the runs of a plan, or those still missing.",
-    "table": "Show medians and tests of stored runs, with the paper's figures beside them.",
-    "figure": "Draw stored runs: convergence, allocation, running time, ECDF, ranks.",
-    "report": "Write one HTML file about stored runs, with sortable tables and live figures.",
-    "import": "Add results of other programs to stored runs.",
-    "export": "Write stored runs as CSV or for IOHprofiler.",
+    "bench:bench": "Compare methods: make the runs of a plan, or those still missing.",
+    "commands:table": "Show medians and tests of stored runs, and the paper's figures.",
+    "commands:figure": "Draw stored runs: convergence, allocation, running time, ECDF, ranks.",
+    "commands:report": "Write one HTML file about stored runs: sortable tables, live figures.",
+    "commands:import_": "Add results of other programs to stored runs.",
+    "commands:export": "Write stored runs as CSV or for IOHprofiler.",
 }
 for name, text in LABORATORY.items():
     app.command(
@@ -78,7 +79,7 @@ def solve(
     dim
         Sizes M,N of a scalable problem, such as 2,3.
     method
-        The algorithm; `bilevo list` shows them.
+        The algorithm; `bilevo list` shows them. Or `module:object`: one of your own.
     seed
         The same seed gives the same result.
     max_evals
@@ -116,7 +117,7 @@ def solve(
         chosen = load_problem(problem, dim)
         result = minimize(
             chosen,
-            method=method,
+            method=named_method(method),
             rng=seed,
             max_evals=max_evals,
             max_evals_upper=max_evals_upper,
@@ -239,11 +240,20 @@ def told(error: Exception) -> tuple[str, int]:
     for one in (error, error.__cause__):  # commands that are loaded late have it as a cause
         if isinstance(one, MissingExtra):
             return str(one), 2
-    where = traceback.extract_tb(error.__traceback__)[-1]
-    ours = Path(where.filename).is_relative_to(Path(__file__).parent)
-    if isinstance(error, CycloptsError) or (isinstance(error, ValueError) and ours):
+    frames = traceback.extract_tb(error.__traceback__)
+    where = frames[-1]
+    if isinstance(error, CycloptsError) or (isinstance(error, ValueError) and _ours(where)):
         return str(error), 2
+    libraries = sysconfig.get_paths()
+    kept = (libraries["stdlib"], libraries["platlib"])  # the rest is the user's own
+    by_us = all(_ours(frame) or frame.filename.startswith(kept) for frame in frames)
+    if isinstance(error, OSError) and error.filename is not None and by_us:
+        return f"cannot use {error.filename}: {error.strerror}", 2
     return f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})", 1
+
+
+def _ours(frame: traceback.FrameSummary) -> bool:
+    return Path(frame.filename).is_relative_to(Path(__file__).parent)
 
 
 def entry() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bilevo.cli import main
-from bilevo.experiments.campaign import status_of
+from bilevo.experiments.campaign import stored_runs
 
 PLAN = Path(__file__).parents[2] / "plans" / "quick.toml"
 PART = ["--problems", "smd1,smd2,smd9", "--runs", "3"]
@@ -26,12 +26,12 @@ def kill_when(folder: Path, stored: int, part: list[str]) -> int:
     process = subprocess.Popen(command(folder, part), start_new_session=True)
     deadline = time.monotonic() + 300
     while time.monotonic() < deadline and process.poll() is None:
-        if len(status_of(folder)) >= stored:
+        if len(stored_runs(folder)) >= stored:
             break
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    return len(status_of(folder))
+    return len(stored_runs(folder))
 
 
 def tables(folder: Path, capsys) -> str:
@@ -46,7 +46,7 @@ def killed_and_unbroken_give_the_same(tmp_path: Path, part: list[str], total: in
     assert 1 <= counts[0] <= counts[1] < total
     for folder in (broken, whole):
         subprocess.run(command(folder, part), check=True)
-        assert len(status_of(folder)) == total
+        assert len(stored_runs(folder)) == total
     assert tables(broken, capsys) == tables(whole, capsys)
 
 

@@ -5,12 +5,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+import psutil
 import pytest
 
 from bilevo import Problem, problems
@@ -31,7 +34,7 @@ def made_up(task: Task, **values) -> campaign.Row:
     """A row as its run might have given it: the same whenever it is made."""
     number = task.run.seed % 1000
     given = {"F": number / 7, "nfev_upper": number, "status": "target", "error": ""}
-    return {**campaign.failed(task.run, ""), **given, **values}
+    return {**campaign.failed(task, ""), **given, **values}
 
 
 def troubled(task: Task) -> campaign.Row:
@@ -65,7 +68,7 @@ def finish(folder: Path, make=made_up, plan=PLAN, **options) -> list[Task]:
 
 
 def rows(folder: Path) -> pl.DataFrame:
-    return store.runs(folder).drop("time", "machine")
+    return store.runs(folder).drop("time", "machine", "made")
 
 
 def same(one: pl.DataFrame, two: pl.DataFrame) -> bool:
@@ -103,15 +106,28 @@ def test_the_follower_is_checked_by_its_known_answer_or_by_another_solver(name, 
     problem = problems.get(name)
     assert (problem.response is not None) == known
     claimed, F = pair(problem, [0.5, 0.5], [0.1, 0.2, 0.3])
-    verified_F, gap = checked(*claimed)
-    assert 0 < gap < math.inf and verified_F != F
+    found = checked(*claimed)
+    assert 0 < found.follower_gap < math.inf and found.F_verified != F
+    assert found.violation_verified == 0
+
+
+def test_a_leader_who_breaks_its_constraints_where_the_follower_answers_is_told() -> None:
+    problem = Problem(
+        lambda x, y: float(x[0]),
+        lambda x, y: float((y[0] - x[0]) ** 2),
+        [(0, 1)],
+        [(0, 1)],
+        G=lambda x, y: [y[0] - 0.5],
+    )
+    claimed, _ = pair(problem, [0.75], [0.25])  # the follower would answer 0.75
+    assert checked(*claimed).violation_verified == pytest.approx(0.25, abs=1e-6)
 
 
 def test_a_follower_that_breaks_its_constraints_has_an_endless_gap() -> None:
     problem = problems.get("smd9")
     claimed, _ = pair(problem, [0.0, 0.0], [0.6, 0.5, 0.0])
     assert (problem.evaluate(*claimed[1:3])[3] > 0).any() and problem.response is not None
-    assert checked(*claimed)[1] == math.inf
+    assert checked(*claimed).follower_gap == math.inf
 
 
 def test_a_row_from_elsewhere_is_verified_by_its_x_and_y() -> None:
@@ -127,9 +143,10 @@ def test_what_raises_is_a_row_with_its_error_on_one_line() -> None:
     row = carry_out(task("smd99", "bl-cma-es"))
     assert row["status"] == "failed" and math.isnan(row["F"]) and row["nfev_lower"] == 0
     assert row["error"].startswith("ValueError: unknown problem 'smd99'")
+    assert row["error"].endswith(")") and "(__init__.py:" in row["error"]
     late = carry_out(replace(task("smd1", "nblea"), max_time=0.01))
     assert late["status"] == "failed" and late["error"] == "more than 0.01 s"
-    assert len(campaign.failed(TASKS[0].run, "a\nb " * 500)["error"]) <= 300
+    assert len(campaign.failed(TASKS[0], "a\nb " * 500)["error"]) <= 300
 
 
 def test_a_campaign_that_was_killed_goes_on_to_the_same_rows(tmp_path) -> None:
@@ -138,18 +155,18 @@ def test_a_campaign_that_was_killed_goes_on_to_the_same_rows(tmp_path) -> None:
     code = f"import test_campaign as t; t.run_slowly({str(killed)!r})"
     process = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parent)
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and len(campaign.status_of(killed)) < 2:
+    while time.monotonic() < deadline and len(campaign.stored_runs(killed)) < 2:
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    done = set(campaign.status_of(killed))
+    done = set(campaign.stored_runs(killed))
     assert 2 <= len(done) < len(TASKS)
     assert {made.run for made in finish(killed)} == {t.run for t in TASKS} - done
     assert same(rows(killed), rows(whole))
 
 
 def test_runs_are_made_again_only_when_asked_for(tmp_path) -> None:
-    finish(tmp_path, lambda t: made_up(t) if t.run.number else campaign.failed(t.run, "x"))
+    finish(tmp_path, lambda t: made_up(t) if t.run.number else campaign.failed(t, "x"))
     assert finish(tmp_path) == []
     assert [t.run.number for t in finish(tmp_path, again="failed")] == [0, 0]
     assert len(finish(tmp_path, again="all")) == len(TASKS)
@@ -160,13 +177,38 @@ def test_a_form_that_changed_under_its_name_is_refused(tmp_path) -> None:
     fast = Form("drc-de", (("cooperation", False),))
     plan = Plan((Experiment(("fast",), ("smd1",), runs=1),), forms={"fast": fast})
     finish(tmp_path, plan=plan)
-    finish(tmp_path)  # of another plan, without the form
     assert finish(tmp_path, plan=plan) == []
     slow = replace(plan, forms={"fast": Form("drc-de")})
-    with pytest.raises(ValueError, match="has runs of another form called 'fast'"):
-        finish(tmp_path, plan=slow)
+    elsewhere = replace(slow, experiments=(Experiment(("fast",), ("smd2",), runs=1),))
+    for other in (slow, elsewhere):
+        with pytest.raises(ValueError, match="stored runs of fast are of drc-de: cooperation=Fal"):
+            finish(tmp_path, plan=other)
     assert len(finish(tmp_path, plan=slow, again="all")) == 1
     assert finish(tmp_path, plan=slow) == []
+
+
+def test_another_revision_of_a_method_is_refused(tmp_path) -> None:
+    revision = Form("bl-cma-es").algorithm().revision
+    finish(tmp_path, lambda t: made_up(t, revision=revision))
+    assert finish(tmp_path) == []
+    finish(tmp_path, lambda t: made_up(t, revision=revision - 1), again="all")
+    with pytest.raises(ValueError, match=f"revision {revision - 1}, and not of bl-cma-es, revis"):
+        finish(tmp_path)
+
+
+def test_making_all_again_loses_nothing_and_goes_on_where_it_was_killed(tmp_path) -> None:
+    finish(tmp_path)
+
+    def new(task: Task) -> campaign.Row:
+        return made_up(task, F=-1.0)
+
+    begun = complete(tmp_path, PLAN, lambda tasks: map(new, tasks), "all")
+    assert len(list(islice(begun, 3))) == 3
+    begun.close()  # killed
+    assert sorted(store.runs(tmp_path)["F"] == -1.0) == [False] * 5 + [True] * 3
+    assert len(finish(tmp_path, new, again="all")) == len(TASKS) - 3
+    assert (store.runs(tmp_path)["F"] == -1.0).all()
+    assert len(finish(tmp_path, new, again="all")) == len(TASKS)  # that was done: once more, all
 
 
 def test_settings_that_are_none_are_named(tmp_path) -> None:
@@ -214,6 +256,49 @@ def test_a_script_that_makes_a_campaign_is_not_run_again_by_its_runs(tmp_path) -
     assert done.stdout == "here\nmax_evals max_evals\n"
 
 
+def die_while_answering(task: Task) -> campaign.Row:
+    """Of a row that is longer than a pipe holds, a part is sent."""
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    threading.Timer(0.5, lambda: os._exit(9)).start()
+    return {**made_up(task), "error": "x" * 10_000_000}
+
+
+def test_a_run_that_dies_while_it_answers_is_a_row(monkeypatch) -> None:
+    recv = spread.Connection.recv
+
+    def slowly(self):
+        time.sleep(2)  # the child has begun to send, and dies
+        return recv(self)
+
+    monkeypatch.setattr(spread.Connection, "recv", slowly)
+    (row,) = spread.by_processes([task("smd1", "bl-cma-es")], 1, die_while_answering)
+    assert row["status"] == "failed" and row["error"] == "process ended: 9"
+
+
+def linger(task: Task) -> campaign.Row:
+    Path(os.environ["LINGER"]).write_text(str(os.getpid()))
+    time.sleep(600)
+    return made_up(task)
+
+
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM])
+def test_runs_end_with_the_campaign_that_made_them(sign, tmp_path) -> None:
+    told = tmp_path / "pid"
+    code = "import test_campaign as t; list(t.spread.by_processes(t.TASKS[:1], 1, t.linger))"
+    words = [sys.executable, "-c", code]
+    environment = {**os.environ, "LINGER": str(told)}
+    process = subprocess.Popen(words, cwd=Path(__file__).parent, env=environment)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (told.exists() and told.read_text()):
+        time.sleep(0.05)
+    child = int(told.read_text())
+    assert psutil.pid_exists(child)
+    process.send_signal(sign)
+    process.wait()
+    psutil.wait_procs([psutil.Process(child)] if psutil.pid_exists(child) else [], timeout=30)
+    assert not psutil.pid_exists(child)
+
+
 SMALL = Plan((Experiment(("drc-cma-es", "nblea"), ("smd1", "tp1"), runs=2, budgets=(300,)),))
 
 
@@ -228,7 +313,7 @@ def test_a_dask_cluster_gives_the_same_rows(tmp_path, by_processes) -> None:
     from distributed import Client, LocalCluster
 
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
         address = client.scheduler.address.removeprefix("tcp://")
@@ -260,6 +345,20 @@ def test_ray_gives_the_same_rows(tmp_path, by_processes) -> None:
     assert same(rows(tmp_path), rows(by_processes))
 
 
+def test_a_ray_cluster_that_runs_already_is_used(monkeypatch, tmp_path, by_processes) -> None:
+    import ray
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+    try:
+        monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+        list(complete(tmp_path, SMALL, spread.executor("ray")))
+        assert not ray.is_initialized()
+    finally:
+        cluster.shutdown()
+    assert same(rows(tmp_path), rows(by_processes))
+
+
 def test_an_unknown_executor_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown executor 'slurm'; known are processes, dask"):
         spread.executor("slurm")
@@ -275,7 +374,7 @@ def test_the_longest_runs_come_first() -> None:
 
 def test_progress_tells_the_time_left_and_failures_at_once(capsys, monkeypatch) -> None:
     monkeypatch.setattr("bilevo.experiments.progress.EVERY", 0.0)
-    made = [made_up(t) for t in TASKS[:-1]] + [campaign.failed(TASKS[-1].run, "no luck")]
+    made = [made_up(t) for t in TASKS[:-1]] + [campaign.failed(TASKS[-1], "no luck")]
     assert list(with_progress(made, TASKS)) == made
     told = capsys.readouterr().err.splitlines()
     assert told[0].startswith("1 of 8 runs, about ") and told[0].endswith(" left")

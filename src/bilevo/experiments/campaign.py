@@ -13,7 +13,7 @@ import json
 import os
 import platform
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -231,7 +231,7 @@ def complete(
     with Store(folder) as store:
         stored = stored_runs(folder)
         if again != "all":
-            refuse_others(wanted, stored)
+            refuse_others(plan, stored.values())
         since = keep_settings(folder, plan, max_time, again == "all")
         if again == "failed":
             stored = {run: row for run, row in stored.items() if row["status"] != FAILED}
@@ -257,23 +257,20 @@ def stored_runs(folder: Path) -> dict[Run, Row]:
     return {Run(**{key: row[key] for key in KEY}): row for row in found}
 
 
-def refuse_others(wanted: list[Task], stored: Mapping[Run, Row]) -> None:
-    """Refuse to add to stored runs of the same names that another form or revision made."""
-    revisions: dict[Form, int] = {}
-    for task in wanted:
-        row = stored.get(task.run)
-        if row is None or not row["form"]:  # an imported one
-            continue
-        if task.form not in revisions:
-            revisions[task.form] = task.form.algorithm().revision
-        now = str(task.form), revisions[task.form]
-        then = row["form"], now[1] if row["revision"] is None else row["revision"]
-        if then != now:
-            raise ValueError(
-                f"stored runs of {task.run.method} are of {then[0]}, revision {then[1]}, and not "
-                f"of {now[0]}, revision {now[1]}: --again all makes them again, another folder "
-                "keeps both"
-            )
+def refuse_others(plan: Plan, stored: Iterable[Row]) -> None:
+    """Refuse to add to runs that are stored under a method's name and of another form of it."""
+    forms = {name: plan.form(name) for part in plan.experiments for name in part.methods}
+    ours = {name: (str(form), form.algorithm().revision) for name, form in forms.items()}
+    for row in stored:
+        if row["method"] in ours and row["form"]:  # imported runs have none
+            form, revision = ours[row["method"]]
+            then = row["form"], revision if row["revision"] is None else row["revision"]
+            if then != (form, revision):
+                raise ValueError(
+                    f"stored runs of {row['method']} are of {then[0]}, revision {then[1]}, and not "
+                    f"of {form}, revision {revision}: --again all makes them again, another folder "
+                    "keeps both"
+                )
 
 
 def keep_settings(folder: Path, plan: Plan, max_time: float | None, anew: bool) -> str:

@@ -1,27 +1,29 @@
-"""The laboratory's commands: `bilevo bench`, `table`, `figure`, `report`, `import` and `export`."""
+"""What is made of stored runs: `bilevo table`, `figure`, `report`, `import` and `export`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from bilevo import registry
+from bilevo import problems
+from bilevo.core.extras import need
 from bilevo.experiments import exchange, formats, store, tables
-from bilevo.experiments.campaign import Row, Task, complete, kept_settings, status_of, verified
+from bilevo.experiments.campaign import Row, kept_settings, verified
 from bilevo.experiments.paper import FLOOR
-from bilevo.experiments.plans import Experiment, Plan, Run, read_plan
-from bilevo.experiments.progress import longest_first, with_progress
 from bilevo.experiments.selection import Selection
-from bilevo.experiments.spread import executor as named_executor
 from bilevo.experiments.statistics import ALPHA, Test
-from bilevo.experiments.store import FAILED
 from bilevo.named import parse_sizes
 from bilevo.options import Flag, Paths, Several, Whole
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = need("stored runs", "polars", "bench")
 
 
 @Parameter(name="*")
@@ -51,7 +53,7 @@ class Which:
 
     def selection(self) -> Selection:
         sizes = tuple(map(parse_sizes, self.dim))
-        names = {"problems": _listed(self.problems), "methods": _listed(self.methods)}
+        names = {"problems": listed(self.problems), "methods": listed(self.methods)}
         return Selection(sizes=sizes, budget=self.budget, target=self.target, **names)
 
 
@@ -84,98 +86,11 @@ class Comparison:
 NOTHING, AS_THE_PAPER = Which(), Comparison()
 
 
-def bench(
-    plan: Path | None = None,
-    /,
-    *,
-    suite: str | None = None,
-    problems: str | None = None,
-    dim: Several = (),
-    methods: str | None = None,
-    runs: Whole | None = None,
-    budgets: str | None = None,
-    target: bool = True,
-    out: Path | None = None,
-    executor: str = "processes",
-    workers: Whole | None = None,
-    max_time: float | None = None,
-    again: Literal["failed", "all"] | None = None,
-    report: Flag = False,
-    progress: bool = True,
-) -> int:
-    """Make the runs of a plan that are not stored yet; the same command continues a killed one.
-
-    Parameters
-    ----------
-    plan
-        A TOML file. With one, --problems, --dim, --methods and --runs choose a part of it.
-    suite
-        smd (SMD1-12), tp or real.
-    problems
-        Names from `bilevo list` or module:object, separated by commas.
-    dim
-        Sizes M,N of scalable problems; may be given several times.
-    methods
-        Names from `bilevo list` or module:object, separated by commas.
-    runs
-        Runs of each method on each problem; 21 unless the plan says otherwise.
-    budgets
-        Evaluations of both levels at which runs end, separated by commas.
-    target
-        Do not end runs at the known optimum.
-    out
-        The folder of stored runs; results/NAME of the plan by default.
-    executor
-        processes, dask, dask://HOST:PORT, ray or ray://HOST:PORT.
-    workers
-        Processes; by default one per core.
-    max_time
-        Seconds after which a run has failed.
-    again
-        Make stored runs of the plan again: those that failed, or all.
-    report
-        Write report.html into the folder at the end.
-    progress
-        Show how far it has come on standard error.
-    """
-    wanted = {"problems": _listed(suite) + _listed(problems), "methods": _listed(methods)}
-    sizes = tuple(map(parse_sizes, dim))
-    limits = tuple(_count("--budgets", word) for word in _listed(budgets))
-    if plan is not None:
-        if limits or not target:
-            raise ValueError("budgets and targets stand in the plan's file")
-        chosen = read_plan(plan).narrowed(sizes=sizes, runs=runs, **wanted)
-    else:
-        chosen = _plan_of_options(wanted, sizes, runs, limits, target)
-    folder = out or Path("results") / chosen.name
-    spread = named_executor(executor, workers)
-    total = len(chosen.all_runs())
-
-    def make(tasks: list[Task]) -> Iterable[Row]:
-        ordered = longest_first(tasks)
-        if progress:
-            print(f"{total} runs, {total - len(tasks)} of them stored: {folder}", file=sys.stderr)
-        return with_progress(spread(ordered), ordered, progress)
-
-    failures = 0
-    try:
-        for row in complete(folder, chosen, make, again, max_time):
-            failures += row["status"] == FAILED
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on from here", file=sys.stderr)
-        return 130
-    if report:
-        print(write_report([folder]))
-    if failures:
-        print(f"{failures} runs failed; --again failed makes them again", file=sys.stderr)
-    return 1 if failures else 0
-
-
 def table(
     paths: Paths,
     /,
     *,
-    kind: str = "accuracy,evaluations,total",
+    kind: str | None = None,
     form: Annotated[str, Parameter(name="--format")] = "text",
     paper: Flag = False,
     which: Which = NOTHING,
@@ -188,7 +103,8 @@ def table(
     paths
         Folders of `bilevo bench`, or CSV files.
     kind
-        Of accuracy, evaluations, total, real, effort, ranks, summary; several with commas.
+        Of accuracy, evaluations, total, real, effort, ranks, summary; several with commas. By
+        default the first three, and real where optima are not known.
     form
         Of text, markdown, csv, latex, latex-document (which compiles by itself); several with
         commas.
@@ -201,7 +117,7 @@ def table(
 
 def tables_of(
     paths: Sequence[Path],
-    kind: str,
+    kind: str | None,
     form: str,
     paper: bool,
     which: Which,
@@ -209,15 +125,28 @@ def tables_of(
 ) -> str:
     """What `bilevo table` prints."""
     runs = which.selection().runs(paths)
-    made = [tables.make(runs, one, paper=paper, **asdict(comparison)) for one in _listed(kind)]
-    return "\n".join(formats.write(table, one) for one in _listed(form) for table in made)
+    forms, kinds = listed(form), listed(kind)
+    if not forms or (kind is not None and not kinds):
+        raise ValueError("--kind and --format need a word each")
+    made = [
+        tables.make(runs, one, paper=paper, **asdict(comparison))
+        for one in kinds or usual_kinds(runs)
+    ]
+    return "\n".join(formats.write_all(made, one) for one in forms)
+
+
+def usual_kinds(runs: pl.DataFrame) -> list[str]:
+    """What is told of problems with a known optimum, and of others."""
+    known = runs["F_star"].is_finite()
+    kinds = ["accuracy", "evaluations", "total"] if known.any() else []
+    return kinds if known.all() else [*kinds, "real"]
 
 
 def figure(
     paths: Paths,
     /,
     *,
-    kind: str = "convergence,allocation,runtime,ecdf,critical-difference",
+    kind: str | None = None,
     form: Annotated[str, Parameter(name="--format")] = "pdf,png",
     indicator: str = "Acc_u",
     out: Path | None = None,
@@ -231,7 +160,8 @@ def figure(
     paths
         Folders of `bilevo bench`.
     kind
-        Of convergence, allocation, runtime, ecdf, critical-difference; several with commas.
+        Of convergence, allocation, runtime, ecdf, critical-difference; several with commas. By
+        default all that the runs allow.
     form
         Of pdf, png, svg; several with commas.
     indicator
@@ -244,15 +174,21 @@ def figure(
     from bilevo.experiments import figures
 
     folder = out or (paths[0] if paths[0].is_dir() else paths[0].parent) / "figures"
-    forms = _listed(form)
+    forms, kinds = listed(form), listed(kind)
     if unknown := set(forms) - {"pdf", "png", "svg"}:
         raise ValueError(f"unknown format {min(unknown)!r}; known are pdf, png, svg")
+    if not forms or (kind is not None and not kinds):
+        raise ValueError("--kind and --format need a word each")
     chosen = which.selection()
     runs, history = chosen.runs(paths), chosen.history(paths)
-    drawn = {
-        one: figures.draw(one, runs, history, indicator=indicator, floor=floor)
-        for one in _listed(kind)
-    }
+    drawn = {}
+    for one in kinds or figures.KINDS:
+        try:
+            drawn[one] = figures.draw(one, runs, history, indicator=indicator, floor=floor)
+        except ValueError as error:
+            if kinds:
+                raise
+            print(f"no {one}: {error}", file=sys.stderr)
     folder.mkdir(parents=True, exist_ok=True)
     for name, picture in drawn.items():
         for ending in forms:
@@ -296,7 +232,7 @@ def write_report(
     runs, history = chosen.runs(paths), chosen.history(paths)
     path.parent.mkdir(parents=True, exist_ok=True)
     folders = [path for path in paths if path.is_dir()]
-    settings = {folder.name: kept for folder in folders if (kept := kept_settings(folder))}
+    settings = {str(folder): kept for folder in folders if (kept := kept_settings(folder))}
     write(path, runs, history, settings=settings, **asdict(comparison))
     return path
 
@@ -320,24 +256,48 @@ def import_(
     verify
         Re-solve the follower at every x that the file has of registered problems.
     replace
-        Put these in the place of runs of the same names that the folder has.
+        Put these in the place of runs of the same names that the folder has; a history stays with
+        a run that is the same.
     """
     read = exchange.import_csv(file).iter_rows(named=True)
-    rows = store.frame(verified(row) if verify else row for row in read)
+    rows = [verified(row) if verify else row for row in read]
+    fresh = not into.exists()
     with store.Store(into) as kept:
-        stored = status_of(into)
-        names = rows.select(store.KEY)
-        known = [run for row in names.iter_rows(named=True) if (run := Run(**row)) in stored]
+        stored = whole_runs(into)
+        known = [row for row in rows if key_of(row) in stored]
         if known and not replace:
+            name = ", ".join(f"{key} {known[0][key]}" for key in store.KEY)
             raise ValueError(
-                f"{into} has {len(known)} of these runs, such as {known[0]}; --replace puts the "
-                "new ones in their place"
+                f"{into} has {len(known)} of these runs, such as {name}; --replace puts the new "
+                "ones in their place"
             )
-        kept.forget(names)
-        kept.add(rows)
+        kept.add(store.frame(with_history(row, stored.get(key_of(row))) for row in rows))
         kept.merge()
-    print(f"{len(rows)} runs, {len(known)} of them replaced: {into}")
+    where = f"the new folder {into}" if fresh else str(into)
+    print(f"{len(rows)} runs imported into {where}, {len(known)} of them in place of others")
+    for name in dict.fromkeys(row["problem"] for row in rows):
+        if name not in problems.names():
+            print(f"note: {name} is no problem of bilevo's: its optimum is not known to it")
     return 0
+
+
+def key_of(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in store.KEY)
+
+
+def whole_runs(folder: Path) -> dict[tuple[Any, ...], Row]:
+    """The stored rows of a folder by their keys, with their histories."""
+    if not store.segments(folder):
+        return {}
+    return {key_of(row): row for row in store.whole_rows(folder).iter_rows(named=True)}
+
+
+def with_history(row: Row, old: Row | None) -> Row:
+    """A row in place of another has its history if they are the same run: CSV files have none."""
+    same = ("seed", "F", "f", "nfev_upper", "nfev_lower")
+    if old is not None and all(row[name] == old[name] for name in same):
+        return {**row, "history": old["history"]}
+    return row
 
 
 def export(
@@ -368,30 +328,6 @@ def export(
     return 0
 
 
-def _plan_of_options(
-    wanted: dict[str, tuple[str, ...]],
-    sizes: tuple[tuple[int, int], ...],
-    runs: int | None,
-    budgets: tuple[int, ...],
-    target: bool,
-) -> Plan:
-    if not wanted["problems"]:
-        raise ValueError("give a plan, or --suite or --problems (smd, tp and real are suites)")
-    given: dict[str, Any] = {"sizes": sizes, "runs": runs, "budgets": budgets}
-    values = {name: value for name, value in given.items() if value not in ((), None)}
-    methods = wanted["methods"] or (registry.DEFAULT_METHOD,)
-    return Plan((Experiment(methods, wanted["problems"], target=target, **values),))
-
-
-def _listed(words: str | None) -> tuple[str, ...]:
+def listed(words: str | None) -> tuple[str, ...]:
+    """Words that are separated by commas."""
     return tuple(word.strip() for word in words.split(",") if word.strip()) if words else ()
-
-
-def _count(option: str, word: str) -> int:
-    try:
-        number = float(word)
-    except ValueError:
-        number = 0.0
-    if number < 1 or number != int(number):
-        raise ValueError(f"{option} takes numbers of evaluations such as 50000; got {word!r}")
-    return int(number)

@@ -116,7 +116,7 @@ def _answer(task: Task, process: Any, answer: Connection) -> Row:
 
 def by_dask(distributed: Any, address: str, workers: int, tasks: list[Task]) -> Iterator[Row]:
     """Rows from the workers of a Dask cluster, or of a local one for the time being."""
-    local = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
+    local = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": ":0"}
     where = {"address": f"tcp://{address}"} if address else local
     with distributed.Client(**where) as client:
         futures = {client.submit(carry_out, task, pure=False): task for task in tasks}
