@@ -36,10 +36,9 @@ LABORATORY = {  # loaded with their first use
     "commands:import_": "Add results of other programs to stored runs.",
     "commands:export": "Write stored runs as CSV or for IOHprofiler.",
 }
-for name, text in LABORATORY.items():
-    app.command(
-        f"bilevo.experiments.commands:{name.replace('import', 'import_')}", name=name, help=text
-    )
+for place, text in LABORATORY.items():
+    command = place.partition(":")[2].rstrip("_")
+    app.command(f"bilevo.experiments.{place}", name=command, help=text)
 
 
 class UsageError(ValueError):
@@ -243,7 +242,10 @@ def told(error: Exception) -> tuple[str, int]:
     frames = traceback.extract_tb(error.__traceback__)
     where = frames[-1]
     if isinstance(error, CycloptsError) or (isinstance(error, ValueError) and _ours(where)):
-        return str(error), 2
+        try:
+            return str(error), 2
+        except ImportError:  # to tell of similar ones, the parser loads all commands
+            return "unknown command; bilevo --help shows them", 2
     libraries = sysconfig.get_paths()
     kept = (libraries["stdlib"], libraries["platlib"])  # the rest is the user's own
     by_us = all(_ours(frame) or frame.filename.startswith(kept) for frame in frames)

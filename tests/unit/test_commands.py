@@ -1,8 +1,10 @@
 """The laboratory's commands, as they are typed."""
 
 import json
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -34,7 +36,10 @@ def test_a_campaign_from_options_is_stored_with_its_settings(campaign) -> None:
 
 def test_progress_tells_how_many_runs_are_stored(campaign, capsys) -> None:
     assert main(["bench", *QUICK, "--out", str(campaign)]) == 0
-    assert capsys.readouterr().err == f"8 runs, 8 of them stored: {campaign}\n"
+    assert capsys.readouterr().err.splitlines() == [
+        f"{campaign}: 8 of 8 runs are stored",
+        f"{campaign}: all 8 runs are stored, none failed",
+    ]
 
 
 def test_failed_runs_are_told_and_made_again_when_asked(tmp_path, monkeypatch, capsys) -> None:
@@ -54,9 +59,12 @@ def test_failed_runs_are_told_and_made_again_when_asked(tmp_path, monkeypatch, c
     assert main(words) == 1
     told = capsys.readouterr().err
     assert "failed: fickle:problem (1,1) nblea run 0: RuntimeError: the simulator has no" in told
-    assert "1 runs failed; --again failed makes them again" in told
+    assert "(fickle.py:5)" in told
+    again = "out: of 1 runs 1 failed; --again failed makes them again\n"
+    assert told.endswith(again)
     (tmp_path / "broken").unlink()
-    assert main(words) == 0  # it is stored as it is
+    assert main(words) == 1  # it is stored as it is, and told again
+    assert capsys.readouterr().err.endswith(again)
     assert store.runs(Path("out"))["status"].to_list() == ["failed"]
     assert main([*words, "--again", "failed"]) == 0
     assert store.runs(Path("out"))["status"].to_list() == ["max_evals"]
@@ -79,8 +87,10 @@ def test_the_command_for_a_documents_table_stands_in_its_mark(capsys) -> None:
 
 
 def test_figures_are_written_as_pdf_and_png(campaign, capsys) -> None:
-    assert main(["figure", str(campaign), "--kind", "convergence,allocation,ecdf,runtime"]) == 0
-    told = [Path(line) for line in capsys.readouterr().out.splitlines()]
+    assert main(["figure", str(campaign)]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == "no critical-difference: a Friedman test needs 3 methods or more, not 2\n"
+    told = [Path(line) for line in shown.out.splitlines()]
     assert len(told) == 8 and {path.parent for path in told} == {campaign / "figures"}
     for path in told:
         magic = b"%PDF" if path.suffix == ".pdf" else b"\x89PNG"
@@ -94,12 +104,43 @@ def test_a_report_is_one_file_beside_the_runs(campaign, capsys) -> None:
     assert page.startswith("<!doctype html>") and "drc-cma-es" in page
 
 
+def test_there_is_a_report_for_each_budget(tmp_path, capsys) -> None:
+    words = ["--problems", "smd1", "--methods", "nblea", "--runs", "1", "--budgets", "100,200"]
+    assert main(["bench", *words, "--out", str(tmp_path), "--report", "--no-progress"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told == [str(tmp_path / f"report-{budget}.html") for budget in (100, 200)]
+    assert all(Path(path).exists() for path in told)
+
+
+def test_a_table_shows_what_is_known_of_the_problems(tmp_path, capsys) -> None:
+    theirs = tmp_path / "theirs.csv"
+    head = "problem,m,n,method,F,f,nfev_upper,nfev_lower\n"
+    theirs.write_text(head + "my own,2,3,a,1.5,0,4,30\n")
+    assert main(["table", str(theirs)]) == 0
+    shown = capsys.readouterr().out
+    assert "unknown optimum" in shown and "Accuracy" not in shown
+    theirs.write_text(head + "smd1,2,3,a,1.5,0,4,30\n")
+    assert main(["table", str(theirs)]) == 0
+    shown = capsys.readouterr().out
+    assert "unknown optimum" not in shown and "Accuracy" in shown
+
+
+def test_imported_methods_can_be_chosen_for_a_report(campaign, tmp_path, capsys) -> None:
+    theirs = tmp_path / "theirs.csv"
+    theirs.write_text(
+        "problem,m,n,method,F,f,nfev_upper,nfev_lower,budget\nsmd1,2,3,Mine,0,0,9,9,3000\n"
+    )
+    words = [str(campaign), str(theirs), "--methods", "drc-cma-es,Mine", "--problems", "SMD"]
+    assert main(["report", *words, "--out", str(tmp_path / "report.html")]) == 0
+    assert "Mine" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
 def test_results_of_other_programs_stand_in_the_same_tables(campaign, tmp_path, capsys) -> None:
     theirs = tmp_path / "theirs.csv"
     theirs.write_text(
         "problem,m,n,method,F,f,nfev_upper,nfev_lower,budget,x,y\n"
         "smd1,2,3,my-solver,0,0,412,30122,3000,0;0,0;0;0\n"
-        "smd1,2,3,my-solver,1e-9,0,398,28874,3000,0;0,0;0;0\n"
+        "smd1,2,3,my-solver,0,0,398,28874,3000,0;0,0;0;0\n"
     )
     into = tmp_path / "both"
     into.mkdir()
@@ -109,10 +150,15 @@ def test_results_of_other_programs_stand_in_the_same_tables(campaign, tmp_path, 
     assert main(words) == 0
     assert main(["table", str(into), "--kind", "total", "--problems", "smd1"]) == 0
     assert "my-solver" in capsys.readouterr().out
+    assert len(store.history(into)) == len(store.history(campaign)) > 0
     verified = store.runs(into).filter(method="my-solver")
     assert verified["verified"].to_list() == [0.0, 0.0] == verified["follower_gap"].to_list()
     assert main(words) == 2
-    assert "has 2 of these runs" in capsys.readouterr().err
+    assert "has 2 of these runs, such as problem smd1, m 2, n 3" in capsys.readouterr().err
+    theirs.write_text(theirs.read_text().replace("my-solver,0,", "my-solver,5,"))
+    assert main([*words, "--replace"]) == 2
+    assert "F = 5 of smd1 is not what its x and y give: 0" in capsys.readouterr().err
+    theirs.write_text(theirs.read_text().replace("my-solver,5,", "my-solver,0,"))
     assert main([*words, "--replace"]) == 0
     assert len(store.runs(into)) == 8 + 2
 
@@ -121,11 +167,57 @@ def test_runs_are_exported_for_others(campaign, tmp_path) -> None:
     assert main(["export", str(campaign), "--out", str(tmp_path / "runs.csv")]) == 0
     again = store.runs(tmp_path / "runs.csv")
     assert again.equals(store.runs(campaign))
+    into = tmp_path / "again"
+    shutil.copytree(campaign, into)
+    words = ["import", str(tmp_path / "runs.csv"), "--into", str(into), "--replace"]
+    assert main(words) == 0
+    assert store.runs(into).equals(store.runs(campaign))
+    assert store.history(into).equals(store.history(campaign))  # CSV has none: it stays
     assert main(["export", str(campaign), "--format", "ioh", "--out", str(tmp_path / "ioh")]) == 0
     assert list((tmp_path / "ioh").rglob("*.json"))
 
 
+def test_runs_of_unknown_problems_are_pointed_out(tmp_path, capsys) -> None:
+    theirs, into = tmp_path / "theirs.csv", tmp_path / "new"
+    theirs.write_text("problem,m,n,method,F,f,nfev_upper,nfev_lower\nsdm1,2,3,a,0,0,4,30\n")
+    assert main(["import", str(theirs), "--into", str(into)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"1 runs imported into the new folder {into}, 0 of them in place of others",
+        "note: sdm1 is no problem of bilevo's: its optimum is not known to it",
+    ]
+
+
+def test_a_command_that_is_terminated_stops_as_by_ctrl_c(tmp_path) -> None:
+    words = ["--problems", "smd10", "--methods", "nblea", "--runs", "4", "--out", str(tmp_path)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bilevo", "bench", *words, "--workers", "2"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr.readline() == f"{tmp_path}: 0 of 4 runs are stored\n"
+    time.sleep(3)
+    process.terminate()
+    assert process.wait() == 130
+    assert process.stderr.read().endswith("stopped; the same command goes on from here\n")
+
+
 WRONG = {
+    "workers must be at least 1, got 0": ["bench", "--suite", "smd", "--workers", "0"],
+    "--max-time takes seconds, more than 0; got -1": ["bench", "--suite", "smd", "--max-time=-1"],
+    "--kind and --format need a word each": ["table", str(STORED), "--kind", ""],
+    "cannot use": ["bench", "--problems", "smd1", "--out", "/proc/nowhere"],
+    "unknown indicator 'foo'": [
+        *(
+            "figure",
+            str(STORED),
+            "--kind",
+            "critical-difference",
+            "--indicator",
+            "foo",
+            "--out",
+            "o",
+        )
+    ],
     "give a plan, or --suite or --problems": ["bench"],
     "unknown problem 'smd99'": ["bench", "--problems", "smd99"],
     "unknown method 'drc'": ["bench", "--suite", "smd", "--methods", "drc"],
@@ -181,6 +273,17 @@ MISSING = {
     "distributed": ("dask", ["bench", "--suite", "smd", "--executor", "dask"]),
     "ray": ("ray", ["bench", "--suite", "smd", "--executor", "ray"]),
 }
+
+
+def test_without_extras_the_other_commands_work(tmp_path) -> None:
+    code = (
+        "import sys; sys.modules['polars'] = None\n"
+        "from bilevo.cli import main\n"
+        "assert main(['--help']) == main(['list']) == 0 and main(['frobnicate']) == 2"
+    )
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert done.stderr == "bilevo: unknown command; bilevo --help shows them\n"
 
 
 @pytest.mark.parametrize("library", MISSING)

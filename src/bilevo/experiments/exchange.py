@@ -48,23 +48,21 @@ SUITE = "bilevo"
 ATTRIBUTES = ("nfev_upper", "nfev_lower", "F", "f", "violation")  # beside evaluations and raw_y
 
 
-def import_csv(path: str | Path, budget: int = 0, target: bool = True) -> pl.DataFrame:
+def import_csv(path: str | Path) -> pl.DataFrame:
     """Runs from a CSV file, in its order; docs/laboratory.md tells its columns.
 
-    `budget` and `target` are those of files without such columns. Anything that is not right is a
-    ValueError with the line, the column and the value.
+    Anything that is not right is a ValueError with the line, the column and the value.
     """
     path = Path(path)
     records = _records(path)
     _, header = next(records, (0, []))
     _check_header(path, header)
-    common = {"budget": budget, "target": target}
     rows: list[Row] = []
     lines: dict[tuple[Any, ...], int] = {}
     numbers: Counter[tuple[Any, ...]] = Counter()
     for line, cells in records:
         try:
-            row = _completed({**common, **_values(header, cells)})
+            row = _completed(_values(header, cells))
             _enter(row, line, numbers, lines)
         except ValueError as error:
             raise ValueError(f"{path}, line {line}: {error}") from None
@@ -217,7 +215,7 @@ def _completed(row: Row) -> Row:
             raise ValueError(f"column {name} is blank")
     if row["problem"].lower() in problems.names():
         row["problem"] = row["problem"].lower()
-    row = {"violation": 0.0, "status": IMPORTED, **row}
+    row = {"violation": 0.0, "status": IMPORTED, "budget": 0, "target": True, **row}
     _check_answer(row)
     known = _optimum(row["problem"], row["m"], row["n"])
     if known is not None:
