@@ -1,0 +1,104 @@
+"""An algorithm of your own in about fifty lines, and how it compares.
+
+The leader keeps its best x and tries a few steps around it; each step's follower is searched by a
+simple evolution strategy from the best y so far. Compare it by
+
+    bilevo bench --problems smd1 --methods drc-cma-es,own_algorithm:StepByStep --out exp
+    bilevo table exp
+
+in the folder of this file, or run the file to see one run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+import bilevo
+from bilevo.core.arrays import BoolArray, FloatArray, IntArray
+from bilevo.core.budget import StopReason
+from bilevo.core.problem import Spec
+from bilevo.core.request import Evaluate, Incumbent, Level, Steps
+from bilevo.core.streams import stream
+
+
+@dataclass(slots=True)
+class State:
+    """Arrays and numbers only, so that a run can be stored between two generations and resumed."""
+
+    best: Incumbent
+    step: float = 0.25
+    generation: int = 0
+    stop: StopReason | None = None  # why the run ends; None: it goes on
+    executions: IntArray = field(default_factory=lambda: np.zeros(0, int))  # of each task
+    survived: BoolArray = field(default_factory=lambda: np.zeros(0, bool))
+
+
+@dataclass(frozen=True, slots=True)
+class StepByStep:
+    leaders: int = 6
+    iterations: int = 40
+
+    name = "step-by-step"
+    revision = 1  # changes when results do
+
+    def init(self, spec: Spec) -> Steps[State]:
+        """The first pair: both levels are searched in the unit box."""
+        middle = np.full((1, spec.m), 0.5), np.full((1, spec.n), 0.5)
+        (best,) = yield from self.answered(spec, *middle, generation=0, step=0.25)
+        yield best
+        return State(best)
+
+    def generation(self, spec: Spec, state: State) -> Steps[State]:
+        state.generation += 1
+        rng = stream(spec.seed, "leaders", state.generation)  # the same whenever it is made
+        x = state.best.x + state.step * rng.standard_normal((self.leaders, spec.m))
+        y = np.repeat(state.best.y[None], self.leaders, axis=0)
+        pairs = yield from self.answered(spec, x.clip(0, 1), y, state.generation, state.step)
+        order = sorted(range(self.leaders), key=lambda i: (pairs[i].violation, pairs[i].F))
+        new, old = pairs[order[0]], state.best
+        better = (new.violation, new.F) < (old.violation, old.F)
+        if better:
+            state.best = new
+            yield new  # what `minimize` returns if it is stopped here
+        state.step *= 1.3 if better else 0.8
+        state.executions = np.full(self.leaders, self.iterations)
+        state.survived = np.isin(np.arange(self.leaders), order[: self.leaders // 2])
+        # When to end is the algorithm's own business, also at the target.
+        if spec.target is not None and spec.target.reached(state.best.F, state.best.violation):
+            state.stop = StopReason.TARGET
+        elif state.step < 1e-7:
+            state.stop = StopReason.STAGNATION
+        return state
+
+    def answered(
+        self, spec: Spec, x: FloatArray, y: FloatArray, generation: int, step: float
+    ) -> Steps[list[Incumbent]]:
+        """Pairs of leaders x (k, m) and their followers' answers, searched from y (k, n)."""
+        rng = stream(spec.seed, "followers", generation)
+        values = yield Evaluate(Level.LOWER, x, y)
+        f, violation, steps = values.objective, values.violation, np.full((len(x), 1), step)
+        for _ in range(self.iterations):
+            tried = (y + steps * rng.standard_normal(y.shape)).clip(0, 1)
+            values = yield Evaluate(Level.LOWER, x, tried)
+            good = (values.violation < violation) | (
+                (values.violation == violation) & (values.objective < f)
+            )
+            y = np.where(good[:, None], tried, y)
+            f = np.where(good, values.objective, f)
+            violation = np.where(good, values.violation, violation)
+            steps *= np.where(good[:, None], 1.5, 0.85)
+        above = yield Evaluate(Level.UPPER, x, y)
+        both = above.violation + violation
+        return [
+            Incumbent(x[i], y[i], float(above.objective[i]), float(f[i]), float(both[i]))
+            for i in range(len(x))
+        ]
+
+
+if __name__ == "__main__":
+    problem = bilevo.problems.get("smd1")
+    result = bilevo.minimize(problem, method=StepByStep(), max_evals=60_000)
+    print(result)
+    print(bilevo.verify(problem, result).message)
