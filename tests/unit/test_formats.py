@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bilevo.experiments import formats, store, tables
-from bilevo.experiments.table import Cell, Table
+from bilevo.experiments.table import GENERAL, Cell, Table
 
 DATA = Path(__file__).parents[2] / "docs" / "data"
 NASTY = [
@@ -40,7 +40,7 @@ SMALL = Table(
         [
             *("smd1", "Acc_u"),
             Cell(1e-6, spread=0.0, paper=2e-6, best=True),
-            Cell(0.5, spread=0.25, mark="+"),
+            Cell(0.5, spread=0.25, mark="+", doubt=True),
         ],
         ["smd1", "FEs", Cell(1234.5, ".0f", paper=1e3), Cell(99.0, ".0f", saved=-0.835, best=True)],
         ["smd2", "Acc_u", Cell(np.nan), Cell(np.inf, ".0f", text="never", mark="=")],
@@ -48,7 +48,8 @@ SMALL = Table(
     ],
     ["Medians of 3 runs.", "+/-/=: better, worse, neither."],
 )
-LATEX = r"""\begin{table*}[htbp]
+LATEX = r"""% in the preamble: \usepackage{booktabs,graphicx} \usepackage[table]{xcolor}
+\begin{table*}[htbp]
   \centering
   \caption{A table at (m, n) = (2, 3)}
   \label{table:small}
@@ -57,7 +58,7 @@ LATEX = r"""\begin{table*}[htbp]
     \toprule
     problem & indicator & drc-cma-es & x\_1 \\
     \midrule
-    smd1 & Acc\_u & \cellcolor[rgb]{.851,.851,.851}\textbf{1.00e-06(0.00e+00)} {[}2.00e-06{]} & 5.00e-01(2.50e-01)$+$ \\
+    smd1 & Acc\_u & \cellcolor[rgb]{.851,.851,.851}\textbf{1.00e-06(0.00e+00)} {[}2.00e-06{]} & 5.00e-01!(2.50e-01)$+$ \\
      & FEs & 1234 {[}1000{]} & \cellcolor[rgb]{.851,.851,.851}\textbf{99(-83.5\%)} \\
     \midrule
     smd2 & Acc\_u & - & never$\approx$ \\
@@ -72,11 +73,11 @@ LATEX = r"""\begin{table*}[htbp]
 TEXT = """\
 A table at (m, n) = (2, 3)
 
-problem  indicator                       drc-cma-es                    x_1
-   smd1      Acc_u  1.00e-06 (0.00e+00)* [2.00e-06]  5.00e-01 (2.50e-01) +
-   smd1        FEs                      1234 [1000]           99 (-83.5%)*
-   smd2      Acc_u                                -                never =
-  +/-/=      Acc_u                                           1/0/1 [1/1/0]
+problem  indicator                       drc-cma-es                     x_1
+   smd1      Acc_u  1.00e-06 (0.00e+00)* [2.00e-06]  5.00e-01! (2.50e-01) +
+   smd1        FEs                      1234 [1000]            99 (-83.5%)*
+   smd2      Acc_u                                -                 never =
+  +/-/=      Acc_u                                            1/0/1 [1/1/0]
 
 Medians of 3 runs.
 +/-/=: better, worse, neither.
@@ -85,20 +86,22 @@ Medians of 3 runs.
 MARKDOWN = """\
 | problem | indicator | drc-cma-es | x_1 |
 | --- | --- | --- | --- |
-| smd1 | Acc_u | **1.00e-06 (0.00e+00)** [2.00e-06] | 5.00e-01 (2.50e-01) + |
+| smd1 | Acc_u | **1.00e-06 (0.00e+00)** [2.00e-06] | 5.00e-01! (2.50e-01) + |
 | smd1 | FEs | 1234 [1000] | **99 (-83.5%)** |
 | smd2 | Acc_u | - | never = |
 | +/-/= | Acc_u |  | 1/0/1 [1/1/0] |
 
 Medians of 3 runs. +/-/=: better, worse, neither.
 """
-CSV = """\
-problem,indicator,drc-cma-es,drc-cma-es: IQR,drc-cma-es: paper,x_1,x_1: IQR,x_1: mark,x_1: saved
-smd1,Acc_u,1e-06,0.0,2e-06,0.5,0.25,+,
-smd1,FEs,1234.5,,1000.0,99.0,,,-0.835
-smd2,Acc_u,,,,never,,=,
-+/-/=,Acc_u,,,,1/0/1 [1/1/0],,,
+CSV = (
+    "problem,indicator,drc-cma-es,drc-cma-es: IQR,drc-cma-es: paper,x_1,x_1: doubt,x_1: IQR,"
+    """x_1: mark,x_1: saved
+smd1,Acc_u,1e-06,0.0,2e-06,0.5,!,0.25,+,
+smd1,FEs,1234.5,,1000.0,99.0,,,,-0.835
+smd2,Acc_u,,,,never,,,=,
++/-/=,Acc_u,,,,1/0/1 [1/1/0],,,,
 """
+)
 
 
 @pytest.mark.parametrize(
@@ -161,6 +164,27 @@ def test_a_table_without_rows_says_why() -> None:
     assert formats.write(empty, "csv") == "problem,indicator\n"
 
 
+@pytest.mark.parametrize("form", ["text", "csv", "latex", "markdown"])
+def test_several_tables_stand_one_after_the_other(form: str) -> None:
+    one = formats.write(SMALL, form)
+    assert formats.write_all([SMALL, SMALL], form) == f"{one}\n{one}"
+
+
+def test_several_tables_are_one_document() -> None:
+    wide = named(["a", "b", "c"])
+    text = formats.write_all([SMALL, wide], "latex-document")
+    for once in (r"\documentclass", r"\begin{document}", r"\end{document}", r"\clearpage"):
+        assert text.count(once) == 1
+    assert text.count(r"\begin{table*}") == 2 and "% in the preamble" not in text
+    assert "paperwidth=220mm,paperheight=104mm" in text  # five columns, four rows
+
+
+def test_values_of_problems_have_digits_that_count() -> None:
+    cell = Cell(-2.34567891e-5, GENERAL, spread=1.23456e-7)
+    assert formats.pieces(cell)["value"] == "-2.34568e-05"
+    assert formats.pieces(cell)["IQR"] == "1.2e-07"
+
+
 def test_an_unknown_format_is_told() -> None:
     with pytest.raises(ValueError, match="unknown format 'pdf'; known are text, csv"):
         formats.write(SMALL, "pdf")
@@ -176,8 +200,10 @@ def test_latex_compiles(kind: str, tmp_path) -> None:
         table = tables.make(runs, kind, paper=True)
     else:
         table = named(NASTY if kind == "nasty names" else [])
-    (tmp_path / "table.tex").write_text(formats.write(table, "latex-document"), encoding="utf-8")
+    found = [table, SMALL] if kind == "nasty names" else [table]
+    text = formats.write_all(found, "latex-document")
+    (tmp_path / "table.tex").write_text(text, encoding="utf-8")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape"]
     done = subprocess.run([*command, "table.tex"], cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
-    assert b"(1 page" in done.stdout
+    assert f"({len(found)} page".encode() in done.stdout

@@ -29,19 +29,28 @@ def stored(problem: str, method: str, column: str) -> np.ndarray:
     return here[column].to_numpy()
 
 
+def standing(problem: str, method: str, column: str) -> np.ndarray:
+    """The same, with infeasible runs as the worst."""
+    wrong = stored(problem, method, "violation") > 0
+    if column == "verified":
+        wrong |= stored(problem, method, "violation_verified") > 0
+    return np.where(wrong, np.inf, stored(problem, method, column))
+
+
 @pytest.mark.parametrize("floor", [None, FLOOR])
 def test_the_rank_sum_test_is_scipys_on_stored_runs(floor: float | None) -> None:
-    found = samples.compared(GROUPS, "Acc_u", "drc-cma-es", floor=floor)
+    found, too_few = samples.compared(GROUPS, "Acc_u", "drc-cma-es", floor=floor)
+    assert not too_few
     assert len(found) == sum(len(methods) - 1 for methods in GROUPS.values()) == 150
     for (case, method), ours in found.items():
-        both = [stored(case.problem, name, "Acc_u") for name in (method, "drc-cma-es")]
+        both = [standing(case.problem, name, "Acc_u") for name in (method, "drc-cma-es")]
         direct = stats.mannwhitneyu(*(np.maximum(one, floor or 0) for one in both))
         assert ours.p == direct.pvalue
         assert ours.excess + 0.5 == pytest.approx(direct.statistic / (len(both[0]) * len(both[1])))
 
 
 def test_the_signed_rank_test_is_scipys_on_stored_runs() -> None:
-    found = samples.compared(GROUPS, "FEs_l", "drc-cma-es", test="signed-rank")
+    found, _ = samples.compared(GROUPS, "FEs_l", "drc-cma-es", test="signed-rank")
     for (case, method), ours in found.items():
         theirs, reference = (
             stored(case.problem, name, "nfev_lower") for name in (method, "drc-cma-es")
@@ -70,7 +79,10 @@ def test_the_friedman_test_is_scipys_on_stored_runs() -> None:
     chosen = samples.grouped(RUNS.filter(RUNS["method"].is_in(names)))
     methods, ranking = samples.ranked(chosen, "verified", FLOOR)
     medians = [
-        [np.median(np.maximum(stored(f"smd{i}", method, "verified"), FLOOR)) for method in methods]
+        [
+            np.median(np.maximum(standing(f"smd{i}", method, "verified"), FLOOR))
+            for method in methods
+        ]
         for i in range(1, 13)
     ]
     assert sorted(methods) == names and ranking.blocks == 12
@@ -129,6 +141,20 @@ def test_runs_at_the_floor_are_alike() -> None:
     assert rank_sum(a, b).p == signed_rank(a, b).p == 1
     b[0] = 1.0
     assert rank_sum(a, b).mark() == signed_rank(a, b).mark() == "="
+
+
+@pytest.mark.parametrize(
+    ("test", "ours", "theirs"), [("rank-sum", 3, 3), ("rank-sum", 2, 9), ("signed-rank", 5, 5)]
+)
+def test_the_smallest_p_is_that_of_samples_wholly_apart(test, ours: int, theirs: int) -> None:
+    low, high = np.arange(float(ours)), 100.0 + 2 * np.arange(float(theirs))
+    compare = rank_sum if test == "rank-sum" else signed_rank
+    assert statistics.least_p(ours, theirs, test) == pytest.approx(compare(low, high).p)
+
+
+def test_no_sample_is_too_large_for_its_smallest_p() -> None:
+    assert statistics.least_p(5000, 5000, "rank-sum") == 0
+    assert statistics.least_p(1, 1, "signed-rank") == statistics.least_p(1, 1, "rank-sum") == 1
 
 
 def test_holms_correction_on_a_worked_example() -> None:

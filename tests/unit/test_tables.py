@@ -4,35 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_runs import made, row, run, runs_of
 
 from bilevo import registry
 from bilevo.experiments import paper, samples, store, tables
-from bilevo.experiments.table import Cell, Table
+from bilevo.experiments.table import Cell
 
 DATA = Path(__file__).parents[2] / "docs" / "data"
-
-
-def run(method: str, number: int, problem: str = "smd1", **given) -> dict:
-    """A run as it might have been."""
-    values = {"m": 2, "n": 3, "budget": 0, "target": True, "seed": number, "status": "target"}
-    values |= {"F": 1e-7, "f": 1e-7, "violation": 0.0, "Acc_u": 1e-7, "Acc_l": 1e-7}
-    values |= {"F_verified": 1e-7, "verified": 1e-7, "follower_gap": 0.0, "near": 10}
-    values |= {"nfev_upper": 100, "nfev_lower": 1000}
-    return {"problem": problem, "method": method, "number": number, **values, **given}
-
-
-def runs_of(method: str, values: list, problem: str = "smd1", column: str = "Acc_u", **given):
-    return [run(method, i, problem, **{column: value}, **given) for i, value in enumerate(values)]
-
-
-def made(rows: list[dict], kind: str, **options) -> Table:
-    return tables.make(store.frame(rows), kind, **options)
-
-
-def row(table: Table, *names: str) -> list[Cell]:
-    """The cells of the row that begins with these names."""
-    (found,) = (line for line in table.rows if tuple(line[: len(names)]) == names)
-    return [cell for cell in found if isinstance(cell, Cell)]
 
 
 def test_a_cell_has_the_median_the_spread_the_mark_and_the_best() -> None:
@@ -72,15 +50,6 @@ def test_failed_runs_are_left_out_and_infeasible_ones_are_told() -> None:
     assert "Runs that ended infeasible: drc-cma-es 1 on smd1." in table.notes
 
 
-def test_a_run_without_any_answer_is_the_worst_and_not_left_out() -> None:
-    lost = {"violation": np.inf, "F": np.nan, "Acc_u": np.nan, "verified": np.nan}
-    rows = [*runs_of("drc-cma-es", [1.0]), run("drc-cma-es", 1, **lost)]
-    rows.append(run("drc-cma-es", 2, **lost))
-    table = made(rows, "accuracy")
-    assert row(table, "smd1", "Acc_u")[0].value == np.inf
-    assert row(table, "smd1", "verified")[0].value == np.inf
-
-
 def test_what_a_foreign_program_does_not_tell_is_a_dash() -> None:
     rows = runs_of("drc-cma-es", [1.0] * 3)
     rows += runs_of("theirs", [1.0] * 3, verified=np.nan, near=None)
@@ -95,13 +64,59 @@ def test_the_papers_figures_stand_beside_ours_and_its_marks_beside_our_counts() 
         one
         for problem in ("smd1", "smd2")
         for method in ("drc-cma-es", "nblea", "drc-de")
-        for one in runs_of(method, [1e-7] * 3, problem)
+        for one in runs_of(method, [1e-7] * 5, problem)
     ]
     table = made(rows, "accuracy", paper=True)
     assert [cell.paper for cell in row(table, "smd1", "Acc_u")] == [1e-6, 3.47e-5, None]
     assert [cell.paper for cell in row(table, "smd1", "verified")] == [None] * 3
     assert [cell.written for cell in row(table, "+/-/=", "Acc_u")] == ["", "0/0/2 [2/0/0]", "0/0/2"]
     assert row(made(rows, "accuracy"), "smd1", "Acc_u")[0].paper is None
+
+
+def test_counts_stand_beside_the_papers_only_over_the_same_problems() -> None:
+    rows = [
+        one
+        for problem, m, n in (("smd1", 2, 3), ("smd2", 2, 3), ("smd1", 10, 10), ("own", 10, 10))
+        for method in ("drc-cma-es", "nblea")
+        for one in runs_of(method, [1e-7] * 5, problem, m=m, n=n)
+    ]
+    table = made(rows, "accuracy", paper=True)
+    assert row(table, "+/-/=", "(2, 3)", "Acc_u")[1].written == "0/0/2 [2/0/0]"
+    assert row(table, "+/-/=", "(10, 10)", "Acc_u")[1].written == "0/0/2"
+    mixed = [one for one in rows if one["m"] == 2]
+    mixed += [{**one, "problem": "own"} for one in mixed if one["problem"] == "smd2"]
+    table = made(mixed, "accuracy", paper=True)
+    assert row(table, "+/-/=", "Acc_u")[1].written == "0/0/3"
+
+
+def test_problems_of_sizes_of_their_own_are_counted_together() -> None:
+    rows = [
+        one
+        for problem, m, n in (("tp1", 2, 2), ("tp5", 2, 2), ("tp6", 1, 2))
+        for method in ("drc-cma-es", "nblea")
+        for one in runs_of(method, [1e-7] * 5, problem, m=m, n=n)
+    ]
+    assert row(made(rows, "accuracy"), "+/-/=", "", "Acc_u")[1].written == "0/0/3"
+
+
+@pytest.mark.parametrize("ends", [{"budget": 500}, {"target": False}])
+def test_runs_that_ended_otherwise_do_not_stand_beside_the_papers(ends: dict) -> None:
+    table = made(runs_of("drc-cma-es", [1e-7] * 5, **ends), "accuracy", paper=True)
+    assert row(table, "smd1", "Acc_u")[0].paper is None
+    assert any("had no budget and ended at the known optimum" in note for note in table.notes)
+    assert not any(note.startswith("In brackets") for note in table.notes)
+    summary = made(runs_of("drc-cma-es", [1e-7] * 5, **ends), "summary")
+    assert not summary.rows and "had no budget" in summary.notes[0]
+
+
+def test_brackets_are_explained_only_where_there_are_any() -> None:
+    here, elsewhere = runs_of("nblea", [1e-7]), runs_of("nblea", [1e-7], "tp1", m=2, n=2)
+    nothing = "The DRC paper prints none of these figures."
+    for kind in ("accuracy", "evaluations", "total"):
+        assert any(note.startswith("In brackets") for note in made(here, kind, paper=True).notes)
+        assert nothing in made(elsewhere, kind, paper=True).notes
+        assert nothing not in made(elsewhere, kind).notes
+    assert made(elsewhere, "summary").notes == [nothing]
 
 
 def test_the_paper_is_quoted_as_it_is() -> None:
@@ -146,6 +161,28 @@ def test_savings_and_averages_are_reckoned_as_in_the_paper() -> None:
     assert [cell.best for cell in row(table, "smd6")] == [False, False, True]
 
 
+@pytest.mark.parametrize("kind", ["total", "evaluations"])
+def test_with_a_budget_evaluations_are_not_compared(kind: str) -> None:
+    rows = runs_of("drc-cma-es", [900, 910, 920, 930, 940], column="nfev_lower", budget=1000)
+    rows += runs_of("bl-cma-es", [800, 810, 820, 830, 840], column="nfev_lower", budget=1000)
+    table = made(rows, kind)
+    cells = [cell for line in table.rows for cell in line if isinstance(cell, Cell)]
+    assert not any(cell.best or cell.mark or cell.saved is not None for cell in cells)
+    assert "All runs had 1000 evaluations: their numbers are not compared." in table.notes
+    assert not any("fewer" in note for note in table.notes)
+    assert not any("FEs" in name for name in made(rows, "ranks").header)
+
+
+@pytest.mark.parametrize("kind", ["total", "evaluations"])
+def test_few_evaluations_that_miss_the_optimum_are_not_the_best(kind: str) -> None:
+    rows = runs_of("drc-cma-es", [1e-5] * 3) + runs_of("bl-cma-es", [1.0] * 3, nfev_upper=10)
+    table = made(rows, kind)
+    near, missed = [cell for cell in table.rows[0] if isinstance(cell, Cell)]
+    assert (near.best, near.doubt) == (True, False)
+    assert (missed.best, missed.doubt) == (False, True)
+    assert any("missed the known optimum by more than 1e-04" in note for note in table.notes)
+
+
 def test_averages_are_of_problems_that_all_have() -> None:
     rows = [
         one
@@ -162,6 +199,7 @@ def test_averages_are_of_problems_that_all_have() -> None:
 
 def test_problems_of_unknown_optimum_have_a_table_of_their_own() -> None:
     unknown = {"m": 2, "n": 1, "Acc_l": np.nan, "verified": np.nan, "F_verified": -313.0}
+    unknown |= {"F_star": np.nan, "f_star": np.nan}
     rows = runs_of("drc-cma-es", [-314.25, -314.25], "gold-mining", "F", Acc_u=np.nan, **unknown)
     rows += runs_of("drc-cma-es", [1e-7], "smd1")
     table = made(rows, "real", paper=True)
@@ -173,6 +211,23 @@ def test_problems_of_unknown_optimum_have_a_table_of_their_own() -> None:
     assert {line[0] for line in made(rows, "effort").rows} == {"smd1"}
     known = made(runs_of("drc-cma-es", [1e-7]), "real")
     assert known.rows == [] and known.notes == ["The optima of all problems are known."]
+
+
+def test_the_followers_value_and_an_unverified_one_are_no_merit() -> None:
+    unknown = {"m": 2, "n": 1, "F_star": np.nan, "Acc_u": np.nan, "Acc_l": np.nan}
+    unknown |= {"verified": np.nan, "problem": "gold-mining", "column": "f"}
+    rows = runs_of("drc-cma-es", [2e-5] * 5, F=-3.0, F_verified=-2.0, **unknown)
+    rows += runs_of("bl-cma-es", [1e-5] * 5, F=-9.0, F_verified=-1.0, **unknown)
+    table = made(rows, "real")
+    for indicator in ("F", "f"):
+        cells = row(table, "gold-mining", indicator)
+        assert not any(cell.best or cell.mark for cell in cells)
+    assert [cell.written for cell in cells] == ["2e-05", "1e-05"]
+    assert [cell.best for cell in row(table, "gold-mining", "F_verified")] == [True, False]
+    assert next(line[1] for line in table.rows if line[0] == "+/-/=") == "F_verified"
+    bare = [{**one, "F_verified": np.nan} for one in rows]
+    cells = row(made(bare, "real"), "gold-mining", "F")
+    assert [(cell.best, cell.mark) for cell in cells] == [(False, ""), (True, "-")]
 
 
 def test_the_effort_is_what_one_success_costs() -> None:
@@ -222,6 +277,8 @@ def test_the_summary_counts_problems_near_the_paper() -> None:
     assert line[:3] == ["drc-cma-es", "specified from the paper", "(2, 3)"]
     assert [cell.written for cell in line[3:6]] == ["4", "1, 2, 3", "4, 4, 4"]
     assert [cell.written for cell in line[-2:]] == ["0", "4"]
+    header = made(rows, "summary").header
+    assert len(set(header)) == len(header)
 
 
 def test_signed_ranks_take_runs_of_the_same_number() -> None:
@@ -230,6 +287,8 @@ def test_signed_ranks_take_runs_of_the_same_number() -> None:
     paired = row(made(rows, "accuracy", test="signed-rank"), "smd1", "Acc_u")
     unpaired = row(made(rows, "accuracy", test="rank-sum"), "smd1", "Acc_u")
     assert (paired[1].mark, unpaired[1].mark) == ("+", "=")
+    notes = made(rows, "accuracy", test="signed-rank").notes
+    assert any("pairs are by number only" in note for note in notes)
     apart = [run("drc-cma-es", 0, Acc_u=1.0), run("bl-cma-es", 1, Acc_u=2.0)]
     assert row(made(apart, "accuracy", test="signed-rank"), "smd1", "Acc_u")[1].mark == ""
 
@@ -251,12 +310,24 @@ def test_holms_correction_takes_the_tests_of_an_indicator_as_one_family() -> Non
 def test_reconstructions_are_called_so_in_every_table() -> None:
     assert registry.methods()["mfbla"].status == registry.Status.RECONSTRUCTION
     rows = [run(name, 0) for name in ("mfbla", "mfbla/plain", "drc-cma-es")]
-    rows += [{**one, "problem": "mine", "Acc_u": np.nan} for one in rows]
+    rows += [{**one, "problem": "mine", "F_star": np.nan} for one in rows]
     for kind in tables.KINDS:
         table = made(rows, kind)
         names = [*table.header, *(cell for line in table.rows for cell in line)]
         told = [name for name in names if isinstance(name, str) and "reconstruction" in name]
         assert len(told) == (1 if kind == "summary" else 2)
+
+
+def test_other_programs_results_are_no_reconstructions_of_ours() -> None:
+    rows = [run("mfbla", i, status="imported") for i in range(2)]
+    rows += [run("mfbla", 2, status="failed"), run("drc-cma-es", 0)]
+    assert made(rows, "total").header == ["problem", "drc-cma-es", "mfbla"]
+    assert [line[1] for line in made(rows, "summary").rows] == [
+        "specified from the paper",
+        "imported",
+    ]
+    both = [*rows, run("mfbla", 3, status="target")]
+    assert made(both, "total").header[-1] == "mfbla (reconstruction)"
 
 
 def test_problems_and_methods_stand_in_their_natural_order() -> None:

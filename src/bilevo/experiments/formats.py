@@ -1,22 +1,23 @@
 """Tables as plain text, Markdown, CSV and LaTeX.
 
 A cell is written as in the DRC paper: the median, its interquartile range or what the reference
-saves in parentheses, the mark, and in brackets what the paper prints. Names of problems and methods
-may be anybody's: each format escapes what has a meaning in it.
+saves in parentheses, the mark, and in brackets what the paper prints; a sign of doubt stands right
+after the median. Names of problems and methods may be anybody's: each format escapes what has a
+meaning in it.
 """
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from io import StringIO
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from bilevo.experiments.table import SIGNS, Cell, Table
+from bilevo.experiments.table import DOUBT, GENERAL, SIGNS, Cell, Table
 
 GREY = r"\cellcolor[rgb]{.851,.851,.851}"  # the paper's
 LETTERS = "ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØÙÚÛÜÝßàáâãäåæçèéêëìíîïñòóôõöøùúûüýÿ"  # that TeX's fonts have
@@ -32,16 +33,22 @@ IN_LATEX = {
     **{letter: f"{{\\char{ord(letter)}}}" for letter in "\"`'"},
 }
 MARKS_IN_LATEX = {"+": "$+$", "-": "$-$", "=": r"$\approx$"}
-BESIDE = ("IQR", "mark", "saved", "paper")
+BESIDE = ("doubt", "IQR", "mark", "saved", "paper")
+PACKAGES = (r"\usepackage{booktabs,graphicx}", r"\usepackage[table]{xcolor}")
 
 Lines = list[list[str]]
 
 
 def write(table: Table, form: str) -> str:
     """A table in one of FORMATS, ending in a newline."""
+    return write_all([table], form)
+
+
+def write_all(tables: Sequence[Table], form: str) -> str:
+    """Tables in one of FORMATS, one after the other; a document of LaTeX holds all of them."""
     if form not in FORMATS:
         raise ValueError(f"unknown format {form!r}; known are {', '.join(FORMATS)}")
-    return FORMATS[form](table)
+    return FORMATS[form](tables)
 
 
 def text(table: Table) -> str:
@@ -83,7 +90,11 @@ def csv_text(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    """For a document with booktabs, graphicx and xcolor (option table); the best bold on grey."""
+    """For a document with some packages, which a comment names; the best bold on grey."""
+    return f"% in the preamble: {' '.join(PACKAGES)}\n{_in_float(table)}"
+
+
+def _in_float(table: Table) -> str:
     first = table.rows[0] if table.rows else table.header
     columns = "".join("l" if isinstance(cell, str) else "c" for cell in first)
     blocks = [list(rows) for _, rows in groupby(table.rows, key=lambda row: row[0])]
@@ -116,29 +127,33 @@ def latex(table: Table) -> str:
     )
 
 
-def latex_document(table: Table) -> str:
-    """LaTeX that compiles by itself, on a page as large as the table."""
-    width, height = 60 + 32 * len(table.header), 80 + 6 * len(table.rows)
+def latex_document(tables: Sequence[Table]) -> str:
+    """LaTeX that compiles by itself, a page for each table, as large as the largest needs."""
+    width = 60 + 32 * max(len(table.header) for table in tables)
+    height = 80 + 6 * max(len(table.rows) for table in tables)
     return "\n".join(
         [
             r"\documentclass{article}",
-            r"\usepackage{booktabs,graphicx}",
-            r"\usepackage[table]{xcolor}",
+            *PACKAGES,
             rf"\usepackage[margin=10mm,paperwidth={width}mm,paperheight={height}mm]{{geometry}}",
             r"\pagestyle{empty}",
             r"\begin{document}",
-            latex(table) + r"\end{document}",
+            "\\clearpage\n".join(map(_in_float, tables)) + r"\end{document}",
             "",
         ]
     )
 
 
-FORMATS: dict[str, Callable[[Table], str]] = {
-    "text": text,
-    "csv": csv_text,
-    "latex": latex,
+def _each(one: Callable[[Table], str]) -> Callable[[Sequence[Table]], str]:
+    return lambda tables: "\n".join(map(one, tables))
+
+
+FORMATS: dict[str, Callable[[Sequence[Table]], str]] = {
+    "text": _each(text),
+    "csv": _each(csv_text),
+    "latex": _each(latex),
     "latex-document": latex_document,
-    "markdown": markdown,
+    "markdown": _each(markdown),
 }
 
 
@@ -163,9 +178,11 @@ def csv_line(values: Iterable[Any]) -> str:
 
 def pieces(cell: Cell) -> dict[str, str]:
     """The value and what is BESIDE it, as they are written; empty where there is nothing."""
+    spread = ".2g" if cell.form == GENERAL else cell.form
     return {
         "value": cell.written,
-        "IQR": "" if cell.spread is None else format(cell.spread, cell.form),
+        "doubt": DOUBT if cell.doubt else "",
+        "IQR": "" if cell.spread is None else format(cell.spread, spread),
         "mark": cell.mark,
         "saved": "" if cell.saved is None else format(cell.saved, ".1%"),
         "paper": "" if cell.paper is None else format(cell.paper, cell.form),
@@ -177,7 +194,8 @@ def _plain(cell: Cell | str, name: Callable[[str], str], best: str) -> str:
     if isinstance(cell, str):
         return name(cell)
     said = pieces(cell)
-    value = [said["value"], *(f"({said[key]})" for key in ("IQR", "saved") if said[key])]
+    around = (f"({said[key]})" for key in ("IQR", "saved") if said[key])
+    value = [said["value"] + said["doubt"], *around]
     shown = " ".join([*value, *([said["mark"]] if said["mark"] else [])])
     shown = best.format(shown) if cell.best else shown
     return f"{shown} [{said['paper']}]" if said["paper"] else shown
@@ -195,7 +213,7 @@ def _beside(cell: Cell | str) -> dict[str, str]:
         return dict.fromkeys(BESIDE, "")
     numbers = {"IQR": cell.spread, "saved": cell.saved, "paper": cell.paper}
     written = {name: "" if n is None else repr(float(n)) for name, n in numbers.items()}
-    return {**written, "mark": cell.mark}
+    return {**written, "mark": cell.mark, "doubt": DOUBT if cell.doubt else ""}
 
 
 def _printable(name: str) -> str:
@@ -221,7 +239,8 @@ def _cell_in_latex(cell: Cell | str) -> str:
     if isinstance(cell, str):
         return _in_latex(cell)
     said = {name: _in_latex(shown) for name, shown in pieces(cell).items()}
-    value = said["value"] + "".join(f"({said[key]})" for key in ("IQR", "saved") if said[key])
+    around = (f"({said[key]})" for key in ("IQR", "saved") if said[key])
+    value = "".join([said["value"], said["doubt"], *around])
     value += MARKS_IN_LATEX.get(cell.mark, "")
     value = rf"{GREY}\textbf{{{value}}}" if cell.best else value
     return f"{value} {{[}}{said['paper']}{{]}}" if said["paper"] else value

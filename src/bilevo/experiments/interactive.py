@@ -12,17 +12,17 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from bilevo.core.arrays import FloatArray
 from bilevo.experiments import curves
 from bilevo.experiments.figures import LOWEST, WORDS
-from bilevo.experiments.palette import Style, shown, styles
-from bilevo.experiments.samples import Case
-from bilevo.experiments.table import label
-from bilevo.experiments.tables import RANKED
+from bilevo.experiments.palette import shown, styles
+from bilevo.experiments.samples import Case, budget_of
+from bilevo.experiments.table import labels
+from bilevo.experiments.tables import rankable
 from bilevo.plot import STAGES, SURVIVED, Stage
 
 if TYPE_CHECKING:
@@ -36,8 +36,18 @@ CHART = 170  # pixels for one of several charts
 EVALUATIONS = "evaluations of both levels"
 
 Trace = dict[str, Any]
-Looks = dict[str, Style]  # of methods
 Item = TypeVar("Item")
+
+
+class Look(NamedTuple):
+    """How a method is drawn, and what it is called: a reconstruction is called one."""
+
+    name: str
+    colour: str
+    dash: str
+
+
+Looks = dict[str, Look]  # by method
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +73,14 @@ class Figure:
 
 def make(runs: DataFrame, history: DataFrame, floor: float | None, alpha: float) -> list[Figure]:
     """The figures of a report, in its order; `floor` and `alpha` are those of average ranks."""
-    looks = styles(curves.methods(runs))
+    names = labels(runs)
+    known = styles(curves.methods(runs)).items()
+    looks = {method: Look(literal(names[method]), *style) for method, style in known}
     return [
         convergence(runs, history, looks),
         targets(runs, history, looks),
         ranks(runs, looks, floor, alpha),
-        allocation(runs, history),
+        allocation(runs, history, looks),
         times(runs, looks),
     ]
 
@@ -130,15 +142,16 @@ def ranks(runs: DataFrame, looks: Looks, floor: float | None, alpha: float) -> F
         "Average ranks of the methods' medians over problems, 1 the best. Methods whose bars "
         "overlap do not differ significantly: a bar is as long as Nemenyi's critical difference."
     )
-    return Figure("critical-difference", "Average ranks", about, "Ranked by", *_each(RANKED, view))
+    views = _each(rankable(budget_of(runs)), view)
+    return Figure("critical-difference", "Average ranks", about, "Ranked by", *views)
 
 
-def allocation(runs: DataFrame, history: DataFrame) -> Figure:
+def allocation(runs: DataFrame, history: DataFrame, looks: Looks) -> Figure:
     """Executions of tasks in three generations, one view for each case."""
 
     def view(case: Case) -> tuple[View, list[str]]:
         found = curves.allocation(history, runs, *case)
-        return _stages(curves.label(case), found), found.left_out
+        return _stages(curves.label(case), found, looks), found.left_out
 
     about = (
         "How often each task, the follower's search of one leader, was executed in an early, a "
@@ -168,11 +181,6 @@ def literal(name: str) -> str:
     return escape(shown(name), quote=False)
 
 
-def named(method: str) -> str:
-    """A method in legends; a reconstruction is called one."""
-    return literal(label(method))
-
-
 def numbers(values: FloatArray) -> list[float | None]:
     """JSON's numbers, rounded; none where they are not finite."""
     return [float(f"{v:.{DIGITS}g}") if math.isfinite(v) else None for v in values.tolist()]
@@ -199,12 +207,12 @@ def _each(
     return views, " ".join(told)
 
 
-def _step(method: str, x: curves.Counts, y: FloatArray, look: Style) -> Trace:
+def _step(method: str, x: curves.Counts, y: FloatArray, look: Look) -> Trace:
     """A line that holds each value until the next; the legend switches all of a method's."""
     return {
         "type": "scatter",
         "mode": "lines",
-        "name": named(method),
+        "name": look.name,
         "legendgroup": method,
         "x": x.tolist(),
         "y": numbers(y),
@@ -212,7 +220,7 @@ def _step(method: str, x: curves.Counts, y: FloatArray, look: Style) -> Trace:
     }
 
 
-def _band(band: curves.Band, look: Style, lowest: float) -> list[Trace]:
+def _band(band: curves.Band, look: Look, lowest: float) -> list[Trace]:
     """The median, over a band that begins where both quartiles are there."""
     median = _step(band.method, band.evaluations, np.maximum(band.median, lowest), look)
     median |= {"hovertemplate": "%{y:.3g} after %{x:,}"}
@@ -232,7 +240,7 @@ def _ranks(title: str, found: curves.Ranks, looks: Looks) -> View:
         {
             "type": "scatter",
             "mode": "markers",
-            "name": named(method),
+            "name": looks[method].name,
             "showlegend": False,
             "x": [rank],
             "y": [row],
@@ -244,7 +252,7 @@ def _ranks(title: str, found: curves.Ranks, looks: Looks) -> View:
     ]
     test = f"{found.blocks} problems, Friedman p = {found.p:.2g}"
     below = f"average rank<br>{test}<br>critical difference {found.difference:.2f}"
-    names = [named(name) for name in found.average]
+    names = [looks[name].name for name in found.average]
     layout = {
         "height": 150 + ROW * len(data),
         "xaxis": {"title": {"text": below}},
@@ -269,7 +277,7 @@ def _labelled(names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _stages(title: str, found: curves.Allocation) -> View:
+def _stages(title: str, found: curves.Allocation, looks: Looks) -> View:
     """Rows of bar charts, one for each method, with a column for each stage; one scale for all."""
     data: list[Trace] = []
     notes: list[dict[str, Any]] = []
@@ -277,7 +285,7 @@ def _stages(title: str, found: curves.Allocation) -> View:
     rows, columns = len(found.stages), len(STAGES)
     for row, (method, stages) in enumerate(found.stages.items()):
         top, upper, lower = (1 - (row + part) / rows for part in (0.0, 0.3, 0.84))
-        notes.append(_note(f"<b>{named(method)}</b>", 0, top, "top"))
+        notes.append(_note(f"<b>{looks[method].name}</b>", 0, top, "top"))
         for column, stage in enumerate(stages):
             axis = "" if not data else str(len(data) + 1)
             left, right = column / columns, (column + 0.93) / columns
@@ -331,7 +339,7 @@ def _times(
             {
                 "type": "scatter",
                 "mode": "markers",
-                "name": named(method),
+                "name": looks[method].name,
                 "x": there,
                 "y": [value.median for value in values],
                 "text": [names[i] for i in there],

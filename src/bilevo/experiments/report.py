@@ -26,7 +26,7 @@ from bilevo.experiments import curves, formats, interactive, tables
 from bilevo.experiments.paper import FLOOR
 from bilevo.experiments.statistics import ALPHA
 from bilevo.experiments.store import FAILED
-from bilevo.experiments.table import Cell, Table, label
+from bilevo.experiments.table import Cell, Table, labels
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -38,6 +38,7 @@ MEANINGS = {
     "-": "the reference is significantly worse",
     "=": "no significant difference to the reference",
 }
+DOUBTFUL = "half of the runs or more gave no good answer"
 FEW = 3  # methods that a headline names
 
 
@@ -52,6 +53,7 @@ class Shown:
     meaning: str = ""
     beside: tuple[str, ...] = ()
     best: bool = False
+    doubt: str = ""
 
 
 def write(
@@ -86,6 +88,7 @@ def page(runs: DataFrame, history: DataFrame, settings: Mapping[str, Any], **opt
         "views": {one.name: [asdict(view) for view in one.views] for one in figures},
         "failures": _failures(runs),
         "facts": _facts(runs, settings, options),
+        "doubtful": DOUBTFUL,
         "policy": POLICY.format(scripts=" ".join(map(_hash, scripts))),
     }
     return _render(content, scripts)
@@ -111,7 +114,8 @@ def _hash(script: str) -> str:
 
 def _summary(runs: DataFrame) -> dict[str, Any]:
     """What was compared, how often, and how many failed."""
-    methods, cases = [label(name) for name in curves.methods(runs)], curves.cases(runs)
+    names, cases = labels(runs), curves.cases(runs)
+    methods = [names[method] for method in curves.methods(runs)]
     failed = _failed(runs).height
     counts = runs.group_by("problem", "m", "n", "method").len()["len"].to_list()
     each = f"{max(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
@@ -162,6 +166,7 @@ def _shown(cell: Cell | str) -> Shown:
         meaning=MEANINGS.get(cell.mark, ""),
         beside=tuple(form.format(said[name]) for name, form in around.items() if said[name]),
         best=cell.best,
+        doubt=said["doubt"],
     )
 
 

@@ -1,14 +1,17 @@
 """From stored runs to what is compared: samples of an indicator by problem, size and method.
 
-Runs that failed are left out and counted; those that ended infeasible stay in, and are counted too.
-A run that found no finite pair at all counts as infinitely far from any optimum. A floor holds for
-accuracies only: differences below it mean nothing, and it makes them ties.
+There are two views of a sample. What is shown (`sample`) is of completed runs, as they reported it,
+infeasible ones included. What is compared (`standing`: tests, ranks, effect sizes, the best of a
+row) puts feasible answers first: an infeasible or failed run is infinitely far from any optimum.
+Evaluations are those of completed runs in both views. A run that found no finite pair at all is
+infinitely far in both. A floor holds for accuracies only: differences below it mean nothing, and it
+makes them ties.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +24,9 @@ from bilevo.experiments.store import FAILED
 
 ACCURACIES = ("Acc_u", "Acc_l", "verified")
 FOUND = ("F", "F_verified", "f")
+QUALITIES = (*ACCURACIES, *FOUND)  # of an answer
 EVALUATIONS = ("FEs_u", "FEs_l", "FEs")
+VERIFIED = ("verified", "F_verified")
 COLUMNS = {"FEs_u": "nfev_upper", "FEs_l": "nfev_lower"}  # FEs is their sum
 REFERENCE = "drc-cma-es"
 
@@ -54,24 +59,44 @@ class Case(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The completed runs of a method on a case, column by column, and how many failed."""
+    """The completed runs of a method on a case, column by column, and which failed."""
 
     columns: dict[str, FloatArray]
-    failed: int
+    failures: FloatArray  # their numbers
+    F_star: float = np.nan  # NaN: not known
+    told: frozenset[str] = frozenset()  # qualities in which a run without an answer is the worst
 
     def __len__(self) -> int:
         return len(self.columns["number"])
 
+    @property
+    def failed(self) -> int:
+        return len(self.failures)
+
     def values(self, indicator: str, floor: float | None = None) -> FloatArray:
-        """One value a run, NaN where it has none; accuracies not below the floor."""
+        """One value a completed run, NaN where it has none; accuracies not below the floor."""
         if indicator == "FEs":
             return self.columns["nfev_upper"] + self.columns["nfev_lower"]
-        found = self.columns.get(COLUMNS.get(indicator, indicator))
-        if found is None:
-            return np.full(len(self), np.nan)
-        if indicator in (*ACCURACIES, *FOUND) and not np.isnan(found[~self.lost]).all():
+        found = self._column(COLUMNS.get(indicator, indicator))
+        if indicator in self.told:
             found = np.where(self.lost & np.isnan(found), np.inf, found)
         return np.maximum(found, floor) if indicator in ACCURACIES and floor else found
+
+    def standing(self, indicator: str, floor: float | None = None) -> tuple[FloatArray, FloatArray]:
+        """Numbers of runs and what they count as in comparisons; those not known are left out."""
+        numbers, values = self.columns["number"], self.values(indicator, floor)
+        if indicator in self.told:
+            wrong = self._violates("violation")
+            if indicator in VERIFIED:
+                wrong = wrong | self._violates("violation_verified")
+            values = np.append(np.where(wrong, np.inf, values), np.full(self.failed, np.inf))
+            numbers = np.append(numbers, self.failures)
+        known = ~np.isnan(values)
+        return numbers[known], values[known]
+
+    def compared(self, indicator: str, floor: float | None = None) -> FloatArray:
+        """What its runs count as in comparisons."""
+        return self.standing(indicator, floor)[1]
 
     @property
     def lost(self) -> BoolArray:
@@ -79,25 +104,37 @@ class Group:
         return np.isposinf(self.columns["violation"])
 
     def sample(self, indicator: str, floor: float | None = None) -> FloatArray:
+        """What completed runs report."""
         values = self.values(indicator, floor)
         return values[~np.isnan(values)]
 
     @property
     def infeasible(self) -> int:
-        return int(np.sum(self.columns["violation"] > 0))
+        return int(np.sum(self._violates("violation")))
+
+    @property
+    def refuted(self) -> int:
+        """Runs that are feasible as reported, but not where the follower really answers."""
+        return int(np.sum(self._violates("violation_verified") & ~self._violates("violation")))
 
     def solved(self, indicator: str, accuracy: float) -> float:
         """The share of runs within an accuracy; failed and infeasible ones are not within it."""
-        values = self.values(indicator)
-        if len(self) and np.isnan(values).all():
+        if indicator not in self.told:
             return np.nan
-        good = (values <= accuracy) & ~(self.columns["violation"] > 0)
+        good = self.compared(indicator) <= accuracy
         return float(np.sum(good) / (len(self) + self.failed))
+
+    def _violates(self, column: str) -> BoolArray:
+        return self._column(column) > 0
+
+    def _column(self, name: str) -> FloatArray:
+        found = self.columns.get(name)
+        return np.full(len(self), np.nan) if found is None else found
 
     @property
     def until_near(self) -> float:
         """Evaluations per run that came near the optimum, with those of other completed runs."""
-        near = self.columns.get("near", np.full(len(self), np.nan))
+        near = self._column("near")
         if np.isnan(near).any():
             return np.nan
         spent = np.where(near > 0, near, self.values("FEs"))
@@ -121,15 +158,36 @@ def grouped(runs: Any) -> Groups:
     found: dict[Case, dict[str, Group]] = {}
     for problem, m, n, method, rows in keys.group_by(*keys.columns[1:]).agg("row").iter_rows():
         here = np.sort(rows)
-        done = here[~failed[here]]
-        group = Group(
-            {name: column[done] for name, column in columns.items()}, len(here) - len(done)
-        )
+        done, lost = here[~failed[here]], here[failed[here]]
+        of_completed = {name: column[done] for name, column in columns.items()}
+        optimum = _first_finite(columns["F_star"][here]) if "F_star" in columns else np.nan
+        group = Group(of_completed, columns["number"][lost], optimum)
         found.setdefault(Case(problem, m, n), {})[method] = group
+    complete = {case: _with_told(of) for case, of in found.items()}
     return {
-        case: {method: found[case][method] for method in methods if method in found[case]}
-        for case in sorted(found, key=lambda case: case.order)
+        case: {method: complete[case][method] for method in methods if method in complete[case]}
+        for case in sorted(complete, key=lambda case: case.order)
     }
+
+
+def _with_told(of: dict[str, Group]) -> dict[str, Group]:
+    """Groups of a case that know their qualities: their own, or without any answer the case's."""
+    own = {name: {one for one in QUALITIES if len(group.sample(one))} for name, group in of.items()}
+    case = set().union({"F", "f"}, *own.values())
+    case |= {"Acc_u", "Acc_l"} if _is_known(of) else set()
+    return {
+        name: replace(group, told=frozenset(case if group.lost.all() else own[name]))
+        for name, group in of.items()
+    }
+
+
+def _first_finite(values: FloatArray) -> float:
+    finite = values[np.isfinite(values)]
+    return float(finite[0]) if len(finite) else np.nan
+
+
+def _is_known(of: dict[str, Group]) -> bool:
+    return any(np.isfinite(group.F_star) for group in of.values())
 
 
 def ordered_methods(methods: Iterable[str]) -> list[str]:
@@ -142,12 +200,18 @@ def ordered_methods(methods: Iterable[str]) -> list[str]:
 
 
 def of_known_optimum(groups: Groups) -> Groups:
-    """The cases on which some run has an accuracy."""
-    return {
-        case: methods
-        for case, methods in groups.items()
-        if any(np.isfinite(group.sample("Acc_u")).any() for group in methods.values())
-    }
+    """The cases whose optimum some run tells."""
+    return {case: methods for case, methods in groups.items() if _is_known(methods)}
+
+
+def require_floor(floor: float | None) -> None:
+    if floor is not None and not 0 <= floor < np.inf:
+        raise ValueError(f"floor is {floor}; it should be a number from 0, or None")
+
+
+def budget_of(runs: Any) -> int:
+    """The evaluations that runs of a frame were given; 0 where their own rules ended them."""
+    return int(runs["budget"].max() or 0)
 
 
 def methods_of(groups: Groups) -> list[str]:
@@ -162,6 +226,13 @@ def reference_of(groups: Groups, wanted: str | None) -> str:
     return wanted or (REFERENCE if REFERENCE in methods else methods[0])
 
 
+class Compared(NamedTuple):
+    """Methods against the reference, and sizes of samples that no test could tell apart."""
+
+    found: dict[tuple[Case, str], Comparison]
+    too_few: set[int]
+
+
 def compared(
     groups: Groups,
     indicator: str,
@@ -170,26 +241,31 @@ def compared(
     floor: float | None = None,
     test: Test = "rank-sum",
     holm: bool = False,
-) -> dict[tuple[Case, str], Comparison]:
-    """Every method against the reference, wherever both have runs.
+    alpha: float = statistics.ALPHA,
+) -> Compared:
+    """Every method against the reference, wherever both have runs enough.
 
     Holm's correction takes all of these as one family.
     """
     if test not in statistics.TESTS:
         raise ValueError(f"unknown test {test!r}; known are {', '.join(statistics.TESTS)}")
-    found = {}
+    compare = statistics.rank_sum if test == "rank-sum" else statistics.signed_rank
+    found, too_few = {}, set()
     for case, methods in groups.items():
         for method, group in methods.items():
-            if reference in methods and method != reference:
-                pair = _samples(group, methods[reference], indicator, floor, test)
-                if all(len(sample) for sample in pair):
-                    compare = statistics.rank_sum if test == "rank-sum" else statistics.signed_rank
-                    found[case, method] = compare(*pair)
+            if reference not in methods or method == reference:
+                continue
+            pair = _samples(group, methods[reference], indicator, floor, test)
+            sizes = len(pair[0]), len(pair[1])
+            if min(sizes) and statistics.least_p(*sizes, test) < alpha:
+                found[case, method] = compare(*pair)
+            elif min(sizes):
+                too_few.add(min(sizes))
     if holm and found:
         adjusted = statistics.holm([one.p for one in found.values()])
         new = (Comparison(p, one.excess) for p, one in zip(adjusted, found.values(), strict=True))
         found = dict(zip(found, new, strict=True))
-    return found
+    return Compared(found, too_few)
 
 
 def ranked(
@@ -198,9 +274,9 @@ def ranked(
     """The methods and their Friedman ranks by medians, over the cases that all of them have."""
     methods = methods_of(groups)
     rows = [
-        [statistics.median(of[name].sample(indicator, floor)) for name in methods]
+        [statistics.median(of[name].compared(indicator, floor)) for name in methods]
         for of in groups.values()
-        if all(name in of and len(of[name].sample(indicator)) for name in methods)
+        if all(name in of and len(of[name].compared(indicator)) for name in methods)
     ]
     return methods, statistics.friedman(np.array(rows).reshape(-1, len(methods)), alpha)
 
@@ -212,7 +288,7 @@ def mean_effect(
     sizes = []
     for of in groups.values():
         if method != reference and method in of and reference in of:
-            pair = [of[name].sample(indicator, floor) for name in (method, reference)]
+            pair = [of[name].compared(indicator, floor) for name in (method, reference)]
             if all(len(sample) for sample in pair):
                 sizes.append(statistics.effect_size(*pair))
     return float(np.mean(sizes)) if sizes else np.nan
@@ -221,14 +297,12 @@ def mean_effect(
 def _samples(
     group: Group, reference: Group, indicator: str, floor: float | None, test: Test
 ) -> tuple[FloatArray, FloatArray]:
-    """Two samples, for the signed-rank test by the numbers of runs that both have."""
+    """Two samples, for the signed-rank test by the numbers of runs that both have.
+
+    Pairs are by number only: runs of different methods share no seed and no start.
+    """
+    ours, theirs = group.standing(indicator, floor), reference.standing(indicator, floor)
     if test == "rank-sum":
-        return group.sample(indicator, floor), reference.sample(indicator, floor)
-    sides = [
-        dict(zip(one.columns["number"], one.values(indicator, floor), strict=True))
-        for one in (group, reference)
-    ]
-    both = sorted(sides[0].keys() & sides[1].keys())
-    pairs = np.array([[side[number] for side in sides] for number in both]).reshape(-1, 2)
-    ours, theirs = pairs[~np.isnan(pairs).any(axis=1)].T
-    return ours, theirs
+        return ours[1], theirs[1]
+    _, *places = np.intersect1d(ours[0], theirs[0], return_indices=True)
+    return ours[1][places[0]], theirs[1][places[1]]

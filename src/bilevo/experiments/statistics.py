@@ -5,8 +5,10 @@
 - The Wilcoxon rank-sum test is scipy.stats.mannwhitneyu, the same test, and not ranksums: that one
   knows no correction for ties, and a floor on accuracies makes many. Without ties small samples are
   tested exactly. Samples that are all alike have p = 1.
-- The signed-rank test (scipy.stats.wilcoxon) takes pairs: runs of the same number. Pairs of equals
-  are taken out first, Wilcoxon's own rule, so that more of the rest can be tested exactly.
+- The signed-rank test (scipy.stats.wilcoxon) takes pairs: runs of the same number. Pairs are by
+  number only: seeds of different methods share nothing. Pairs of equals are taken out first,
+  Wilcoxon's own rule, so that more of the rest can be tested exactly.
+- A test is only made where samples are large enough for it to find a difference at all.
 - Holm's correction is written here because scipy has none; it has Benjamini and Hochberg's only,
   which controls another error.
 - Ranks, the Friedman test and Nemenyi's critical difference follow J. Demsar, "Statistical
@@ -15,6 +17,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -85,6 +88,12 @@ def signed_rank(values: FloatArray, reference: FloatArray) -> Comparison:
     apart = values[differ] - reference[differ]
     excess = float(np.sum(np.sign(apart) * stats.rankdata(np.abs(apart))))
     return Comparison(float(stats.wilcoxon(apart).pvalue), excess)
+
+
+def least_p(ours: int, theirs: int, test: Test) -> float:
+    """The smallest p value that a test of samples of these sizes can have."""
+    orders = math.comb(ours + theirs, ours) if test == "rank-sum" else 2 ** min(ours, theirs)
+    return min(2 / orders, 1.0)
 
 
 def effect_size(values: FloatArray, reference: FloatArray) -> float:

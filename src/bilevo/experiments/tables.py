@@ -8,24 +8,28 @@
     ranks         average ranks over problems, and effect sizes
     summary       how near median evaluations are to the paper's
 
-Nothing is run here. Medians are over completed runs. Marks are those of the DRC paper: "+" where
-the reference is significantly better than the method of the column, "-" where it is worse, "="
-where neither. `paper=True` sets beside our figures those that the paper prints.
+Nothing is run here. Medians are over completed runs, as they report them. Marks are those of the
+DRC paper: "+" where the reference is significantly better than the method of the column, "-" where
+it is worse, "=" where neither. In tests and for the best of a row failed and infeasible runs are
+the worst. `paper=True` sets beside our figures those that the paper prints.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from bilevo.experiments import samples, statistics
-from bilevo.experiments.paper import FLOOR, METHODS, printed, printed_mark
-from bilevo.experiments.samples import ACCURACIES, Case, Group, Groups
+from bilevo.experiments import closeness, samples, statistics
+from bilevo.experiments.campaign import NEAR
+from bilevo.experiments.paper import FLOOR, printed, printed_mark
+from bilevo.experiments.samples import ACCURACIES, Case, Group, Groups, methods_of
 from bilevo.experiments.statistics import ALPHA, Test
 from bilevo.experiments.table import (
+    DOUBT,
+    GENERAL,
     PLAIN,
     SCIENTIFIC,
     SHARE,
@@ -37,20 +41,19 @@ from bilevo.experiments.table import (
     Table,
     case_heads,
     case_names,
-    label,
+    paper_notes,
     run_notes,
     several_sizes,
-    status,
-    test_note,
+    standing_notes,
+    statuses,
+    test_notes,
     titled,
     with_best,
 )
 
-__all__ = ["KINDS", "Cell", "Table", "make"]
+__all__ = ["KINDS", "Cell", "Table", "make", "rankable"]
 
-NEAR = 1e-4  # what `near` of a run refers to
 SOLVED = (NEAR, 1e-6)
-FACTORS = (1.1, 1.5, 2.0)
 RANKED = ("Acc_u", "verified", "FEs")
 
 Marks = dict[tuple[Case, str], str]  # by case and method
@@ -82,7 +85,7 @@ def make(
     floor
         Accuracies below it count as this; None: as they are.
     test
-        "rank-sum", or "signed-rank" for pairs of runs of the same number.
+        "rank-sum", or "signed-rank" for pairs of runs of the same number; they share nothing else.
     holm
         Whether p values of one indicator are corrected for their number.
     alpha
@@ -94,11 +97,12 @@ def make(
         raise ValueError(f"unknown test {test!r}; known are {', '.join(statistics.TESTS)}")
     if not 0 < alpha < 1:
         raise ValueError(f"alpha is {alpha}; it should be between 0 and 1")
-    if floor is not None and not 0 <= floor < np.inf:
-        raise ValueError(f"floor is {floor}; it should be a number from 0, or None")
+    samples.require_floor(floor)
     groups = samples.grouped(runs)
-    against = samples.reference_of(groups, reference)
-    return KINDS[kind](groups, Settings(against, paper, floor, test, holm, alpha))
+    against, budget = samples.reference_of(groups, reference), samples.budget_of(runs)
+    like_paper = not budget and bool(runs["target"].fill_null(True).all())
+    about = (against, statuses(runs), budget, paper, like_paper)
+    return KINDS[kind](groups, Settings(*about, floor, test, holm, alpha))
 
 
 def accuracy(groups: Groups, settings: Settings) -> Table:
@@ -119,7 +123,7 @@ def real(groups: Groups, settings: Settings) -> Table:
     """What was found where no optimum is known; F_verified is F at the follower's true answer."""
     known = samples.of_known_optimum(groups)
     unknown = {case: methods for case, methods in groups.items() if case not in known}
-    forms = dict.fromkeys(("F", "F_verified", "f"), PLAIN)
+    forms = dict.fromkeys(("F", "F_verified", "f"), GENERAL)
     forms |= dict.fromkeys(samples.EVALUATIONS, WHOLE)
     table = _of_indicators("real", "Problems of unknown optimum", unknown, forms, settings)
     return table if unknown else replace(table, notes=["The optima of all problems are known."])
@@ -129,65 +133,149 @@ def _of_indicators(
     name: str, title: str, groups: Groups, forms: dict[str, str], settings: Settings
 ) -> Table:
     """Rows are problems and indicators, columns methods; the last rows count the marks."""
-    methods, sized = samples.methods_of(groups), several_sizes(groups)
-    marks = {indicator: _marks(groups, indicator, settings) for indicator in forms}
+    methods, sized = methods_of(groups), several_sizes(groups)
     rows: list[Row] = []
-    for case, of in groups.items():
-        for indicator, form in forms.items():
+    counts: list[Row] = []
+    lines: dict[tuple[Case, str], list[Cell]] = {}
+    too_few: set[int] = set()
+    for indicator, form in forms.items():
+        merits = {case: of for case, of in groups.items() if _is_merit(indicator, of, settings)}
+        marks, few = _marks(merits, indicator, settings)
+        too_few |= few
+        for case, of in groups.items():
             cells = [
                 replace(
                     _median(case, method, of.get(method), indicator, form, settings),
-                    mark=marks[indicator].get((case, method), ""),
+                    mark=marks.get((case, method), ""),
                 )
                 for method in methods
             ]
-            if any(not np.isnan(cell.value) for cell in cells):
-                rows.append([*case_names(case, sized), indicator, *with_best(cells)])
-    header = [*case_heads(sized), "indicator", *map(label, methods)]
+            by = [_counting(of.get(method), indicator, settings) for method in methods]
+            lines[case, indicator] = with_best(cells, by) if case in merits else cells
+        counts += _counts(marks, indicator, groups, settings)
+    for case in groups:
+        for indicator in forms:
+            if any(not np.isnan(cell.value) for cell in lines[case, indicator]):
+                rows.append([*case_names(case, sized), indicator, *lines[case, indicator]])
+    header = [*case_heads(sized), "indicator", *map(settings.label, methods)]
     if not rows:
         return Table(name, title, header, [], [f"No run has any of {', '.join(forms)}."])
-    counts: list[Row] = [
-        [SIGNS, *[""] * sized, indicator, *_counts(found, indicator, methods, settings)]
-        for indicator, found in marks.items()
-        if found
-    ]
-    notes = [*run_notes(groups, settings), test_note(settings)]
+    notes = [*run_notes(groups, settings), *_kind_notes(groups, forms, settings)]
+    notes += [*paper_notes(rows, settings), *test_notes(settings, bool(counts), too_few)]
+    notes += _doubts(rows)
     return Table(name, titled(title, groups), header, [*rows, *counts], notes, len(counts))
 
 
-def _marks(groups: Groups, indicator: str, settings: Settings) -> Marks:
-    found = samples.compared(
+def _kind_notes(groups: Groups, indicators: Iterable[str], settings: Settings) -> list[str]:
+    """On answers and on evaluations, as a table has them."""
+    found = set(indicators)
+    notes = standing_notes(groups, settings) if found & set(samples.QUALITIES) else []
+    return notes + (_budget_note(settings) if found & set(samples.EVALUATIONS) else [])
+
+
+def _budget_note(settings: Settings) -> list[str]:
+    if not settings.budget:
+        return []
+    return [f"All runs had {settings.budget} evaluations: their numbers are not compared."]
+
+
+def _is_merit(indicator: str, of: dict[str, Group], settings: Settings) -> bool:
+    """Whether smaller is better.
+
+    The follower's f at another x is that of another problem, and an F that is not verified may owe
+    its value to a follower that is not solved.
+    """
+    if indicator in samples.EVALUATIONS:
+        return not settings.budget
+    unverified = indicator == "F" and any(len(one.sample("F_verified")) for one in of.values())
+    return indicator != "f" and not unverified
+
+
+def _counting(group: Group | None, indicator: str, settings: Settings) -> float:
+    """The median of what runs count as in comparisons."""
+    if group is None:
+        return np.nan
+    return statistics.median(group.compared(indicator, settings.floor))
+
+
+def _marks(groups: Groups, indicator: str, settings: Settings) -> tuple[Marks, set[int]]:
+    """The marks, and sizes of samples too small for any."""
+    found, too_few = samples.compared(
         groups,
         indicator,
         settings.reference,
         floor=settings.floor,
         test=settings.test,
         holm=settings.holm,
+        alpha=settings.alpha,
     )
-    return {key: one.mark(settings.alpha) for key, one in found.items()}
+    return {key: one.mark(settings.alpha) for key, one in found.items()}, too_few
 
 
 def _median(
     case: Case, method: str, group: Group | None, indicator: str, form: str, settings: Settings
 ) -> Cell:
-    theirs = printed(*case, method, indicator) if settings.paper else None
-    sample = np.empty(0) if group is None else group.sample(indicator, settings.floor)
+    theirs = printed(*case, method, indicator) if settings.beside else None
+    if group is None:
+        return Cell(np.nan, form, paper=theirs)
+    if not len(group):
+        return Cell(np.nan, form, paper=theirs, text="failed")
+    sample = group.sample(indicator, settings.floor)
     spread = statistics.spread(sample) if len(sample) > 1 else np.nan
-    value = statistics.median(sample)
-    return Cell(value, form, None if np.isnan(spread) else spread, paper=theirs)
+    shown = None if np.isnan(spread) else spread
+    doubt = _is_doubtful(group, indicator, settings)
+    return Cell(statistics.median(sample), form, shown, paper=theirs, doubt=doubt)
 
 
-def _counts(marks: Marks, indicator: str, methods: list[str], settings: Settings) -> list[Cell]:
-    """How often the reference is better, worse and alike; the paper's count beside ours."""
-    line = []
-    for method in methods:
-        cases = [case for case, name in marks if name == method]
-        text = _tally([marks[case, method] for case in cases]) if cases else ""
-        theirs = [printed_mark(*case, method, indicator) for case in cases]
-        if settings.paper and settings.reference == samples.REFERENCE and any(theirs):
-            text += f" [{_tally(theirs)}]"
-        line.append(Cell(np.nan, text=text))
-    return line
+def _is_doubtful(group: Group, indicator: str, settings: Settings) -> bool:
+    """Whether half of the runs or more have no good answer; for counts, none near the optimum."""
+    if indicator in samples.QUALITIES:
+        return bool(np.isposinf(_counting(group, indicator, settings)))
+    if settings.budget:
+        return False
+    missed = _counting(group, "Acc_u", settings) > NEAR
+    return bool(missed or np.isposinf(_counting(group, "F", settings)))
+
+
+def _doubts(rows: list[Row]) -> list[str]:
+    """What the sign of doubt means, where it stands."""
+    cells = [cell for row in rows for cell in row if isinstance(cell, Cell) and cell.doubt]
+    if not cells:
+        return []
+    wrong = "failed or ended infeasible"
+    if any(cell.form == WHOLE for cell in cells):
+        wrong = f"failed, ended infeasible or missed the known optimum by more than {NEAR:.0e}"
+    return [f"{DOUBT}: half of the runs or more {wrong}; never the best of a row."]
+
+
+def _counts(marks: Marks, indicator: str, groups: Groups, settings: Settings) -> list[Row]:
+    """How often the reference is better, worse and alike.
+
+    Sizes are counted apart where a problem has several. The paper's count stands beside ours where
+    both are over the same problems.
+    """
+    sized = several_sizes(groups)
+    apart = len({case.problem for case in groups}) < len(groups)
+    tested: dict[str, dict[Case, None]] = {}
+    for case, _ in marks:
+        tested.setdefault(case.size if apart else "", {})[case] = None
+    rows: list[Row] = []
+    for size, cases in tested.items():
+        line = [_count(marks, indicator, name, cases, settings) for name in methods_of(groups)]
+        rows.append([SIGNS, *([size] if sized else []), indicator, *line])
+    return rows
+
+
+def _count(
+    marks: Marks, indicator: str, method: str, cases: Iterable[Case], settings: Settings
+) -> Cell:
+    ours = {case: marks[case, method] for case in cases if (case, method) in marks}
+    text = _tally(list(ours.values())) if ours else ""
+    theirs = [printed_mark(*case, method, indicator) for case in ours]
+    same = settings.beside and settings.reference == samples.REFERENCE
+    if same and theirs and None not in theirs:
+        text += f" [{_tally(theirs)}]"
+    return Cell(np.nan, text=text)
 
 
 def _tally(marks: list[str] | list[str | None]) -> str:
@@ -201,7 +289,7 @@ def _floor_note(settings: Settings) -> list[str]:
 
 def total(groups: Groups, settings: Settings) -> Table:
     """Median evaluations of both levels, and their average over the problems of a suite."""
-    methods, sized = samples.methods_of(groups), several_sizes(groups)
+    methods, sized = methods_of(groups), several_sizes(groups)
     medians = {
         case: [
             replace(_median(case, name, of.get(name), "FEs", WHOLE, settings), spread=None)
@@ -209,7 +297,7 @@ def total(groups: Groups, settings: Settings) -> Table:
         ]
         for case, of in groups.items()
     }
-    at = methods.index(settings.reference)
+    at = None if settings.budget else methods.index(settings.reference)
     rows: list[Row] = [
         [*case_names(case, sized), *_with_savings(cells, at)] for case, cells in medians.items()
     ]
@@ -217,18 +305,24 @@ def total(groups: Groups, settings: Settings) -> Table:
         [*case_names(average, sized), *_with_savings(cells, at)]
         for average, cells in _averages(medians).items()
     ]
-    notes = run_notes(groups, settings)
-    notes.append(
+    notes = [*run_notes(groups, settings), *paper_notes(rows, settings), *_budget_note(settings)]
+    saved = (
         f"In parentheses: how many evaluations fewer {settings.reference} needs, as a share of the "
-        "larger number. Averages are over the problems that all methods of the size have."
+        "larger number."
     )
-    header = [*case_heads(sized), *map(label, methods)]
+    notes += [] if settings.budget else [saved]
+    if averages:
+        notes.append("Averages are over the problems that all methods of the size have.")
+    notes += _doubts([*rows, *averages])
+    header = [*case_heads(sized), *map(settings.label, methods)]
     title = titled("Total evaluations", groups)
     return Table("total", title, header, [*rows, *averages], notes, len(averages))
 
 
-def _with_savings(cells: list[Cell], at: int) -> list[Cell]:
+def _with_savings(cells: list[Cell], at: int | None) -> list[Cell]:
     """What the reference, the cell `at`, saves: relative to the larger number, as in the paper."""
+    if at is None:
+        return cells
     ours = cells[at].value
     shares = [(cell.value - ours) / max(cell.value, ours, 1.0) for cell in cells]
     return with_best(
@@ -259,7 +353,8 @@ def _mean(cells: tuple[Cell, ...]) -> Cell:
     theirs = [cell.paper for cell in cells if cell.paper is not None]
     known = len(theirs) == len(cells)
     value = float(np.mean([cell.value for cell in cells]))
-    return Cell(value, WHOLE, paper=float(np.mean(theirs)) if known else None)
+    doubt = 2 * sum(cell.doubt for cell in cells) >= len(cells)
+    return Cell(value, WHOLE, paper=float(np.mean(theirs)) if known else None, doubt=doubt)
 
 
 def effort(groups: Groups, settings: Settings) -> Table:
@@ -267,7 +362,7 @@ def effort(groups: Groups, settings: Settings) -> Table:
     groups = samples.of_known_optimum(groups)
     if not groups:
         return Table("effort", "Effort", ["problem"], [], ["No optimum is known."])
-    methods, sized = samples.methods_of(groups), several_sizes(groups)
+    methods, sized = methods_of(groups), several_sizes(groups)
     rows: list[Row] = []
     for case, of in groups.items():
         lines = {f"evaluations to {NEAR:.0e}": [_until_near(of.get(name)) for name in methods]}
@@ -281,13 +376,13 @@ def effort(groups: Groups, settings: Settings) -> Table:
                 shown = with_best(cells, largest="<=" in what)
                 rows.append([*case_names(case, sized), what, *shown])
     notes = [
-        *run_notes(groups, replace(settings, paper=False), "Figures"),
+        *run_notes(groups, settings, "Figures"),
         f"Evaluations to {NEAR:.0e}: what one success costs, the evaluations of both levels that "
         "all completed runs spent until F was that near F*, or to their end, by the number of runs "
         "that came that near. Shares are of all runs; failed and infeasible ones are not among "
         "those counted.",
     ]
-    header = [*case_heads(sized), "indicator", *map(label, methods)]
+    header = [*case_heads(sized), "indicator", *map(settings.label, methods)]
     return Table("effort", titled("Effort", groups), header, rows, notes)
 
 
@@ -296,12 +391,17 @@ def _until_near(group: Group | None) -> Cell:
     return Cell(cost, WHOLE, text="never" if np.isinf(cost) else None)
 
 
+def rankable(budget: int) -> tuple[str, ...]:
+    """What methods are ranked by: evaluations only where these are theirs to choose."""
+    return tuple(one for one in RANKED if not (budget and one in samples.EVALUATIONS))
+
+
 def ranks(groups: Groups, settings: Settings) -> Table:
     """Friedman's average ranks of medians, and Vargha and Delaney's effect sizes."""
-    methods = samples.methods_of(groups)
+    methods = methods_of(groups)
     columns: dict[str, list[Cell]] = {}
     notes = []
-    for indicator in RANKED:
+    for indicator in rankable(settings.budget):
         try:
             _, found = samples.ranked(groups, indicator, settings.floor, settings.alpha)
         except ValueError as error:
@@ -318,62 +418,17 @@ def ranks(groups: Groups, settings: Settings) -> Table:
             for name in methods
         ]
     rows: list[Row] = [
-        [label(name), *(replace(cell, form=PLAIN) for cell in line)]
+        [settings.label(name), *(replace(cell, form=PLAIN) for cell in line)]
         for name, line in zip(methods, zip(*columns.values(), strict=True), strict=True)
     ]
     notes.append(
         f"A12: how often a run is worse than one of {settings.reference}, ties by half, as an "
         "average over problems; at 0.5 neither is better."
     )
-    about = run_notes(groups, replace(settings, paper=False), "Ranks of medians")
+    about = [*run_notes(groups, settings, "Ranks of medians"), *standing_notes(groups, settings)]
     title = titled("Average ranks and effect sizes", groups)
-    notes = [*about, *notes, *_floor_note(settings)]
+    notes = [*about, *notes, *_floor_note(settings), *_budget_note(settings)]
     return Table("ranks", title, ["method", *columns], rows, notes)
-
-
-def summary(groups: Groups, settings: Settings) -> Table:
-    """Per method of the paper, on how many problems our figures are near the printed ones."""
-    factors = ", ".join(f"{factor:g}" for factor in FACTORS)
-    header = ["method", "status", "(m, n)", "problems"]
-    header += [f"{key} within {factors}" for key in samples.EVALUATIONS]
-    header += ["sum of FEs", "paper", "ratio", f"Acc_u <= {NEAR:.0e}", "paper"]
-    rows: list[Row] = []
-    for method in METHODS:
-        sizes: dict[str, dict[Case, Group]] = {}
-        for case, of in groups.items():
-            if method in of and printed(*case, method, "FEs") is not None:
-                sizes.setdefault(case.size, {})[case] = of[method]
-        for size, cases in sizes.items():
-            rows.append([method, status(method), size, *_closeness(method, cases)])
-    notes = [
-        *run_notes(groups, replace(settings, paper=False)),
-        f"On how many problems our median evaluations are within a factor of {factors} of the "
-        "paper's; the sums of these medians; and on how many problems most of our runs, and the "
-        f"paper's median, have an Acc_u of at most {NEAR:.0e}.",
-    ]
-    return Table("summary", "Closeness to the DRC paper", header, rows, notes)
-
-
-def _closeness(method: str, cases: dict[Case, Group]) -> list[Cell]:
-    """The cells of a method at one size."""
-    line = [Cell(len(cases), WHOLE)]
-    for key in samples.EVALUATIONS:
-        pairs = [
-            (statistics.median(group.sample(key)), theirs)
-            for case, group in cases.items()
-            if (theirs := printed(*case, method, key)) is not None
-        ]
-        apart = [max(a / b, b / max(a, 1)) for a, b in pairs]
-        within = [sum(ratio <= factor for ratio in apart) for factor in FACTORS]
-        line.append(
-            Cell(within[0], text=", ".join(map(str, within))) if pairs else Cell(np.nan, WHOLE)
-        )
-    ours, theirs = (float(np.sum(side)) for side in zip(*pairs, strict=True))
-    solved = sum(group.solved("Acc_u", NEAR) > 0.5 for group in cases.values())
-    known = [printed(*case, method, "Acc_u") for case in cases]
-    good = [value <= NEAR for value in known if value is not None]
-    line += [Cell(ours, WHOLE), Cell(theirs, WHOLE), Cell(ours / theirs, PLAIN)]
-    return [*line, Cell(solved, WHOLE), Cell(sum(good) if good else np.nan, WHOLE)]
 
 
 KINDS: dict[str, Callable[[Groups, Settings], Table]] = {
@@ -383,5 +438,5 @@ KINDS: dict[str, Callable[[Groups, Settings], Table]] = {
     "real": real,
     "effort": effort,
     "ranks": ranks,
-    "summary": summary,
+    "summary": closeness.summary,
 }
