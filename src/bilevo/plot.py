@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SURVIVED, DROPPED = "#2a7f62", "#c9c9c9"
+TICKS = 8  # at most, of tasks: more would be printed over each other
 STAGES = {"early": 0.0, "middle": 0.4, "late": 0.8}  # of a run's generations: the DRC paper's
 
 
@@ -48,11 +49,16 @@ def stages(
     return found
 
 
+def task_ticks(count: int) -> list[int]:
+    """Which of so many tasks an axis names, beginning with the first."""
+    return list(range(1, count + 1, -(-count // TICKS) or 1))
+
+
 def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, Any]:
     figure = need("pictures", "matplotlib.figure", "plot").Figure(
         figsize=size, layout="constrained"
     )
-    return figure, figure.subplots(rows, columns, squeeze=False, sharey=rows > 1 or columns > 1)
+    return figure, figure.subplots(rows, columns, squeeze=False, sharey="row")
 
 
 def convergence(results: Mapping[str, Result], F_star: float | None = None) -> Figure:
@@ -89,7 +95,7 @@ def allocation(results: Mapping[str, Result]) -> Figure:
 
 
 def draw_stages(shown: Sequence[tuple[str, Sequence[Stage]]]) -> Figure:
-    """A row of bar charts for each name."""
+    """A row of bar charts for each name, with a scale of its own: methods differ by far."""
     figure, axes = _figure(len(shown), len(STAGES), (8.0, 1.2 + 1.7 * len(shown)))
     for row, (name, found) in zip(axes, shown, strict=True):
         for ax, stage in zip(row, found, strict=True):
@@ -97,7 +103,7 @@ def draw_stages(shown: Sequence[tuple[str, Sequence[Stage]]]) -> Figure:
             colours = [SURVIVED if survived else DROPPED for survived in stage.survived]
             ax.bar(tasks, stage.executions, color=colours)
             ax.set_title(f"{stage.name} (generation {stage.generation})", fontsize=9)
-            ax.set_xticks(tasks)
+            ax.set_xticks(task_ticks(len(tasks)))
             ax.spines[["top", "right"]].set_visible(False)
         row[0].set_ylabel(fill(name, 16), parse_math=False)
         row[0].locator_params(axis="y", integer=True, nbins=5)

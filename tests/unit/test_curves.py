@@ -15,7 +15,7 @@ from bilevo.experiments.samples import Case
 from bilevo.experiments.store import HISTORY, RUNS
 
 KEY = {"problem": "smd1", "m": 2, "n": 3, "method": "drc-cma-es", "number": 0}
-RUN = {"violation": 0.0, "nfev_upper": 0, "status": "target", **KEY}
+RUN = {"violation": 0.0, "nfev_upper": 0, "status": "target", "F_star": 0.0, **KEY}
 STEP = {"violation": 0.0, "nfev_upper": 0, "f": 0.0, **KEY}
 
 
@@ -91,19 +91,44 @@ def test_methods_without_a_history_have_no_curve_and_are_named() -> None:
 @pytest.mark.parametrize("problem", ["gold-mining", "somebody's: own"])
 def test_where_the_optimum_is_unknown_a_curve_is_the_elites_F(problem: str) -> None:
     case = {"problem": problem, "m": 2, "n": 1}
-    known = runs({"F": -3.0, "nfev_lower": 30, **case})
+    known = runs({"F": -3.0, "nfev_lower": 30, "F_star": math.nan, **case})
     found = curves.convergence(history(*steps([-1.0, -9.0, -3.0], **case)), known, problem, 2, 1)
     assert found.bands[0].median.tolist() == [-1.0, -9.0, -3.0]
     assert found.goal == curves.Goal(-3.0, known=False)
-    assert found.goal.label == "F (best found -3)"
+    assert found.goal.label == "F (best reported -3)"
 
 
 def test_without_a_feasible_answer_there_is_no_best_one() -> None:
-    known = runs({"problem": "own", "F": -3.0, "violation": 1.0, "nfev_lower": 30})
+    own = {"problem": "own", "F_star": math.nan}
+    known = runs({"F": -3.0, "violation": 1.0, "nfev_lower": 30, **own})
     told = history(*steps([-1.0], problem="own"))
     found = curves.convergence(told, known, "own", 2, 3)
     assert found.bands[0].median.tolist() == [-1.0, -1.0]
     assert found.goal.label == "F (optimum unknown)"
+
+
+def test_the_best_found_is_a_verified_one() -> None:
+    values = [(-9.0, -2.0, 0.0), (-3.0, -2.5, 0.0), (-4.0, -8.0, 0.5), (-5.0, -7.0, math.nan)]
+    known = runs(
+        *(
+            {"F": F, "F_verified": true, "violation_verified": wrong, "F_star": math.nan}
+            | {"number": i}
+            for i, (F, true, wrong) in enumerate(values)
+        )
+    )
+    found = curves.goal(known, Case("smd1", 2, 3))
+    assert found == curves.Goal(-2.5, known=False, verified=True)
+    assert found.label == "F (best found -2.5)"
+
+
+def test_any_problem_is_known_whose_optimum_a_run_tells() -> None:
+    own = {"problem": "mine:problem"}
+    failed = {"status": "failed", "F": math.nan, "F_star": math.nan, "number": 1}
+    known = runs(failed | own, {"F": 6.0, "nfev_lower": 10, "F_star": 5.0, **own})
+    told = history(*steps([7.0], **own))
+    found = curves.convergence(told, known, "mine:problem", 2, 3)
+    assert found.goal == curves.Goal(5.0, known=True)
+    assert [place.problem for place in curves.ecdf(told, known).cases] == ["mine:problem"]
 
 
 def test_targets_are_reached_by_the_first_value_at_or_below_them() -> None:

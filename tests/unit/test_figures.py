@@ -10,14 +10,14 @@ from bilevo.experiments.palette import COLOURS, shown, styles
 from bilevo.experiments.store import HISTORY, RUNS
 
 METHODS = ("drc-cma-es", "bl-cma-es", "_a $method$ <b>")
-PROBLEMS = ("smd1", "smd$2$", "tp1")
+OPTIMA = {"smd1": 0.0, "smd$2$": float("nan"), "tp1": 225.0}
 
 
 @pytest.fixture(scope="module")
 def frames() -> tuple[pl.DataFrame, pl.DataFrame]:
     """Made-up runs of three methods on three problems, one of them unknown."""
     runs, history = [], []
-    for i, problem in enumerate(PROBLEMS):
+    for i, problem in enumerate(OPTIMA):
         for j, method in enumerate(METHODS):
             for number in range(3):
                 key = {"problem": problem, "m": 2, "n": 2 if problem == "tp1" else 3}
@@ -25,6 +25,7 @@ def frames() -> tuple[pl.DataFrame, pl.DataFrame]:
                 values = [10.0 ** (2 - k) * (1 + j + number) for k in range(8)]
                 end = {"F": values[-1], "f": 0.0, "violation": 0.0, "nfev_upper": 8}
                 end |= {"nfev_lower": 800 * (1 + j), "status": "target", "Acc_u": values[-1]}
+                end |= {"F_star": OPTIMA[problem]}
                 runs.append({**key, **end, "time": 0.1 * (1 + i + j + number)})
                 history += [
                     {**key, **end, "generation": k + 1, "nfev_upper": k + 1, "F": F}
@@ -101,7 +102,7 @@ def test_each_problem_has_a_panel_and_an_unknown_optimum_is_said(frames) -> None
     assert titles == ["smd1 (2, 3)", "tp1 (2, 2)", "smd$2$ (2, 3)"]
     unknown = figure.axes[-1]
     assert unknown.get_yscale() == "linear"
-    assert unknown.texts[0].get_text() == "optimum unknown,\nbest found 1e-05"
+    assert unknown.texts[0].get_text() == "optimum unknown,\nbest reported 1e-05"
 
 
 def test_what_has_no_history_is_named_below(frames) -> None:
@@ -129,6 +130,16 @@ def test_runs_without_histories_cannot_be_drawn(frames, kind: str) -> None:
         figures.draw(kind, runs, history.clear())
 
 
+def test_allocation_is_of_the_first_problem_that_has_executions(frames) -> None:
+    runs, history = frames
+    silent = pl.when(pl.col("problem") == "smd1").then(pl.lit([])).otherwise("executions")
+    few = history.with_columns(executions=silent.cast(HISTORY["executions"]))
+    assert figures.draw("allocation", runs, few).get_supxlabel().startswith("tp1 (2, 2)")
+    none = history.with_columns(executions=pl.lit([]).cast(HISTORY["executions"]))
+    with pytest.raises(ValueError, match="no run has a history that tells executions"):
+        figures.draw("allocation", runs, none)
+
+
 def test_bars_join_the_methods_that_do_not_differ(frames) -> None:
     runs, history = frames
     found = curves.ranks(runs, "Acc_u", 1e-6)
@@ -143,6 +154,19 @@ def test_bars_join_the_methods_that_do_not_differ(frames) -> None:
 def test_an_unknown_kind_is_refused(frames) -> None:
     with pytest.raises(ValueError, match="unknown figure 'pie'; known are convergence, alloc"):
         figures.draw("pie", *frames)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"indicator": "Acc"}, "unknown indicator 'Acc'; known are Acc_u, Acc_l, verified, F"),
+        ({"floor": -1.0}, "floor is -1.0; it should be a number from 0"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["critical-difference", "ecdf"])
+def test_what_is_asked_wrongly_is_told(frames, kind: str, options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        figures.draw(kind, *frames, **options)
 
 
 def test_a_missing_matplotlib_is_told(frames, monkeypatch: pytest.MonkeyPatch) -> None:

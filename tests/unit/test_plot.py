@@ -1,6 +1,7 @@
 """Pictures."""
 
 import math
+from itertools import pairwise
 
 import pytest
 
@@ -45,3 +46,24 @@ def test_stages_are_the_first_generation_and_two_and_four_fifths_of_the_way() ->
     thinned = plot.stages([1, 17, 33, 49, 50], [[0]] * 5, [[True]] * 5)
     assert [stage.generation for stage in thinned] == [1, 33, 49]
     assert [stage.generation for stage in plot.stages([1], [[3]], [[True]])] == [1, 1, 1]
+
+
+def test_methods_have_scales_of_their_own_and_ticks_that_can_be_read() -> None:
+    few = [plot.Stage(name, 1, [1, 0, 8], [True] * 3) for name in plot.STAGES]
+    many = [plot.Stage(name, 1, [350] * 50, [True] * 50) for name in plot.STAGES]
+    figure = plot.draw_stages([("drc", few), ("nblea", many)])
+    figure.draw_without_rendering()
+    first, second = figure.axes[:3], figure.axes[3:]
+    assert len({ax.get_ylim() for ax in first}) == len({ax.get_ylim() for ax in second}) == 1
+    assert first[0].get_ylim()[1] < 10 and second[0].get_ylim()[1] > 350
+    assert first[0].get_xticks().tolist() == [1, 2, 3]
+    assert second[2].get_xticks().tolist() == [1, 8, 15, 22, 29, 36, 43, 50]
+    for ax in figure.axes:
+        assert all(tick == int(tick) for tick in ax.get_yticks())
+
+
+@pytest.mark.parametrize("count", [0, 1, 8, 9, 50, 1000])
+def test_at_most_eight_tasks_are_named(count: int) -> None:
+    ticks = plot.task_ticks(count)
+    assert len(ticks) <= plot.TICKS and ticks[:1] == [1][:count]
+    assert len({b - a for a, b in pairwise(ticks)}) <= 1

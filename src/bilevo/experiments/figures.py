@@ -16,10 +16,10 @@ import numpy as np
 
 from bilevo.core.extras import need
 from bilevo.experiments import curves
-from bilevo.experiments.curves import Band, Convergence, Ranks, Spread, Times
+from bilevo.experiments.curves import Allocation, Band, Convergence, Ranks, Spread, Times
 from bilevo.experiments.palette import Style, shown, styles
 from bilevo.experiments.paper import FLOOR
-from bilevo.experiments.samples import Case
+from bilevo.experiments.samples import Case, require_floor
 from bilevo.plot import draw_stages, save
 
 if TYPE_CHECKING:
@@ -42,8 +42,9 @@ DASHES: dict[str, Any] = {
     **{"solid": "-", "dash": (0, (4, 1.5)), "dashdot": "-.", "dot": (0, (1, 1.2))},
     "longdashdot": (0, (7, 1.5, 1, 1.5)),
 }
-WORDS = {
+WORDS = {  # what methods can be ranked by
     **{"Acc_u": "|F - F*|", "Acc_l": "|f - f*|", "verified": "verified |F - F*|"},
+    **{"F": "F", "F_verified": "verified F"},
     **{"FEs_u": "upper evaluations", "FEs_l": "lower evaluations", "FEs": "evaluations"},
 }
 SMALL: dict[str, Any] = {"fontsize": 8, "parse_math": False}
@@ -74,12 +75,16 @@ def draw(
 ) -> Figure:
     """A figure of one of the KINDS, of all that the frames have.
 
-    Convergence has a panel for each problem; allocation shows the first problem that has a history.
+    Convergence has a panel for each problem; allocation shows the first problem whose histories
+    tell executions of tasks.
     Methods that have no history, or no times, are named below the figure.
     `indicator` and `floor` are for the ranks of the critical-difference diagram.
     """
     if kind not in KINDS:
         raise ValueError(f"unknown figure {kind!r}; known are {', '.join(KINDS)}")
+    if indicator not in WORDS:
+        raise ValueError(f"unknown indicator {indicator!r}; known are {', '.join(WORDS)}")
+    require_floor(floor)
     need("figures", "matplotlib", "plot")
     from matplotlib import rc_context
 
@@ -141,20 +146,27 @@ def _show_unknown(ax: Axes, panel: Convergence) -> None:
     text = "optimum unknown"
     if np.isfinite(panel.goal.F):
         ax.axhline(panel.goal.F, color="0.5", linewidth=0.8, zorder=0)
-        text += f",\nbest found {panel.goal.F:.6g}"
+        text += f",\n{panel.goal.best}"
     ax.annotate(text, (1, 1), xycoords="axes fraction", ha="right", va="top", fontsize=7)
 
 
 def _allocation(data: Data) -> Figure:
-    cases = curves.cases(data.history)
-    if not cases:
-        raise ValueError("no run has a history: allocation cannot be shown")
-    found = curves.allocation(data.history, data.runs, *cases[0])
+    found = _first_allocation(data)
     figure = draw_stages([(shown(name), stages) for name, stages in found.stages.items()])
     figure.set_size_inches(PAGE, 0.9 + 1.3 * len(found.stages))
     text = f"{shown(curves.label(found.case))}: each method's run of median cost"
     figure.supxlabel(text + _unseen(figure, found.left_out), **SMALL)
     return figure
+
+
+def _first_allocation(data: Data) -> Allocation:
+    """Of the first problem that has executions to show."""
+    for case in curves.cases(data.history):
+        try:
+            return curves.allocation(data.history, data.runs, *case)
+        except ValueError:  # no executions here
+            continue
+    raise ValueError("no run has a history that tells executions: allocation cannot be shown")
 
 
 def _runtime(data: Data) -> Figure:

@@ -23,7 +23,7 @@ from bilevo.experiments.palette import shown, styles
 from bilevo.experiments.samples import Case, budget_of
 from bilevo.experiments.table import labels
 from bilevo.experiments.tables import rankable
-from bilevo.plot import STAGES, SURVIVED, Stage
+from bilevo.plot import STAGES, SURVIVED, Stage, task_ticks
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -33,6 +33,7 @@ BAND = "26"  # opacity, in hexadecimal
 DROPPED = "rgba(128, 134, 140, 0.4)"  # pale on light and on dark pages
 ROW = 34  # pixels for a method in a list of them
 CHART = 170  # pixels for one of several charts
+HIGH = 5  # ticks above 0 on a small chart
 EVALUATIONS = "evaluations of both levels"
 
 Trace = dict[str, Any]
@@ -278,7 +279,7 @@ def _labelled(names: Sequence[str]) -> dict[str, Any]:
 
 
 def _stages(title: str, found: curves.Allocation, looks: Looks) -> View:
-    """Rows of bar charts, one for each method, with a column for each stage; one scale for all."""
+    """Rows of bar charts, one for each method, on a scale of its own; a column for each stage."""
     data: list[Trace] = []
     notes: list[dict[str, Any]] = []
     layout: dict[str, Any] = {"showlegend": False, "bargap": 0.2, "margin": {"b": 8}}
@@ -286,17 +287,29 @@ def _stages(title: str, found: curves.Allocation, looks: Looks) -> View:
     for row, (method, stages) in enumerate(found.stages.items()):
         top, upper, lower = (1 - (row + part) / rows for part in (0.0, 0.3, 0.84))
         notes.append(_note(f"<b>{looks[method].name}</b>", 0, top, "top"))
+        first = str(len(data) + 1) if data else ""
+        highest = max((count for stage in stages for count in stage.executions), default=0)
         for column, stage in enumerate(stages):
-            axis = "" if not data else str(len(data) + 1)
+            axis = str(len(data) + 1) if data else ""
             left, right = column / columns, (column + 0.93) / columns
             data.append(_bars(stage, axis))
             notes.append(_note(f"{stage.name} ({stage.generation})", left, upper, "bottom"))
-            across = {"domain": [left, right], "anchor": f"y{axis}", "nticks": 9}
-            up = {"domain": [lower, upper], "anchor": f"x{axis}", "nticks": 5}
-            shared = {"matches": "y"} if axis else {}
-            layout[f"xaxis{axis}"] = across
+            ticks = {"tickvals": task_ticks(len(stage.executions))}
+            layout[f"xaxis{axis}"] = {"domain": [left, right], "anchor": f"y{axis}", **ticks}
+            up = {"domain": [lower, upper], "anchor": f"x{axis}", "dtick": _whole_step(highest)}
+            shared = {"matches": f"y{first}"} if column else {}
             layout[f"yaxis{axis}"] = {**up, **shared, "showticklabels": column == 0}
     return View(title, data, {**layout, "annotations": notes, "height": 60 + CHART * rows})
+
+
+def _whole_step(highest: int) -> int:
+    """Between ticks from 0, of which there are a few: 1, 2 or 5 times a power of ten."""
+    power = 1
+    while True:
+        for step in (power, 2 * power, 5 * power):
+            if highest <= HIGH * step:
+                return step
+        power *= 10
 
 
 def _bars(stage: Stage, axis: str) -> Trace:
