@@ -30,6 +30,8 @@ SCRIPT = "<script>alert(1)</script>"
 IMAGE = "</script><img src=x onerror=alert(1)>"
 LINK = '<a href="http://a.b">x</a>'
 HOSTILE = {SCRIPT, IMAGE, LINK}
+PART = {"methods": list(METHODS), "problems": list(PROBLEMS), "sizes": [[2, 3]], "runs": 3}
+SETTINGS = {"experiments": [{**PART, "budgets": [0], "target": True}], "forms": {}}
 FIGURES = ("convergence", "ecdf", "critical-difference", "allocation", "runtime")
 
 
@@ -96,7 +98,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of three methods on three problems, with a run that failed."""
     runs, history = frames()
     path = tmp_path_factory.mktemp("report") / "report.html"
-    report.write(path, failing(runs, "ValueError: no"), history, settings={"plan": "made up"})
+    report.write(path, failing(runs, "ValueError: no"), history, settings={"results": SETTINGS})
     return path
 
 
@@ -106,7 +108,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts = {"machine": IMAGE, "kernel": SCRIPT, "version": LINK}
     runs, history = frames(sorted(HOSTILE), sorted(HOSTILE), **texts)
     path = tmp_path_factory.mktemp("hostile") / "report.html"
-    settings = {SCRIPT: {IMAGE: [LINK, IMAGE]}}
+    settings = {SCRIPT: {IMAGE: [LINK, IMAGE], "experiments": [{LINK: IMAGE, "methods": [SCRIPT]}]}}
     report.write(path, failing(runs, IMAGE), history, settings=settings)
     return path
 

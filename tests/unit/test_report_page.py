@@ -42,8 +42,13 @@ class Elements(HTMLParser):
         return [attributes for name, attributes in self.found if name == tag]
 
 
-def page(*problems: str, **settings: Any) -> str:
-    return report.page(*frames(problems or ("smd1",)), settings)
+def page(*problems: str, settings: report.Settings | None = None) -> str:
+    return report.page(*frames(problems or ("smd1",)), settings or {})
+
+
+def told(text: str) -> str:
+    """What the section on settings says, without spaces."""
+    return re.sub(r"<[^>]*>|\s", "", text.split('id="settings"')[1].partition("</section>")[0])
 
 
 def views(text: str) -> Any:
@@ -91,7 +96,7 @@ def test_numbers_that_are_not_finite_become_gaps() -> None:
 
 def test_the_same_runs_make_the_same_file(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        report.write(tmp_path / name, *frames(), settings={"plan": "made up"})
+        report.write(tmp_path / name, *frames(), settings={"results": {"forms": {"x": "y"}}})
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
@@ -103,11 +108,64 @@ def test_failed_runs_are_counted_and_told() -> None:
     assert "none failed." in page() and "No run failed." in page()
 
 
+PART = {"methods": ["a", "b"], "problems": ["smd1"], "sizes": [[2, 3], [10, 10]], "runs": 21}
+KEPT = {"experiments": [{**PART, "budgets": [0, 500], "target": True}], "anew_since": None}
+KEPT |= {"forms": {"a/plain": "a: cooperation=False"}, "max_time": 60.0}
+
+
 def test_settings_and_what_the_runs_say_of_themselves_are_told() -> None:
-    plan = {"sizes": [[2, 3], [10, 10]], "target": True, "experiments": [{"runs": 21}]}
-    text = re.sub(r"<[^>]*>|\s", "", page(plan=plan, limit=None).split('id="settings"')[1])
-    for told in ("sizes(2,3),(10,10)", "targetyes", "runs21", "limitnone", "machineamachine"):
-        assert told in text
+    text = page(settings={"results/one": KEPT})
+    section = text.split('id="settings"')[1]
+    assert [section.count(tag) for tag in ("<table", "<h3>", "<tbody>\n<tr>")] == [1, 1, 1]
+    assert section.count("<button") == 6
+    line = re.sub(r"<[^>]*>", "|", section.split("<tbody>")[1].split("</tbody>")[0])
+    assert [cell for cell in line.split("|") if cell.strip()] == [
+        *("a, b", "smd1", "(2, 3), (10, 10)", "21", "none, 500", "yes")
+    ]
+    for words in ("a/plaina:cooperation=False", "longesttimeofarun60.0s", "machineamachine"):
+        assert words in told(text)
+    assert "anew" not in told(text)
+
+
+def test_folders_do_not_take_the_place_of_facts_or_of_each_other() -> None:
+    names = ("kernel", "a/results", "b/results", "machine")
+    text = page(settings={name: {"forms": {"of": name}} for name in names})
+    assert re.findall("<h3>(.*?)</h3>", text) == list(names)
+    for fact in ("kernelnumpy", "machineamachine", *(f"of{name}" for name in names)):
+        assert fact in told(text)
+
+
+def test_settings_that_somebody_has_edited_are_shown_as_they_are() -> None:
+    odd: report.Settings = {"a": {"experiments": "all"}, "b": {"experiments": [1, {"x": [{}]}]}}
+    odd = {**odd, "c": {"experiments": [{"budgets": {"y": 1}}], "more": [[1], {"z": 2}]}, "d": {}}
+    for words in ("aexperimentsall", "x", "budgets", "z2"):
+        assert words in told(page(settings=odd))
+
+
+def test_a_file_that_cannot_be_replaced_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "report").mkdir()
+    with pytest.raises(IsADirectoryError):
+        report.write(tmp_path / "report", *frames(["smd1"]), settings={})
+    assert [path.name for path in tmp_path.iterdir()] == ["report"]
+
+
+def test_figures_to_be_doubted_have_a_sign_that_says_why() -> None:
+    runs, history = frames(["smd1"], violation=1.0)
+    text = report.page(runs, history, {})
+    assert '<b title="half of the runs or more gave no good answer">!</b>' in text
+    assert "gave no good answer" not in page()
+
+
+def test_tasks_have_whole_ticks_and_methods_scales_of_their_own() -> None:
+    runs, history = frames(["smd1"])
+    many = pl.when(pl.col("method") == METHODS[1]).then(pl.lit([350] * 50)).otherwise("executions")
+    text = report.page(runs, history.with_columns(executions=many), {})
+    [view] = views(text)["allocation"]
+    axes = [view["layout"][name] for name in ("yaxis", "yaxis3", "yaxis4", "yaxis6")]
+    assert [axis.get("matches") for axis in axes] == [None, "y", None, "y4"]
+    assert [axis["dtick"] for axis in axes] == [2, 2, 100, 100]
+    assert view["layout"]["xaxis"]["tickvals"] == [1, 2, 3, 4]
+    assert view["layout"]["xaxis4"]["tickvals"] == [1, 8, 15, 22, 29, 36, 43, 50]
 
 
 def test_runs_without_history_have_their_tables_and_a_word_on_figures() -> None:

@@ -15,6 +15,7 @@ import math
 import os
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from importlib.resources import files
@@ -40,6 +41,9 @@ MEANINGS = {
 }
 DOUBTFUL = "half of the runs or more gave no good answer"
 FEW = 3  # methods that a headline names
+LISTS = ("methods", "problems")  # settings of an experiment that are long
+
+Settings = Mapping[str, Mapping[str, Any]]  # of campaigns, by folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +65,27 @@ def write(
     runs: DataFrame,
     history: DataFrame,
     *,
-    settings: Mapping[str, Any],
+    settings: Settings,
     **options: Any,
 ) -> None:
     """Make the report of some runs; a crash leaves the old file.
 
-    `settings` are shown as they are; `options` are those of `tables.make`.
+    `settings` are those of the folders that the runs are from (`campaign.kept_settings`), by their
+    paths; `options` are those of `tables.make`.
     """
     path = Path(path)
+    text = page(runs, history, settings, **options)
     new = path.with_name(path.name + ".new")
-    new.write_text(page(runs, history, settings, **options), encoding="utf-8")
-    os.replace(new, path)
+    try:
+        new.write_text(text, encoding="utf-8")
+        os.replace(new, path)
+    except OSError:
+        with suppress(OSError):
+            new.unlink()
+        raise
 
 
-def page(runs: DataFrame, history: DataFrame, settings: Mapping[str, Any], **options: Any) -> str:
+def page(runs: DataFrame, history: DataFrame, settings: Settings, **options: Any) -> str:
     """The HTML of a report."""
     if runs.is_empty():
         raise ValueError("a report needs runs: there are none")
@@ -87,7 +98,8 @@ def page(runs: DataFrame, history: DataFrame, settings: Mapping[str, Any], **opt
         "figures": figures,
         "views": {one.name: [asdict(view) for view in one.views] for one in figures},
         "failures": _failures(runs),
-        "facts": _facts(runs, settings, options),
+        "facts": _facts(runs, options),
+        "folders": [_folder(name, kept) for name, kept in settings.items()],
         "doubtful": DOUBTFUL,
         "policy": POLICY.format(scripts=" ".join(map(_hash, scripts))),
     }
@@ -193,15 +205,46 @@ def _failures(runs: DataFrame) -> dict[str, Any]:
     return {**about, "body": body, "foot": [], "notes": []}
 
 
-def _facts(
-    runs: DataFrame, settings: Mapping[str, Any], options: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What the runs were made with, as they say themselves, the settings, and how they compare."""
+def _facts(runs: DataFrame, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What the runs were made with, as they say themselves, and how they are compared."""
     columns = {"version": "bilevo", "kernel": "kernel", "machine": "machine"}
     found = {name: _listed(_distinct(runs, column)) for column, name in columns.items()}
     given = {name: value for name, value in options.items() if value is not None}
-    compared = {"comparison": given} if given else {}
-    return {**found, **{name: _in_words(value) for name, value in {**settings, **compared}.items()}}
+    return {**found, **({"comparison": _in_words(given)} if given else {})}
+
+
+def _folder(name: str, kept: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a folder: a table of its experiments, and the rest in words."""
+    rest = {key: value for key, value in kept.items() if value not in (None, {}, [])}
+    experiments = None
+    if _are_mappings(rest.get("experiments")):
+        experiments = _experiments(rest.pop("experiments"))
+    if seconds := rest.pop("max_time", None):
+        rest["longest time of a run"] = f"{seconds} s"
+    facts = {key: _in_words(value) for key, value in rest.items()}
+    return {"name": name, "experiments": experiments, "facts": facts}
+
+
+def _are_mappings(value: Any) -> bool:
+    """Files of settings can be edited by anybody."""
+    return isinstance(value, list) and all(isinstance(one, Mapping) for one in value)
+
+
+def _experiments(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    kinds = {key: "prose" if key in LISTS else "text" for part in parts for key in part}
+    body = [
+        [Shown(_setting(key, part.get(key)), kind) for key, kind in kinds.items()] for part in parts
+    ]
+    about = {"title": "Experiments", "header": list(kinds), "kinds": list(kinds.values())}
+    return {**about, "body": body, "foot": [], "notes": []}
+
+
+def _setting(key: str, value: Any) -> str:
+    """A setting of an experiment; without a budget methods end by their own rules."""
+    if key == "budgets" and isinstance(value, list):
+        value = ["none" if budget == 0 else budget for budget in value]
+    told = _in_words(value)
+    return told if isinstance(told, str) else str(value)
 
 
 def _distinct(runs: DataFrame, column: str) -> list[str]:
