@@ -30,7 +30,7 @@ SCRIPT = "<script>alert(1)</script>"
 IMAGE = "</script><img src=x onerror=alert(1)>"
 LINK = '<a href="http://a.b">x</a>'
 HOSTILE = {SCRIPT, IMAGE, LINK}
-PART = {"methods": list(METHODS), "problems": list(PROBLEMS), "sizes": [[2, 3]], "runs": 3}
+PART = {"methods": list(METHODS), "problems": list(PROBLEMS), "sizes": [[2, 3]], "runs": 4}
 SETTINGS = {"experiments": [{**PART, "budgets": [0], "target": True}], "forms": {}}
 FIGURES = ("convergence", "ecdf", "critical-difference", "allocation", "runtime")
 
@@ -96,7 +96,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of three methods on three problems, with a run that failed."""
-    runs, history = frames()
+    runs, history = frames(runs=4)  # enough for tests, whose marks are counted below
     path = tmp_path_factory.mktemp("report") / "report.html"
     report.write(path, failing(runs, "ValueError: no"), history, settings={"results": SETTINGS})
     return path
