@@ -14,6 +14,7 @@ import os
 import platform
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -89,6 +90,9 @@ def failed(task: Task, error: str) -> Row:
     """The row of a run that gave nothing."""
     none = {name: np.nan for name, kind in RUNS.items() if kind == pl.Float64}
     counts = dict.fromkeys(("nfev_upper", "nfev_lower", "nit", "near"), 0)
+    with suppress(Exception):  # it may be that there is no such problem
+        problem = named_problem(task.run.problem, task.run.m, task.run.n)
+        none["F_star"], none["f_star"] = known_optimum(problem)
     why = {"status": FAILED, "error": " ".join(error.split())[:300], "kernel": ""}
     return {**none, **counts, **_named(task), **_here(), **why, "x": [], "y": []}
 

@@ -27,7 +27,7 @@ from bilevo import problems
 from bilevo.core.extras import need
 from bilevo.core.problem import Optimum
 from bilevo.experiments.formats import csv_line
-from bilevo.experiments.store import FAILED, KEY, RUNS, in_order
+from bilevo.experiments.store import FAILED, IMPORTED, KEY, RUNS, in_order
 
 if TYPE_CHECKING:
     import polars as pl
@@ -37,7 +37,6 @@ else:
 Row = dict[str, Any]
 
 REQUIRED = ("problem", "m", "n", "method", "F", "f", "nfev_upper", "nfev_lower")
-IMPORTED = "imported"  # the status of runs whose file gives none
 SIGNED = ("F", "f", "F_verified", "follower_gap", "F_star", "f_star")  # others are not
 TRUTH = {"true": True, "1": True, "false": False, "0": False}
 LARGEST = 10_000  # variables of a registered problem, which is made to know its optimum

@@ -28,6 +28,7 @@ else:
 
 KEY = ("problem", "m", "n", "method", "budget", "target", "number")  # of a run
 FAILED = "failed"  # the status of a run that raised, died or took too long
+IMPORTED = "imported"  # that of a run from a file which gives none
 MERGE_AT = 256  # small files
 TRIES = 10  # to read a folder whose files are being merged
 SEGMENT = re.compile(r"runs-(\d{6,})-(\d{6,})\.parquet")

@@ -13,7 +13,7 @@ from bilevo import registry
 from bilevo.experiments.paper import FLOOR, RUNS
 from bilevo.experiments.samples import Case, Groups
 from bilevo.experiments.statistics import ALPHA, Test
-from bilevo.experiments.store import FAILED
+from bilevo.experiments.store import FAILED, IMPORTED
 
 # How figures are written: accuracies, counts, shares, ratios and ranks, values of problems.
 SCIENTIFIC, WHOLE, SHARE, PLAIN, GENERAL = ".2e", ".0f", ".0%", ".2f", ".6g"
@@ -88,8 +88,6 @@ class Settings:
 
 def statuses(runs: Any) -> dict[str, str]:
     """How close the methods of a frame of runs are to their authors' programs."""
-    from bilevo.experiments.exchange import IMPORTED  # which imports this
-
     done = runs.filter(runs["status"].fill_null("") != FAILED)
     ours = set(done.filter(done["status"].fill_null("") != IMPORTED)["method"])
     foreign = set(done["method"]) - ours
