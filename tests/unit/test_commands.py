@@ -189,16 +189,13 @@ def test_runs_of_unknown_problems_are_pointed_out(tmp_path, capsys) -> None:
 
 def test_a_command_that_is_terminated_stops_as_by_ctrl_c(tmp_path) -> None:
     words = ["--problems", "smd10", "--methods", "nblea", "--runs", "4", "--out", str(tmp_path)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bilevo", "bench", *words, "--workers", "2"],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr.readline() == f"{tmp_path}: 0 of 4 runs are stored\n"
-    time.sleep(3)
-    process.terminate()
-    assert process.wait() == 130
-    assert process.stderr.read().endswith("stopped; the same command goes on from here\n")
+    command = [sys.executable, "-m", "bilevo", "bench", *words, "--workers", "2"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr.readline() == f"{tmp_path}: 0 of 4 runs are stored\n"
+        time.sleep(3)
+        process.terminate()
+        assert process.wait() == 130
+        assert process.stderr.read().endswith("stopped; the same command goes on from here\n")
 
 
 WRONG = {

@@ -15,7 +15,7 @@ def runs(tmp_path, monkeypatch) -> str:
     """The name of a file of a few runs in the working folder."""
     monkeypatch.chdir(tmp_path)
     Path("few.csv").write_text(
-        "problem,m,n,method,F,f,nfev_upper,nfev_lower\nsmd1,2,3,a method,0.5,0.25,77,1000\n"
+        "problem,m,n,method,F,f,nfev_upper,nfev_lower\nsmd1,2,3,a method,0,0,77,1000\n"
     )
     return "few.csv"
 

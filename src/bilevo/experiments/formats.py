@@ -178,7 +178,7 @@ def csv_line(values: Iterable[Any]) -> str:
 
 def pieces(cell: Cell) -> dict[str, str]:
     """The value and what is BESIDE it, as they are written; empty where there is nothing."""
-    spread = ".2g" if cell.form == GENERAL else cell.form
+    spread = ".4g" if cell.form == GENERAL else cell.form
     return {
         "value": cell.written,
         "doubt": DOUBT if cell.doubt else "",
