@@ -182,7 +182,7 @@ def test_several_tables_are_one_document() -> None:
 def test_values_of_problems_have_digits_that_count() -> None:
     cell = Cell(-2.34567891e-5, GENERAL, spread=1.23456e-7)
     assert formats.pieces(cell)["value"] == "-2.34568e-05"
-    assert formats.pieces(cell)["IQR"] == "1.2e-07"
+    assert formats.pieces(cell)["IQR"] == "1.235e-07"
 
 
 def test_an_unknown_format_is_told() -> None:
