@@ -14,7 +14,8 @@ from benchmarks.generation import cma_generation
 from benchmarks.report import Target, at_most
 from benchmarks.timing import Figures, say, seconds
 from bilevo import kernels, minimize, problems
-from bilevo.experiments.campaign import Row, Task, carry_out, checked, tasks_of
+from bilevo.experiments.campaign import Row, Task, carry_out, tasks_of
+from bilevo.experiments.checks import checked
 from bilevo.experiments.formats import Lines
 from bilevo.experiments.plans import SMD, Experiment, Plan
 from bilevo.experiments.progress import longest_first, with_progress

@@ -18,7 +18,8 @@ import pytest
 
 from bilevo import Problem, problems
 from bilevo.experiments import campaign, spread, store
-from bilevo.experiments.campaign import Task, carry_out, checked, complete
+from bilevo.experiments.campaign import Task, carry_out, complete
+from bilevo.experiments.checks import checked, verified
 from bilevo.experiments.plans import Experiment, Form, Plan, Run
 from bilevo.experiments.progress import duration, expected_cost, longest_first, with_progress
 
@@ -133,10 +134,10 @@ def test_a_follower_that_breaks_its_constraints_has_an_endless_gap() -> None:
 def test_a_row_from_elsewhere_is_verified_by_its_x_and_y() -> None:
     ours = carry_out(task("smd1", "bl-cma-es", budget=2000))
     theirs = {**ours, "F_verified": math.nan, "verified": math.nan, "follower_gap": math.nan}
-    assert campaign.verified(theirs) == ours
-    assert campaign.verified({**theirs, "x": []})["x"] == []
+    assert verified(theirs) == ours
+    assert verified({**theirs, "x": []})["x"] == []
     with pytest.raises(ValueError, match=r"x = .* of smd1 is outside its bounds"):
-        campaign.verified({**theirs, "x": [99.0, 0.0]})
+        verified({**theirs, "x": [99.0, 0.0]})
 
 
 def test_what_raises_is_a_row_with_its_error_on_one_line() -> None:

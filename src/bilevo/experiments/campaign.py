@@ -10,6 +10,7 @@ A run that raises, dies or takes too long is a row too, with status "failed" and
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import traceback
@@ -19,19 +20,16 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bilevo import kernels, problems
 from bilevo.api import minimize
-from bilevo.certify import resolve_follower
-from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.budget import StopReason
 from bilevo.core.extras import need
 from bilevo.core.problem import Problem
-from bilevo.core.request import Level, Values
 from bilevo.core.result import Result
+from bilevo.experiments.checks import checked, known_optimum
 from bilevo.experiments.plans import Form, Plan, Run
 from bilevo.experiments.store import FAILED, HISTORY, KEY, RUNS, Store, frame, runs, segments
 from bilevo.named import named_problem
@@ -70,11 +68,11 @@ def carry_out(task: Task) -> Row:
             max_time=task.max_time,
             target=None if run.target else False,
         )
-        row = {**_named(task), "revision": algorithm.revision}
-        if result.status != StopReason.MAX_TIME:
-            row |= described(problem, result)
-        late = task.max_time is not None and perf_counter() - began > task.max_time
-        return failed(task, too_long(task)) if late else row
+        late = result.status == StopReason.MAX_TIME
+        row = {} if late else described(problem, result)
+        if late or perf_counter() - began > (task.max_time or math.inf):
+            return failed(task, too_long(task))
+        return {**_named(task), **row, "revision": algorithm.revision}
     except Exception as error:
         return failed(task, told(error))
 
@@ -123,12 +121,6 @@ def described(problem: Problem, result: Result) -> Row:
     }
 
 
-def known_optimum(problem: Problem) -> tuple[float, float]:
-    """F* and f*; NaN where they are not known."""
-    known = problem.optimum
-    return (np.nan, np.nan) if known is None else (float(known.F), float(known.f))
-
-
 def _named(task: Task) -> Row:
     return {**asdict(task.run), "seed": task.run.seed, "form": str(task.form)}
 
@@ -157,63 +149,6 @@ def evaluations_until_near(result: Result, best_F: float) -> int:
     return next(counts, 0)
 
 
-class Checks(NamedTuple):
-    """What is true of a pair: values where the follower really answers."""
-
-    F_verified: float = np.nan
-    violation_verified: float = np.nan  # of both levels' constraints at that answer
-    follower_gap: float = np.nan  # how far the pair's f is above that answer's
-
-
-def checked(problem: Problem, x: FloatArray, y: FloatArray, f: float) -> Checks:
-    """By the follower's known response, or by an independent re-solve.
-
-    The gap is infinite where y is infeasible below; all are NaN without an answer to check.
-    """
-    if not np.isfinite(x).all():
-        return Checks()
-    answer = known_response(problem, x)
-    if answer is not None:
-        *_, best_f, _ = problem.evaluate(x, answer)
-        *_, g = problem.evaluate(x, y)
-        gap = max(0.0, float(f - best_f[0])) if (g <= 0).all() else np.inf
-    else:
-        with kernels.using(kernels.default()):
-            certificate = resolve_follower(problem, x, y, seed=1, starts=5)
-        answer, gap = certificate.y, certificate.follower_gap
-    F, G, best, g = problem.evaluate(x, answer)
-    upper = Values.of(F, G, problem.repeats(Level.UPPER), 0)
-    lower = Values.of(best, g, problem.repeats(Level.LOWER), 0)
-    return Checks(float(F[0]), float(upper.violation[0] + lower.violation[0]), gap)
-
-
-def known_response(problem: Problem, x: FloatArray) -> FloatArray | None:
-    """The follower's answer by its formula; None where there is none, or none for this x."""
-    if problem.response is None:
-        return None
-    y: FloatArray = problem.response(x[None])[0]
-    return y if np.isfinite(y).all() else None
-
-
-def verified(row: Row) -> Row:
-    """A row from elsewhere that has x and y of a registered problem, with what is true of them."""
-    if row["problem"] not in problems.names() or not row["x"] or not row["y"]:
-        return row
-    problem = problems.get(row["problem"], row["m"], row["n"])
-    x, y = frozen(row["x"]), frozen(row["y"])
-    for name, point, bounds in (("x", x, problem.x_bounds), ("y", y, problem.y_bounds)):
-        if not (np.all(bounds.lower <= point) and np.all(point <= bounds.upper)):
-            raise ValueError(f"{name} = {point.tolist()} of {row['problem']} is outside its bounds")
-    F, _, f, _ = problem.evaluate(x, y)
-    for name, value in (("F", float(F[0])), ("f", float(f[0]))):
-        if not np.isclose(row[name], value, rtol=1e-6, atol=1e-9):
-            said = f"{name} = {row[name]:g} of {row['problem']}"
-            raise ValueError(f"{said} is not what its x and y give: {value:g}")
-    checks = checked(problem, x, y, row["f"])
-    best_F, _ = known_optimum(problem)
-    return {**row, **checks._asdict(), "verified": abs(checks.F_verified - best_F)}
-
-
 def tasks_of(plan: Plan, max_time: float | None = None) -> list[Task]:
     """The runs of a plan; what is wrong with it raises ValueError."""
     return [Task(run, plan.form(run.method), max_time) for run in plan.all_runs()]
@@ -240,7 +175,7 @@ def complete(
         if again == "failed":
             stored = {run: row for run, row in stored.items() if row["status"] != FAILED}
         if again == "all":
-            stored = {run: row for run, row in stored.items() if row["made"] >= since}
+            stored = {run: row for run, row in stored.items() if (row["made"] or "") >= since}
         for row in rows_of([task for task in wanted if task.run not in stored]):
             store.add(frame([{**row, "made": now()}]))
             yield row
@@ -283,10 +218,8 @@ def keep_settings(folder: Path, plan: Plan, max_time: float | None, anew: bool) 
     That time stays until it is done, so that a killed command of this kind can go on, too.
     """
     old = kept_settings(folder)
-    parts = [
-        *old.get("experiments", []),
-        *(json.loads(json.dumps(asdict(p))) for p in plan.experiments),
-    ]
+    asked = json.loads(json.dumps([asdict(part) for part in plan.experiments]))
+    parts = [*old.get("experiments", []), *asked]
     forms = {name: str(form) for name, form in plan.forms.items()}
     since = old.get("anew_since") or now()
     settings = {

@@ -13,7 +13,8 @@ from cyclopts import Parameter
 from bilevo import problems
 from bilevo.core.extras import need
 from bilevo.experiments import exchange, formats, store, tables
-from bilevo.experiments.campaign import Row, kept_settings, verified
+from bilevo.experiments.campaign import Row, kept_settings
+from bilevo.experiments.checks import verified
 from bilevo.experiments.paper import FLOOR
 from bilevo.experiments.selection import Selection
 from bilevo.experiments.statistics import ALPHA, Test

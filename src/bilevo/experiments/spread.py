@@ -103,14 +103,14 @@ def _end_with_parent(answer: Connection) -> None:
 
 
 def _answer(task: Task, process: Any, answer: Connection) -> Row:
-    try:
-        row: Row = answer.recv()
-    except (EOFError, OSError):  # it died, perhaps in the middle of its row
-        process.join()
+    row: Row | None = None
+    with suppress(EOFError, OSError):  # it died, perhaps in the middle of its row
+        row = answer.recv()
+    answer.close()  # which also ends a child that has threads of its own
+    process.join()
+    if row is None:
         late = process.exitcode == -signal.SIGALRM
         row = failed(task, too_long(task) if late else f"process ended: {process.exitcode}")
-    answer.close()
-    process.join()
     return row
 
 
