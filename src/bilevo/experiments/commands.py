@@ -112,19 +112,6 @@ def table(
     paper
         Show the figures that the DRC paper prints beside ours, in brackets.
     """
-    print(tables_of(paths, kind, form, paper, which, comparison), end="")
-    return 0
-
-
-def tables_of(
-    paths: Sequence[Path],
-    kind: str | None,
-    form: str,
-    paper: bool,
-    which: Which,
-    comparison: Comparison,
-) -> str:
-    """What `bilevo table` prints."""
     runs = which.selection().runs(paths)
     forms, kinds = listed(form), listed(kind)
     if not forms or (kind is not None and not kinds):
@@ -133,7 +120,8 @@ def tables_of(
         tables.make(runs, one, paper=paper, **asdict(comparison))
         for one in kinds or usual_kinds(runs)
     ]
-    return "\n".join(formats.write_all(made, one) for one in forms)
+    print("\n".join(formats.write_all(made, one) for one in forms), end="")
+    return 0
 
 
 def usual_kinds(runs: pl.DataFrame) -> list[str]:
