@@ -32,7 +32,7 @@ def name(row: Row) -> str:
 def test_a_stored_run_made_again_is_the_same(row: Row) -> None:
     run = Run(**{key: row[key] for key in Run.__slots__})
     again = carry_out(Task(run, FORMS.form(run.method)))
-    wrong = f"{run} is of older code; made again it gives {again}"
+    wrong = f"{run} is of older code: make the runs of {run.method} again"
     for key in ("seed", "nfev_upper", "nfev_lower", "status", "error"):
         assert again[key] == row[key], wrong
     for key in ("F", "f"):

@@ -89,9 +89,10 @@ def page(runs: DataFrame, history: DataFrame, settings: Settings, **options: Any
     """The HTML of a report."""
     if runs.is_empty():
         raise ValueError("a report needs runs: there are none")
+    jinja = need("reports", "jinja2", "report")
+    scripts = [need("reports", "plotly.offline", "report").get_plotlyjs(), _file("report.js")]
     level = {"floor": FLOOR, "alpha": ALPHA} | options
     figures = interactive.make(runs, history, level["floor"], level["alpha"])
-    scripts = [need("reports", "plotly.offline", "report").get_plotlyjs(), _file("report.js")]
     content = {
         **_summary(runs),
         "tables": _tables(runs, options),
@@ -103,11 +104,10 @@ def page(runs: DataFrame, history: DataFrame, settings: Settings, **options: Any
         "doubtful": DOUBTFUL,
         "policy": POLICY.format(scripts=" ".join(map(_hash, scripts))),
     }
-    return _render(content, scripts)
+    return _render(jinja, content, scripts)
 
 
-def _render(content: dict[str, Any], scripts: Sequence[str]) -> str:
-    jinja = need("reports", "jinja2", "report")
+def _render(jinja: Any, content: dict[str, Any], scripts: Sequence[str]) -> str:
     environment = jinja.Environment(autoescape=True, undefined=jinja.StrictUndefined)
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     ours = {"style": _file("report.css"), "scripts": scripts}
