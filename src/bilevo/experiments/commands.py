@@ -243,7 +243,7 @@ def import_(
     into
         The folder.
     verify
-        Re-solve the follower at every x that the file has of registered problems.
+        Re-solve the follower wherever the file has x and y of a registered problem.
     replace
         Put these in the place of runs of the same names that the folder has; a history stays with
         a run that is the same.
@@ -264,6 +264,8 @@ def import_(
         kept.merge()
     where = f"the new folder {into}" if fresh else str(into)
     print(f"{len(rows)} runs imported into {where}, {len(known)} of them in place of others")
+    if verify:
+        print(f"{sum(row['x'] != [] and row['y'] != [] for row in rows)} of them have x and y")
     for name in dict.fromkeys(row["problem"] for row in rows):
         if name not in problems.names():
             print(f"note: {name} is no problem of bilevo's: its optimum is not known to it")

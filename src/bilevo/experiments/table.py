@@ -180,7 +180,7 @@ def standing_notes(groups: Groups, settings: Settings) -> list[str]:
     if not any(group.failed or group.infeasible or group.refuted for group in every):
         return []
     rule = "Medians are as completed runs report them; in tests, in ranks and for the best of a "
-    return [*refuted, f"{rule}row, failed and infeasible runs are the worst."]
+    return [*refuted, f"{rule}row, the answers of failed and infeasible runs are the worst."]
 
 
 def paper_notes(rows: Iterable[Row], settings: Settings) -> list[str]:

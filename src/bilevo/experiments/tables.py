@@ -10,8 +10,9 @@
 
 Nothing is run here. Medians are over completed runs, as they report them. Marks are those of the
 DRC paper: "+" where the reference is significantly better than the method of the column, "-" where
-it is worse, "=" where neither. In tests and for the best of a row failed and infeasible runs are
-the worst. `paper=True` sets beside our figures those that the paper prints.
+it is worse, "=" where neither. In tests and for the best of a row the answers of failed and
+infeasible runs are the worst; evaluations are compared as they are. `paper=True` sets beside our
+figures those that the paper prints.
 """
 
 from __future__ import annotations
@@ -242,7 +243,7 @@ def _doubts(rows: list[Row]) -> list[str]:
     cells = [cell for row in rows for cell in row if isinstance(cell, Cell) and cell.doubt]
     if not cells:
         return []
-    wrong = "failed or ended infeasible"
+    wrong = "failed or are infeasible, as they ended or where the follower really answers"
     if any(cell.form == WHOLE for cell in cells):
         wrong = f"failed, ended infeasible or missed the known optimum by more than {NEAR:.0e}"
     return [f"{DOUBT}: half of the runs or more {wrong}; never the best of a row."]
@@ -310,7 +311,7 @@ def total(groups: Groups, settings: Settings) -> Table:
         f"In parentheses: how many evaluations fewer {settings.reference} needs, as a share of the "
         "larger number."
     )
-    notes += [] if settings.budget else [saved]
+    notes += [] if settings.budget or len(methods) == 1 else [saved]
     if averages:
         notes.append("Averages are over the problems that all methods of the size have.")
     notes += _doubts([*rows, *averages])
@@ -382,13 +383,19 @@ def effort(groups: Groups, settings: Settings) -> Table:
         "that came that near. Shares are of all runs; failed and infeasible ones are not among "
         "those counted.",
     ]
+    if any(cell.doubt for row in rows for cell in row if isinstance(cell, Cell)):
+        notes.append(f"{DOUBT}: half of the runs or more failed; never the best of a row.")
     header = [*case_heads(sized), "indicator", *map(settings.label, methods)]
     return Table("effort", titled("Effort", groups), header, rows, notes)
 
 
 def _until_near(group: Group | None) -> Cell:
-    cost = np.nan if group is None else group.until_near
-    return Cell(cost, WHOLE, text="never" if np.isinf(cost) else None)
+    """Doubtful where half of the runs failed: nobody knows what those spent."""
+    if group is None:
+        return Cell(np.nan, WHOLE)
+    cost, runs = group.until_near, len(group) + group.failed
+    text = "never" if np.isinf(cost) else None
+    return Cell(cost, WHOLE, text=text, doubt=2 * group.failed >= runs)
 
 
 def rankable(budget: int) -> tuple[str, ...]:
