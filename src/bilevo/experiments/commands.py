@@ -113,9 +113,7 @@ def table(
         Show the figures that the DRC paper prints beside ours, in brackets.
     """
     runs = which.selection().runs(paths)
-    forms, kinds = listed(form), listed(kind)
-    if not forms or (kind is not None and not kinds):
-        raise ValueError("--kind and --format need a word each")
+    kinds, forms = chosen_words(kind, form)
     made = [
         tables.make(runs, one, paper=paper, **asdict(comparison))
         for one in kinds or usual_kinds(runs)
@@ -162,12 +160,10 @@ def figure(
     """
     from bilevo.experiments import figures
 
-    folder = out or (paths[0] if paths[0].is_dir() else paths[0].parent) / "figures"
-    forms, kinds = listed(form), listed(kind)
+    folder = out or home_of(paths) / "figures"
+    kinds, forms = chosen_words(kind, form)
     if unknown := set(forms) - {"pdf", "png", "svg"}:
         raise ValueError(f"unknown format {min(unknown)!r}; known are pdf, png, svg")
-    if not forms or (kind is not None and not kinds):
-        raise ValueError("--kind and --format need a word each")
     chosen = which.selection()
     runs, history = chosen.runs(paths), chosen.history(paths)
     drawn = {}
@@ -216,7 +212,7 @@ def write_report(
     """The report of some stored runs, and where it is."""
     from bilevo.experiments.report import write
 
-    path = out or (paths[0] if paths[0].is_dir() else paths[0].parent) / "report.html"
+    path = out or home_of(paths) / "report.html"
     chosen = which.selection()
     runs, history = chosen.runs(paths), chosen.history(paths)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -317,6 +313,19 @@ def export(
     else:
         exchange.export_ioh(runs, chosen.history(paths), out)
     return 0
+
+
+def home_of(paths: Sequence[Path]) -> Path:
+    """Where what is made of some runs goes: the first campaign's folder, or that of its file."""
+    return paths[0] if paths[0].is_dir() else paths[0].parent
+
+
+def chosen_words(kind: str | None, form: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The kinds that were asked for, none where that was left open, and the formats."""
+    kinds, forms = listed(kind), listed(form)
+    if not forms or (kind is not None and not kinds):
+        raise ValueError("--kind and --format need a word each")
+    return kinds, forms
 
 
 def listed(words: str | None) -> tuple[str, ...]:

@@ -166,7 +166,8 @@ def run_notes(groups: Groups, settings: Settings, what: str = "Medians") -> list
     other = [
         f"; {settings.label(method)} {text}" for method, text in ranges.items() if text != usual
     ]
-    notes = [f"{what} of {usual} runs{''.join(other)}."]
+    unit = "run" if usual == "1" else "runs"
+    notes = [f"{what} of {usual} {unit}{''.join(other)}."]
     notes += _trouble(groups, settings, "failed", "Runs that failed and are left out")
     notes += _trouble(groups, settings, "infeasible", "Runs that ended infeasible")
     return notes
