@@ -192,15 +192,15 @@ def _g12(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArr
 class Definition:
     """One problem of the suite.
 
-    `point` gives the optimal entries of u, v, w and z for given sizes. Where the follower's answer
-    is known, it is w = `w_star` and z = `z_of(v)`.
+    `point` gives the optimal entries of u, v, w and z for given sizes, None where they are not
+    known. Where the follower's answer is known, it is w = `w_star` and z = `z_of(v)`.
     """
 
     F: Parts
     f: Parts
     v: Box
     z: Box
-    point: Callable[[Sizes], Point]
+    point: Callable[[Sizes], Point | None]
     z_of: Callable[[FloatArray], FloatArray] | None = None
     w_star: float = 0.0
     G: Parts | None = None
@@ -217,7 +217,9 @@ def _point10(s: Sizes) -> Point:
     return t, t, 1 / math.sqrt(s.q - 1), math.atan(t)
 
 
-def _point12(s: Sizes) -> Point:
+def _point12(s: Sizes) -> Point | None:
+    if s.r >= 2:
+        return None
     t, _, h, _ = _point10(s)
     return t, t, h, math.atan(t - 1 / math.sqrt(s.r))
 
@@ -335,10 +337,15 @@ SMD: dict[int, Definition] = {
 
 def smd(number: int, m: int, n: int) -> Problem:
     """Problem SMD`number` with m upper and n lower variables."""
-    definition, sizes = SMD[number], Sizes.of(m, n)
+    return defined(SMD[number], f"smd{number}", m, n)
+
+
+def defined(definition: Definition, name: str, m: int, n: int) -> Problem:
+    """The problem of a definition with m upper and n lower variables."""
+    sizes = Sizes.of(m, n)
     if m < 2 or sizes.q < definition.least_q:
         raise ValueError(
-            f"smd{number} needs m >= 2 and n >= floor(m/2) + {definition.least_q}, "
+            f"{name} needs m >= 2 and n >= floor(m/2) + {definition.least_q}, "
             f"such as (2, 3), (5, 5) or (10, 10); got m={m}, n={n}"
         )
     p, r, q = sizes
@@ -352,8 +359,8 @@ def smd(number: int, m: int, n: int) -> Problem:
         G=None if definition.G is None else _joined(definition.G, p, q),
         g=None if definition.g is None else _joined(definition.g, p, q),
         vectorized=True,
-        name=f"smd{number}",
-        optimum=None if number == 12 and r >= 2 else _optimum(definition, sizes, F, f),
+        name=name,
+        optimum=_optimum(definition, sizes, F, f),
         response=None if definition.z_of is None else _response(definition, sizes),
     )
 
@@ -368,8 +375,11 @@ def _joined(function: Parts, p: int, q: int) -> Function:
     return call
 
 
-def _optimum(definition: Definition, sizes: Sizes, F: Function, f: Function) -> Optimum:
-    u, v, w, z = definition.point(sizes)
+def _optimum(definition: Definition, sizes: Sizes, F: Function, f: Function) -> Optimum | None:
+    point = definition.point(sizes)
+    if point is None:
+        return None
+    u, v, w, z = point
     x = np.repeat([float(u), float(v)], [sizes.p, sizes.r])
     y = np.repeat([float(w), float(z)], [sizes.q, sizes.r])
     return Optimum(float(F(x[None], y[None])[0]), float(f(x[None], y[None])[0]), x, y)
