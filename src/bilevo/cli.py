@@ -170,7 +170,7 @@ def list_all() -> int:
     suites = Table("problem", "m", "n", "F*", title=title, title_justify="left")
     for name in problems.names():
         problem = problems.get(name)
-        size = ("any", "any") if name.startswith("smd") else (str(problem.m), str(problem.n))
+        size = ("any", "any") if name in problems.scalable() else (str(problem.m), str(problem.n))
         known = "unknown" if problem.optimum is None else f"{problem.optimum.F:.6g}"
         suites.add_row(name, *size, known)
     console = Console()

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from bilevo import registry
 from bilevo.experiments.campaign import Row, Task, complete, stored_runs
 from bilevo.experiments.commands import Which, listed, write_report
-from bilevo.experiments.plans import Experiment, Plan, read_plan
+from bilevo.experiments.plans import SUITES, Experiment, Plan, read_plan
 from bilevo.experiments.progress import longest_first, with_progress
 from bilevo.experiments.spread import executor as named_executor
 from bilevo.experiments.store import FAILED
@@ -51,7 +51,7 @@ def bench(
         A TOML file. With one, --problems, --dim and --methods choose a part of it, and --runs
         another number of runs.
     suite
-        smd (SMD1-12), tp or real.
+        smd (SMD1-12), tp, real, rotated, nonsmooth or noisy; several are separated by commas.
     problems
         Names from `bilevo list` or module:object, separated by commas.
     dim
@@ -121,7 +121,8 @@ def _plan_of_options(
     target: bool,
 ) -> Plan:
     if not wanted["problems"]:
-        raise ValueError("give a plan, or --suite or --problems (smd, tp and real are suites)")
+        suites = ", ".join(SUITES)
+        raise ValueError(f"give a plan, or --suite or --problems (suites are {suites})")
     given: dict[str, Any] = {"sizes": sizes, "runs": runs, "budgets": budgets}
     values = {name: value for name, value in given.items() if value not in ((), None)}
     methods = wanted["methods"] or (registry.DEFAULT_METHOD,)

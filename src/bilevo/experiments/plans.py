@@ -37,6 +37,9 @@ SUITES = {
     "smd": SMD,
     "tp": tuple(f"tp{i}" for i in range(1, 11)),
     "real": ("gold-mining", "decision-making"),
+    "rotated": tuple(f"smd{i}-rot" for i in range(1, 9)),
+    "nonsmooth": ("smd1-abs", "smd2-abs", "smd5-abs", "smd1-max", "tp9", "tp10"),
+    "noisy": tuple(f"smd{i}-noise{digit}" for i in (1, 2, 3, 5) for digit in (6, 3)),
 }
 OPTIMIZERS = {"cma-es": "CMAES", "de": "DE", "pso": "PSO", "ga": "GA"}
 

@@ -1,8 +1,12 @@
-"""The test suites: SMD1-14 (scalable), TP1-10, and two real problems."""
+"""The test suites: SMD1-14 (scalable) and harder kinds of them, TP1-10, and two real problems."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from bilevo.core.problem import Problem
+from bilevo.problems.beds import BEDS
 from bilevo.problems.realworld import decision_making, gold_mining
 from bilevo.problems.smd import SMD, smd
 from bilevo.problems.tp import TP
@@ -14,12 +18,15 @@ _FIXED = {
     "gold-mining": gold_mining,
     "decision-making": decision_making,
 }
-_SCALABLE = {f"smd{number}": number for number in SMD}
+_SMD: dict[str, Callable[[int, int], Problem]] = {
+    f"smd{number}": partial(smd, number) for number in SMD
+}
+_SCALABLE = {**_SMD, **BEDS}
 
 
 def names() -> list[str]:
-    """All problem names."""
-    return [*_SCALABLE, *_FIXED]
+    """All problem names; new ones come last, because exports number problems by their place."""
+    return [*_SMD, *_FIXED, *BEDS]
 
 
 def scalable() -> list[str]:
@@ -34,7 +41,7 @@ def get(name: str, m: int | None = None, n: int | None = None) -> Problem:
         if value is not None and not isinstance(value, int):
             raise ValueError(f"{size} must be a whole number, got {value!r}")
     if name in _SCALABLE:
-        return smd(_SCALABLE[name], 2 if m is None else m, 3 if n is None else n)
+        return _SCALABLE[name](2 if m is None else m, 3 if n is None else n)
     if name not in _FIXED:
         raise ValueError(f"unknown problem {name!r}; known are {', '.join(names())}")
     problem = _FIXED[name]()

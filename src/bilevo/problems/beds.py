@@ -1,0 +1,162 @@
+"""Test beds less friendly than SMD, which is smooth, free of noise and nearly separable.
+
+They are made of SMD problems, have their known optima, and come in the same sizes:
+
+- `smd1-rot` to `smd10-rot`: x and y are rotated about the optimum, so that no variable can be
+  searched by itself. SMD11's optimum is on a bound beyond which the follower would answer
+  otherwise, SMD12's is known at few sizes, and SMD13 and SMD14 are hardly used.
+- `smd1-abs`, `smd2-abs`, `smd5-abs`, `smd1-max`: the follower adds up absolute values, or takes
+  the largest, in place of squares. The leader's F and the follower's answers are SMD's.
+- `smd1-noise6`, `smd1-noise3`, ... of SMD1-8: f has a relative error of up to 1e-6 or 1e-3. It is a
+  hash of the point, so that runs repeat and resume. F is exact; the optimum and the follower's
+  answers are those without noise.
+
+The box of a rotated problem cuts off the answers of some followers. The optimum stays the best
+there: y* of the optimum is in the box, so a follower's answer is no worse for it than y*, and no
+such y has an F below F* in SMD1-10.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import blake2b
+
+import numpy as np
+
+from bilevo.core.arrays import FloatArray, frozen, row_dots
+from bilevo.core.problem import Bounds, Function, Optimum, Problem, Response
+from bilevo.core.streams import stream
+from bilevo.problems.smd import MARGIN, SMD, defined, smd
+
+# SMD4's optimum has z = 0 on its bound. Below it f grows: |v| - log(1 + z) is at least |v| there,
+# so the follower answers as before, down to where the logarithm ends.
+_ROTATED = {number: SMD[number] for number in range(1, 11)}
+_ROTATED[4] = replace(SMD[4], z=(-1 + MARGIN, math.e))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rotation:
+    """Points c + D Q t of a level for t in [-reach, reach]^d.
+
+    D holds the distances from the centre c to the nearer bounds, Q is orthogonal, and the cube is
+    the largest whose image stays within the bounds. Rows are taken one by one (`row_dots`): a
+    product of matrices may round a row otherwise when it stands in another batch.
+    """
+
+    centre: FloatArray
+    distance: FloatArray
+    turn: FloatArray
+    reach: float
+
+    @classmethod
+    def about(cls, centre: FloatArray, bounds: Bounds, name: str) -> Rotation:
+        """The rotation of this name."""
+        distance = np.minimum(centre - bounds.lower, bounds.upper - centre)
+        normal = stream(0, name).standard_normal((centre.size, centre.size))
+        turn, triangle = np.linalg.qr(normal)
+        turn = turn * np.sign(np.diag(triangle))  # no direction is favoured
+        # Down to the sixth digit: no rounding takes an image out of the bounds.
+        reach = math.floor(1e6 / np.abs(turn).sum(axis=1).max()) / 1e6
+        return cls(frozen(centre), frozen(distance), frozen(turn), reach)
+
+    @property
+    def bounds(self) -> Bounds:
+        return Bounds(np.full(self.centre.size, -self.reach), np.full(self.centre.size, self.reach))
+
+    def there(self, rows: FloatArray) -> FloatArray:
+        """Points of the problem that is rotated."""
+        return np.asarray(self.centre + self.distance * row_dots(rows[:, None, :], self.turn))
+
+    def back(self, points: FloatArray) -> FloatArray:
+        """Rows t of points; NaN where they are outside of the cube."""
+        rows = row_dots(((points - self.centre) / self.distance)[:, None, :], frozen(self.turn.T))
+        rows[~(np.abs(rows) <= self.reach).all(axis=1)] = np.nan
+        return rows
+
+
+def rotated(number: int, m: int, n: int) -> Problem:
+    """SMD`number` with x and y rotated about its optimum, each by a matrix of its own."""
+    name = f"smd{number}-rot"
+    plain = defined(_ROTATED[number], name, m, n)
+    best = plain.optimum
+    assert best is not None and best.x is not None and best.y is not None
+    upper = Rotation.about(best.x, plain.x_bounds, f"{name}/{m},{n}/x")
+    lower = Rotation.about(best.y, plain.y_bounds, f"{name}/{m},{n}/y")
+
+    def turned(function: Function) -> Function:
+        return lambda x, y: function(upper.there(x), lower.there(y))
+
+    def respond(response: Response) -> Response:
+        return lambda x: lower.back(response(upper.there(x)))
+
+    return Problem(
+        turned(plain.F),
+        turned(plain.f),
+        upper.bounds,
+        lower.bounds,
+        G=None if plain.G is None else turned(plain.G),
+        g=None if plain.g is None else turned(plain.g),
+        vectorized=True,
+        name=name,
+        optimum=Optimum(best.F, best.f, np.zeros(m), np.zeros(n)),
+        response=None if plain.response is None else respond(plain.response),
+    )
+
+
+# What the follower brings to zero, as functions of v, w and z.
+Terms = Callable[[FloatArray, FloatArray, FloatArray], Sequence[FloatArray]]
+_TERMS: dict[int, Terms] = {
+    1: lambda v, w, z: (w, v - np.tan(z)),
+    2: lambda v, w, z: (w, v - np.log(z)),
+    5: lambda v, w, z: (w[:, 1:] - w[:, :-1] * w[:, :-1], w[:, :-1] - 1.0, np.abs(v) - z * z),
+}
+_JOINED = {"abs": np.add.reduce, "max": np.maximum.reduce}
+
+
+def nonsmooth(number: int, kind: str, m: int, n: int) -> Problem:
+    """SMD`number` whose follower has the sum or the largest of |terms| for the sum of squares."""
+    terms, join = _TERMS[number], _JOINED[kind]
+
+    def f(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
+        sizes = np.abs(np.concatenate(terms(v, w, z), axis=1))
+        return np.asarray(row_dots(u, u) + join(sizes, axis=1))
+
+    return defined(replace(SMD[number], f=f), f"smd{number}-{kind}", m, n)
+
+
+def noisy(number: int, digit: int, m: int, n: int) -> Problem:
+    """SMD`number` with f + 10^-digit (1 + |f|) u, where u in [-1, 1] is a hash of x and y."""
+    problem = smd(number, m, n)
+    exact, size = problem.f, 10.0**-digit
+    problem.name = f"smd{number}-noise{digit}"
+    key = problem.name.encode()
+
+    def f(x: FloatArray, y: FloatArray) -> FloatArray:
+        value = exact(x, y)
+        return np.asarray(value + size * (1.0 + np.abs(value)) * _hashed(x, y, key))
+
+    problem.f = f
+    return problem
+
+
+def _hashed(x: FloatArray, y: FloatArray, key: bytes) -> FloatArray:
+    """A number in [-1, 1] for each row of x and y, the same for the same bits."""
+    # Adding 0 makes -0 and 0 the same point; the order of bytes is fixed for all machines.
+    rows = (np.concatenate([x, y], axis=1) + 0.0).astype("<f8")
+    digests = [blake2b(row.tobytes(), digest_size=8, key=key).digest() for row in rows]
+    return np.frombuffer(b"".join(digests), "<u8") / 2.0**63 - 1.0
+
+
+BEDS: dict[str, Callable[[int, int], Problem]] = {
+    **{f"smd{number}-rot": partial(rotated, number) for number in _ROTATED},
+    **{f"smd{number}-abs": partial(nonsmooth, number, "abs") for number in _TERMS},
+    "smd1-max": partial(nonsmooth, 1, "max"),
+    **{
+        f"smd{number}-noise{digit}": partial(noisy, number, digit)
+        for number in range(1, 9)
+        for digit in (6, 3)
+    },
+}
