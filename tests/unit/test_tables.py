@@ -331,12 +331,20 @@ def test_other_programs_results_are_no_reconstructions_of_ours() -> None:
 
 
 def test_problems_and_methods_stand_in_their_natural_order() -> None:
-    names = ["prob10", "prob2", "gold-mining", "tp1", "smd10", "smd2"]
+    names = ["prob10", "prob2", "smd10-rot", "smd2-rot", "gold-mining", "tp1", "smd10", "smd2"]
     found = samples.grouped(store.frame([run("x", 0, name) for name in names]))
     assert [case.problem for case in found] == names[::-1]
     methods = ["zeta", "drc-de/plain", "bleaq2", "drc-de", "drc-cma-es/plain", "drc-cma-es"]
     assert samples.ordered_methods(methods) == [
         *("drc-cma-es", "drc-cma-es/plain", "bleaq2", "zeta", "drc-de", "drc-de/plain")
+    ]
+
+
+def test_an_average_is_over_one_kind_of_problem() -> None:
+    names = ["smd1", "smd2", "smd1-rot", "smd10-rot", "smd1-noise6", "smd2-noise6", "smd1-noise3"]
+    rows = made([run("x", 0, name) for name in names], "total").rows
+    assert [row[0] for row in rows[len(names) :]] == [
+        *("smd average of 2", "smd-rot average of 2", "smd-noise6 average of 2")
     ]
 
 

@@ -10,6 +10,7 @@ makes them ties.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -29,6 +30,8 @@ EVALUATIONS = ("FEs_u", "FEs_l", "FEs")
 VERIFIED = ("verified", "F_verified")
 COLUMNS = {"FEs_u": "nfev_upper", "FEs_l": "nfev_lower"}  # FEs is their sum
 REFERENCE = "drc-cma-es"
+DIGITS = "0123456789"
+BED = re.compile(r"smd\d+(-.+)")  # a harder kind of SMD, such as smd1-rot or smd1-noise6
 
 
 class Case(NamedTuple):
@@ -44,8 +47,9 @@ class Case(NamedTuple):
 
     @property
     def suite(self) -> str:
-        """The problem's name without its number."""
-        return self.problem.rstrip("0123456789")
+        """The problem's name without its number: smd of smd10, smd-rot of smd10-rot."""
+        bed = BED.fullmatch(self.problem)
+        return f"smd{bed[1]}" if bed else self.problem.rstrip(DIGITS)
 
     @property
     def order(self) -> tuple[int, str, int, int, int]:
@@ -53,8 +57,9 @@ class Case(NamedTuple):
         registered = problems.names()
         known = self.problem in registered
         place = registered.index(self.problem) if known else len(registered)
-        number = int(self.problem[len(self.suite) :][:9] or 0)
-        return place, self.suite, number, self.m, self.n
+        word = self.problem.rstrip(DIGITS)
+        number = int(self.problem[len(word) :][:9] or 0)
+        return place, word, number, self.m, self.n
 
 
 @dataclass(frozen=True, slots=True)

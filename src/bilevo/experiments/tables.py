@@ -334,7 +334,7 @@ def _with_savings(cells: list[Cell], at: int | None) -> list[Cell]:
 
 def _averages(medians: dict[Case, list[Cell]]) -> dict[Case, list[Cell]]:
     """By suite and size, where a suite has several problems; of the paper's values too."""
-    suites: dict[Case, list[list[Cell]]] = {}
+    suites: dict[Case, list[list[Cell]]] = {}  # under the name of the suite
     for case, cells in medians.items():
         suites.setdefault(Case(case.suite, case.m, case.n), []).append(cells)
     found = {}
@@ -345,7 +345,7 @@ def _averages(medians: dict[Case, list[Cell]]) -> dict[Case, list[Cell]]:
         complete = ~missing[:, there].any(axis=1)
         whole = [line for line, is_whole in zip(lines, complete, strict=True) if is_whole]
         if len(whole) > 1:
-            name = f"{case.suite} average of {len(whole)}"
+            name = f"{case.problem} average of {len(whole)}"
             found[Case(name, case.m, case.n)] = [_mean(cells) for cells in zip(*whole, strict=True)]
     return found
 
