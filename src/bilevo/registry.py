@@ -54,6 +54,9 @@ _METHODS = {
     "drc-de": Method(partial(_make, "DRC", "DE"), 2024, "DRC-BLEA with DE at both levels"),
     "drc-ga": Method(partial(_make, "DRC", "GA"), 2024, "DRC-BLEA with a GA at both levels"),
     "drc-pso": Method(partial(_make, "DRC", "PSO"), 2024, "DRC-BLEA with PSO at both levels"),
+    "drc-plus": Method(
+        partial(_make, "DRCPlus"), 2026, "DRC with followers that learn, descents, certificates"
+    ),
     "go-cma-es": Method(
         partial(_make, "GOCMAES"), 2020, "Huang, Wang: GO, with CMA-ES", Status.PAPER
     ),

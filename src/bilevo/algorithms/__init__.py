@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from bilevo.algorithms.bl_cma_es import BLCMAES
     from bilevo.algorithms.bleaq2 import BLEAQ2
     from bilevo.algorithms.drc import DRC
+    from bilevo.algorithms.drc_plus import DRCPlus
     from bilevo.algorithms.go_cma_es import GOCMAES
     from bilevo.algorithms.mfbla import MFBLA
     from bilevo.algorithms.nblea import NBLEA
@@ -21,6 +22,7 @@ else:
             "BLCMAES": "bilevo.algorithms.bl_cma_es",
             "BLEAQ2": "bilevo.algorithms.bleaq2",
             "DRC": "bilevo.algorithms.drc",
+            "DRCPlus": "bilevo.algorithms.drc_plus",
             "GOCMAES": "bilevo.algorithms.go_cma_es",
             "MFBLA": "bilevo.algorithms.mfbla",
             "NBLEA": "bilevo.algorithms.nblea",
@@ -35,6 +37,7 @@ __all__ = [
     "BLCMAES",
     "BLEAQ2",
     "DRC",
+    "DRCPlus",
     "GOCMAES",
     "MFBLA",
     "NBLEA",

@@ -19,7 +19,7 @@ import numpy as np
 
 from bilevo.algorithms.follower import ABSOLUTE, Follower, FollowerRule, Pair
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
-from bilevo.core.budget import Scale, StopReason, change_over
+from bilevo.core.budget import Scale, StopReason, change_over, interquartile_range
 from bilevo.core.order import ranking
 from bilevo.core.problem import Spec
 from bilevo.core.request import Evaluate, Level, Steps, T, Values, alongside, together
@@ -40,6 +40,7 @@ class State:
     elite_F: list[float] = field(default_factory=list)  # after each generation
     F_scale: Scale = field(default_factory=Scale)
     f_scale: Scale = field(default_factory=Scale)
+    F_spread: float = 0.0  # of the last generation's pairs
     spent: int = 0  # upper evaluations so far
     stop: StopReason | None = None
     executions: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -130,7 +131,9 @@ def close_generation(
     Survivors are the better half of the pairs.
     """
     assert state.elite is not None
-    state.F_scale.see(np.array([pair.F for pair in pairs]))
+    F = np.array([pair.F for pair in pairs])
+    state.F_scale.see(F)
+    state.F_spread = interquartile_range(F)
     state.elite_F.append(state.elite.F)
     state.executions = np.array([follower.executions for follower in followers])
     state.survived = np.zeros(len(pairs), np.bool_)

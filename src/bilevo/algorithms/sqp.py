@@ -1,19 +1,20 @@
 """A local search by sequential quadratic programming (SQP) that asks for its points.
 
 R. Wilson, "A simplicial algorithm for concave programming", PhD thesis, Harvard, 1963; the penalty
-of M. Powell, "A fast algorithm for nonlinearly constrained optimization calculations", 1978; the
-quadratic program as a least distance problem: C. Lawson and R. Hanson, "Solving least squares
-problems", 1974, chapter 23.
+of M. Powell, "A fast algorithm for nonlinearly constrained optimization calculations", 1978; for
+the quadratic program see quadratic_program.
 
 Textbook SQP in the unit box, for algorithms that polish an answer at either level. A scipy solver
-cannot wait for values that are requested, so the search is our own; only the non-negative least
-squares below the quadratic program are scipy's. What is particular:
+cannot wait for values that are requested, so the search is our own. What is particular:
 - steps are limited to twice the last one when that had to be shortened;
 - all neighbours of an iterate are one batch; the first batch has both neighbours of every
   variable, wider apart, and so gives curvatures that the Hessian starts with;
 - constraints are met with a margin of 1e-9 of the box, because a pair that violates one by a
   rounding error counts as infeasible;
-- neighbours that fail are replaced by those on the other side, or else their variable rests.
+- neighbours that fail are replaced by those on the other side, or else their variable rests;
+- a search may start with a Hessian from elsewhere. A `trusting` one ends with a step that gained
+  what the model said, and measures curvatures again after one that did not, at distances that suit
+  the curvatures known so far.
 """
 
 from __future__ import annotations
@@ -21,18 +22,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 
+from bilevo.algorithms.quadratic_program import quadratic_step
 from bilevo.core.arrays import TINY, BoolArray, FloatArray, IntArray
 from bilevo.core.order import best_index, no_worse
 from bilevo.core.request import Steps, Values
 
 DIFFERENCE = 2.0**-26  # of the box, between neighbours: the root of the machine's precision
 CURVATURE_DIFFERENCE = 1e-4  # of the box: curvatures need a wider distance
-MARGIN = 1e-9  # of the box, kept from linearised constraints
+MARGIN = 1e-9  # see `LocalRule.margin`
 TRIALS = 8  # step lengths tried before a direction is given up
 CURVED = 1e-3  # cosine between a step and the change of the gradient that shows curvature
+HOPE = 5.0  # times what a model expects: the most that a search will still gain
 ARMIJO = 1e-4  # part of the expected decrease that a step has to bring
 
 At = Callable[[FloatArray], Steps[Values]]  # rows (k, d) -> their values
@@ -47,6 +51,8 @@ class Answer:
     violation: float
     points: int  # evaluated
     converged: bool
+    hessian: FloatArray | None = None  # of the Lagrangian, as far as learnt
+    left: float = math.inf  # decrease of the merit function that the model still expects
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,12 @@ class LocalRule:
     max_points: int
     tolerance: float = 1e-10  # of the objective
     difference: float = DIFFERENCE
+    margin: float = MARGIN  # of the box, kept from linearised constraints
+    ceiling: float = math.inf  # a search that will not come below it is given up
+    unit: float = 1.0  # of the objective: a value whose rounding counts
+    trusting: bool = (
+        False  # a whole step that gains what was expected, to the tolerance, is the last
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -99,20 +111,32 @@ class Sampler:
         self.see(rows, values)
         return values
 
+    def first(self, point: FloatArray, known: Values | None) -> Steps[Values]:
+        """The values at the start, asked for where they are not known."""
+        if known is None:
+            return (yield from self.values(point[None]))
+        self.see(point[None], known)
+        return known
+
     def see(self, rows: FloatArray, values: Values) -> None:
         i = best_index(values.objective, values.violation)
         f, violation = float(values.objective[i]), float(values.violation[i])
         if no_worse(f, violation, self.objective, self.violation):
             self.point, self.objective, self.violation = rows[i].copy(), f, violation
 
-    def answer(self, converged: bool) -> Answer:
-        return Answer(self.point, self.objective, self.violation, self.points, converged)
+    def answer(
+        self, converged: bool, hessian: FloatArray | None = None, left: float = math.inf
+    ) -> Answer:
+        found = self.point, self.objective, self.violation, self.points
+        return Answer(*found, converged, hessian, left)
 
-    def differences(self, point: FloatArray, values: Values, curved: bool) -> Steps[Iterate | None]:
+    def differences(
+        self, point: FloatArray, values: Values, curved: bool, B: FloatArray | None = None
+    ) -> Steps[Iterate | None]:
         """The derivatives at a point by its neighbours; None if there is no budget for them."""
         d = len(point)
         both = curved and self.left() >= 2 * d
-        h = max(CURVATURE_DIFFERENCE, self.rule.difference) if both else self.rule.difference
+        h = self.distances(values, B) if both else self.rule.difference
         h_each = np.minimum(h, (self.high - self.low) / 2)
         up = np.where(point + h_each <= self.high, h_each, -h_each)
         if self.left() < d:
@@ -131,6 +155,15 @@ class Sampler:
                 again = yield from self.values(point + steps[flipped])
                 stack.replace(flipped, steps.sum(axis=1), again, values)
         return stack.iterate(point, values)
+
+    def distances(self, values: Values, B: FloatArray | None) -> FloatArray | float:
+        """To neighbours that give curvatures; where they are known roughly, to four digits."""
+        widest = max(CURVATURE_DIFFERENCE, self.rule.difference)
+        if B is None:
+            return widest
+        rounding = np.finfo(float).eps * (abs(float(values.objective[0])) + self.rule.unit)
+        sufficient = np.sqrt(4e4 * rounding / np.maximum(B.diagonal(), TINY))
+        return np.clip(sufficient, self.rule.difference, widest)
 
 
 @dataclass(slots=True, eq=False)
@@ -196,39 +229,66 @@ def merit(values: Values, penalty: float) -> float:
     return f + penalty * float(np.maximum(values.constraints[0], 0.0).sum())
 
 
+class Source(Enum):
+    """Where a model's Hessian comes from."""
+
+    LEARNT = "steps"
+    RESCALED = "steps, with curvatures along the axes measured anew"
+    MEASURED = "curvatures along the axes"
+
+
 def sqp(
     at: At,
     point: FloatArray,
     low: FloatArray,
     high: FloatArray,
     rule: LocalRule,
+    hessian: FloatArray | None = None,
+    values: Values | None = None,
 ) -> Steps[Answer]:
-    """Minimise from a point in a box; `at` gives values."""
+    """Minimise from a point in a box; `at` gives values.
+
+    A Hessian to start with and the start's values need not be asked for where they are known.
+    """
     sampler = Sampler(at, rule, low, high)
     point = np.clip(point, low, high)
-    values = yield from sampler.values(point[None])
+    values = yield from sampler.first(point, values)
     if not math.isfinite(values.objective[0]):
         return sampler.answer(converged=False)
-    here, fresh = (yield from sampler.differences(point, values, curved=True)), True
+    known = hessian is not None
+    model, left = Model(hessian if hessian is not None else np.eye(len(point))), math.inf
+    source = Source.LEARNT if known else Source.MEASURED
+    here = yield from sampler.differences(point, values, curved=not known)
     while here is not None:
-        if fresh:
-            model = Model(first_hessian(here))
-        step, multipliers = quadratic_step(here, model, low, high)
+        if source is not Source.LEARNT:
+            model = model.measured(here, source is Source.RESCALED)
+        step, multipliers = model.step(here, low, high, rule.margin)
         model.penalty = sufficient_penalty(here, model, step, multipliers)
         slope = merit_slope(here, step, model.penalty)
-        taken = None
-        if -slope >= rule.tolerance:
+        left, taken = -slope, None
+        if merit(here.values, model.penalty) - HOPE * left > rule.ceiling:
+            break
+        if left >= rule.tolerance:
             taken = yield from line_search(sampler, here, step, model.penalty, slope)
         if taken is not None:
-            there = yield from sampler.differences(*taken, curved=False)
+            whole, surprise = model.surprise(here, taken, step, slope)
+            if rule.trusting and whole and surprise < rule.tolerance:
+                return sampler.answer(sampler.violation == 0, model.B, rule.tolerance)
+            astray = rule.trusting and surprise > left / 4
+            there = yield from sampler.differences(*taken, astray, model.B)
             if there is not None:
                 model.learn(here, there, step, multipliers)
-            here, fresh = there, False
-        elif fresh or model.settled(step, slope, rule.tolerance):
-            return sampler.answer(converged=sampler.left() > 0 and sampler.violation == 0)
+            here, source = there, Source.RESCALED if astray else Source.LEARNT
+        elif source is Source.RESCALED:  # the correlations may be wrong
+            source = Source.MEASURED
+        elif source is Source.MEASURED or model.settled(step, slope, rule.tolerance):
+            converged = sampler.left() > 0 and sampler.violation == 0
+            return sampler.answer(converged, model.B, left)
         else:  # the model may be wrong: curvatures afresh
-            here, fresh = (yield from sampler.differences(*here.place, curved=True)), True
-    return sampler.answer(converged=False)
+            near = model.B if rule.trusting else None
+            here = yield from sampler.differences(*here.place, True, near)
+            source = Source.RESCALED if rule.trusting else Source.MEASURED
+    return sampler.answer(False, model.B, left)
 
 
 @dataclass(slots=True, eq=False)
@@ -246,6 +306,36 @@ class Model:
         went, meant = np.abs(there.point - here.point).max(), np.abs(step).max()
         self.radius = min(1.0, float(4 * self.radius if went > 0.99 * meant else 2 * went))
         self.B = updated_hessian(self.B, here, there, multipliers)
+
+    def measured(self, here: Iterate, correlated: bool) -> Model:
+        """With the curvatures along the axes as they are here, and its correlations or none."""
+        if not correlated or here.curvature is None:
+            return Model(first_hessian(here))
+        stretch = np.sqrt(first_hessian(here).diagonal() / np.maximum(self.B.diagonal(), TINY))
+        return Model(self.B * np.outer(stretch, stretch), self.radius, self.penalty)
+
+    def step(
+        self, here: Iterate, low: FloatArray, high: FloatArray, margin: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """The step to the model's minimum, and the constraints' multipliers."""
+        below, above = low - here.point, high - here.point
+        if self.radius < 1 or here.resting.any():
+            reach = np.where(here.resting, 0.0, self.radius)
+            below, above = np.maximum(below, -reach), np.minimum(above, reach)
+        return quadratic_step(here.gradient, self.B, here.c, here.jacobian, below, above, margin)
+
+    def surprise(
+        self, here: Iterate, taken: tuple[FloatArray, Values], step: FloatArray, slope: float
+    ) -> tuple[bool, float]:
+        """Whether a step was taken whole, and how far its gain is from what the model said.
+
+        What is left to gain after a whole step is of that size.
+        """
+        point, values = taken
+        whole = bool((np.abs(point - here.point) >= 0.99 * np.abs(step)).all())
+        gain = merit(here.values, self.penalty) - merit(values, self.penalty)
+        expected = -slope - float(step @ self.B @ step) / 2
+        return whole, abs(gain - expected)
 
     def settled(self, step: FloatArray, slope: float, tolerance: float) -> bool:
         """Whether so short a step is no fault of a Hessian that is too stiff in its direction."""
@@ -337,98 +427,3 @@ def updated_hessian(
             return B
         new = B + np.outer(change, change) / along - np.outer(Bs, Bs) / float(step @ Bs)
     return (new + new.T) / 2 if np.isfinite(new).all() else B
-
-
-def quadratic_step(
-    here: Iterate, model: Model, low: FloatArray, high: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """The step to the minimum of the quadratic model and the constraints' multipliers.
-
-    Where linearised constraints contradict each other or the box, they are missed by least squares,
-    and there are no multipliers.
-    """
-    below, above = low - here.point, high - here.point
-    if model.radius < 1 or here.resting.any():
-        reach = np.where(here.resting, 0.0, model.radius)
-        below, above = np.maximum(below, -reach), np.minimum(above, reach)
-    multipliers = np.zeros(len(here.c))
-    with np.errstate(all="ignore"):
-        try:
-            newton = np.asarray(-np.linalg.solve(model.B, here.gradient), dtype=np.float64)
-        except np.linalg.LinAlgError:
-            return np.zeros(len(below)), multipliers
-        if not np.isfinite(newton).all():
-            return np.zeros(len(below)), multipliers
-        lengths = np.sqrt((here.jacobian**2).sum(axis=1))
-        used = np.flatnonzero((lengths > 0) & np.isfinite(lengths) & np.isfinite(here.c))
-        rows = here.jacobian[used] / lengths[used, None]
-        offsets = -here.c[used] / lengths[used] - MARGIN
-        if (below <= newton).all() and (newton <= above).all() and (rows @ newton <= offsets).all():
-            return newton, multipliers
-        step, shadow = constrained_step(here.gradient, model.B, newton, rows, offsets, below, above)
-    multipliers[used] = shadow / lengths[used]
-    return np.clip(step, below, above), multipliers
-
-
-def constrained_step(
-    g: FloatArray,
-    B: FloatArray,
-    newton: FloatArray,
-    rows: FloatArray,
-    offsets: FloatArray,
-    below: FloatArray,
-    above: FloatArray,
-) -> tuple[FloatArray, FloatArray]:
-    """The step and multipliers under rows (k, d) of constraints and bounds on the step."""
-    k, d = rows.shape
-    A = np.concatenate([rows, np.eye(d), -np.eye(d)])
-    b = np.concatenate([offsets, above, -below])
-    found = least_distance(g, B, A, b, newton)
-    if found is not None:
-        return found[0], found[1][:k]
-    stiff = np.array([[1e6 * float(np.diag(B).max())]])
-    wide = np.block([[B, np.zeros((d, 1))], [np.zeros((1, d)), stiff]])
-    slack = np.concatenate([-np.ones(k), np.zeros(2 * d)])
-    found = least_distance(
-        np.append(g, 0.0), wide, np.column_stack([A, slack]), b, np.append(newton, 0.0)
-    )
-    return (np.zeros(d) if found is None else found[0][:d]), np.zeros(k)
-
-
-def least_distance(
-    g: FloatArray, B: FloatArray, A: FloatArray, b: FloatArray, newton: FloatArray
-) -> tuple[FloatArray, FloatArray] | None:
-    """argmin g p + p B p / 2 subject to A p <= b, and its multipliers; None if there is none.
-
-    The point nearest to the free minimum `newton` in the metric of B (Lawson and Hanson, 1974).
-    """
-    excess = A @ newton - b
-    lengths = np.einsum("ij,ji->i", A, np.linalg.solve(B, A.T))  # of the rows, in the same metric
-    reach = np.maximum(excess, 0.0) ** 2 / np.maximum(lengths, TINY)
-    for scale in (float(-g @ newton), float(reach.max())):  # which makes the distances near 1
-        if scale > 0 and (found := _least_distance(B, A, b, newton, scale)) is not None:
-            return found
-    return None
-
-
-def _least_distance(
-    B: FloatArray, A: FloatArray, b: FloatArray, newton: FloatArray, scale: float
-) -> tuple[FloatArray, FloatArray] | None:
-    from scipy.optimize import nnls
-
-    try:
-        root = np.linalg.cholesky(B / scale)
-        rows = -np.linalg.solve(root, A.T)  # of the constraints on z = root' (p - newton)
-        bounds = A @ newton - b
-        system = np.concatenate([rows, bounds[None]])
-        target = np.append(np.zeros(len(newton)), 1.0)
-        u, _ = nnls(system, target)
-    except (np.linalg.LinAlgError, RuntimeError):
-        return None
-    residual = system @ u - target
-    if -residual[-1] < 1e-12:
-        return None
-    step = newton + np.linalg.solve(root.T, residual[:-1] / -residual[-1])
-    if not np.isfinite(step).all() or (A @ step - b).max() > 1e-6:
-        return None
-    return step, u / -residual[-1] * scale

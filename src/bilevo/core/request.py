@@ -42,13 +42,17 @@ class Evaluate(NamedTuple):
 
 
 class Incumbent(NamedTuple):
-    """The best pair so far: x (m,), y (n,), its values and its violation at both levels."""
+    """The best pair so far: x (m,), y (n,), its values and its violation at both levels.
+
+    `gap` is how far f is above what independent searches of the follower found; NaN without any.
+    """
 
     x: FloatArray
     y: FloatArray
     F: float
     f: float
     violation: float
+    gap: float = math.nan
 
 
 class Values(NamedTuple):
@@ -87,11 +91,15 @@ class Values(NamedTuple):
         """The values of consecutive rows, so many each."""
         start = 0
         for size in sizes:
-            part = slice(start, start + size)
-            yield Values(
-                self.objective[part], self.violation[part], self.constraints[part], self.spent
-            )
+            yield self.part(start, start + size)
             start += size
+
+    def part(self, start: int, end: int) -> Values:
+        """The values of some consecutive rows."""
+        rows = slice(start, end)
+        return Values(
+            self.objective[rows], self.violation[rows], self.constraints[rows], self.spent
+        )
 
 
 def _violation(constraints: FloatArray, moderate: bool) -> FloatArray:

@@ -147,6 +147,7 @@ class Result:
     failures: int = 0
     failed_points: list[Failure] = field(default_factory=list)  # the first hundred of them
     history: History = field(default_factory=History)
+    follower_gap: float = math.nan  # of f to what the method's own independent searches found
     certificate: Certificate | None = None
 
     @property
@@ -243,7 +244,7 @@ def _each(kind: type) -> Callable[[Any], Any]:
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("x", "y"), _vector),
-    **dict.fromkeys(("F", "f", "violation", "follower_gap", "time"), _number),
+    **dict.fromkeys(("F", "f", "violation", "follower_gap", "gap", "time"), _number),
     **dict.fromkeys(("nfev_upper", "nfev_lower", "nit", "seed", "failures"), _exactly(int)),
     **dict.fromkeys(("success", "feasible"), _exactly(bool)),
     **dict.fromkeys(("message", "method", "version", "kernel"), _exactly(str)),

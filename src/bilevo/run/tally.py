@@ -71,6 +71,7 @@ class Tally:
             failures=self.failures,
             failed_points=list(self.failed_points),
             history=self.history.copy(),
+            follower_gap=best.gap,
         )
         ended = reason not in (StopReason.INTERRUPTED, StopReason.RUNNING)
         result.success = ended and result.feasible
@@ -79,6 +80,11 @@ class Tally:
 
 
 def _answer(result: Result) -> str:
+    if result.feasible and result.follower_gap == 0:
+        return "the answer is feasible, and an independent search of the follower found none better"
+    if result.feasible and result.follower_gap > 0:
+        gap = f"{result.follower_gap:.3g}"
+        return f"the answer is feasible; an independent search improved the follower by {gap}"
     if result.feasible:
         return "the answer is feasible"
     if np.isfinite(result.F) and np.isfinite(result.f):

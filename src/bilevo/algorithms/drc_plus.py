@@ -1,0 +1,422 @@
+"""DRC-plus: followers that learn from each other, a leader that descends, answers with a proof.
+
+Ours; docs/drc-plus.md tells what each ingredient is worth. DRC (see drc) lets searches of followers
+compete for evaluations. Here a follower's search is mostly one gradient and one step, because it
+starts from what other followers have taught (see warm_follower). The rest follows from that:
+
+- **Competition** (`compete`). A generation's followers start at their predicted answers. Those
+  whose leaders are in the better half go on, a few iterations a bout; the others get no more.
+  Where the best ones hardly moved, the predictions of all are believed. The tolerance of f is tied
+  to the differences of F that the leader sees.
+- **Descent** (`descend`; see phi). The leader has local searches, too.
+- **Global search.** Descents from hops around the best pair (`hop`) and CMA-ES over x with
+  restarts (`sample`) take turns: the one that has had fewer evaluations is next. Where CMA-ES has
+  narrowed, a descent saves the rest of it; where a descent ends at a kink, a small CMA-ES does
+  (`polish`).
+- **Certificate** (`certify`). A best pair that ends a descent, or is about to end the run, has its
+  follower solved again by independent global searches. A better answer replaces it, and the run
+  goes on.
+
+Where local searches of followers do not settle (kinks, noise), nothing of this holds, and the run is
+handed to DRC with followers that give up sooner (see hasty_drc).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bilevo.algorithms.follower import Pair
+from bilevo.algorithms.hasty_drc import HastyDRC
+from bilevo.algorithms.leader import State as JointState
+from bilevo.algorithms.leader import leader_ranking, reached
+from bilevo.algorithms.phi import Knowledge, descent, settled
+from bilevo.algorithms.warm_follower import Experience, Task, WarmFollower
+from bilevo.core.algorithm import variant_name
+from bilevo.core.arrays import BoolArray, FloatArray, IntArray
+from bilevo.core.budget import StopReason
+from bilevo.core.problem import Spec
+from bilevo.core.request import Steps, Values, together
+from bilevo.core.streams import stream
+from bilevo.optimizers.cma_es import CMAES
+from bilevo.optimizers.protocol import Start
+
+BELIEVED = 0.1  # of the spread of F: a change by which the best pair stays the best
+BOUT = 3  # iterations of a follower before its leader is looked at again
+BOUTS = 3  # of a follower in a generation
+REFUTATIONS = 3  # of the ends of a descent before others have their turn
+FRUITLESS = 2  # restarts that end a run; four times as many where it is to reach a target
+BLUR = 1e-2  # of f: a difference that tells answers apart where followers are not smooth
+
+
+@dataclass(slots=True, eq=False)
+class Search:
+    """A search by CMA-ES over x."""
+
+    leader: Any  # its state
+    population: int
+    best: Pair | None = None
+    age: int = 0  # generations
+    stale: int = 0  # those without progress
+    descended: float = math.inf  # width at which its best pair was last the start of a descent
+
+    @classmethod
+    def start(cls, start: Start, population: int) -> Search:
+        return cls(CMAES().start(start), population)
+
+    @property
+    def spread(self) -> FloatArray:
+        """Standard deviations (m,)."""
+        return np.asarray(self.leader.sigma * np.sqrt(self.leader.C.diagonal()))
+
+    @property
+    def width(self) -> float:
+        return float(self.spread.max())
+
+    @property
+    def ended(self) -> bool:
+        patience = 10 + math.ceil(30 * self.leader.d / self.population)
+        return self.stale > patience or self.width < 1e-9 or not self.leader.sigma < 1e3
+
+    def tell(self, x: FloatArray, pairs: list[Pair], tolerance: float) -> None:
+        """Learn from a generation; progress is more than a tolerance of F."""
+        F, violation = np.array([p.F for p in pairs]), np.array([p.violation for p in pairs])
+        CMAES(self.population).tell(self.leader, x, F, violation)
+        best = pairs[int(leader_ranking(pairs)[0])]
+        self.age += 1
+        self.stale += 1
+        if self.best is None or improved(self.best, best, tolerance):
+            self.stale = 0
+        if self.best is None or best.no_worse(self.best):
+            self.best = best
+
+
+@dataclass(slots=True, eq=False)
+class State(Knowledge):
+    """A run at the boundary of an upper generation."""
+
+    search: Search = field(kw_only=True)  # over the whole box
+    ends: FloatArray = field(kw_only=True)  # of descents, (k, m)
+    descending: int = 0  # evaluations of descents
+    sampling: int = 0  # evaluations of the search
+    restarts: int = 0
+    milestone: Pair | None = None  # the elite at the last restart that had a better one
+    fruitless: int = 0  # restarts since
+    rough: JointState | None = None  # of DRC, where followers are not smooth
+    stop: StopReason | None = None
+    executions: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    survived: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
+
+    def remember(self, x: FloatArray) -> None:
+        """Where a descent ended, if none did before."""
+        if (np.abs(self.ends - x).max(axis=1) > 1e-3).all():
+            self.ends = np.concatenate([self.ends, x[None]])[-100:]
+
+
+@dataclass(frozen=True, slots=True)
+class DRCPlus:
+    """The method. Switches leave out one ingredient each, for ablations."""
+
+    regression: bool = True  # these four: see WarmFollower
+    curvature: bool = True
+    probes: bool = True
+    rivals: bool = True
+    competition: bool = True
+    descents: bool = True
+    hops: bool = True
+    optimism: bool = True
+    certificate: bool = True
+    fallback: bool = True
+
+    revision = 1
+
+    @property
+    def follower(self) -> WarmFollower:
+        return WarmFollower(self.regression, self.curvature, self.probes, self.rivals)
+
+    @property
+    def name(self) -> str:
+        return variant_name(self, "drc-plus")
+
+    def init(self, spec: Spec) -> Steps[State]:
+        yield from ()
+        start = Start.uniform(spec.spread[: spec.m], stream(spec.seed, "start"))
+        if spec.x0 is not None:
+            start.mean[:] = spec.x0
+        return State(
+            Experience.none(spec.m, spec.n),
+            search=Search.start(start, CMAES().population_size(spec.m)),
+            ends=np.empty((0, spec.m)),
+        )
+
+    def generation(self, spec: Spec, state: State) -> Steps[State]:
+        """The first pair, and then a hop or a generation of CMA-ES: which has had less."""
+        before = state.total
+        if state.elite is None:
+            yield from self.begin(spec, state)
+            state.descending = state.total
+        elif state.rough is not None or (state.known.rough and self.fallback):
+            yield from self.hand_over(spec, state)
+        elif self.hops and self.descends(state) and state.descending <= state.sampling:
+            yield from self.hop(spec, state)
+            state.descending += state.total - before
+        else:
+            yield from self.sample(spec, state, state.search)
+            yield from self.narrow(spec, state)
+            state.sampling += state.total - before
+        if state.rough is None:
+            yield from self.judge(spec, state)
+        state.generation += 1
+        return state
+
+    def descends(self, state: State) -> bool:
+        return self.descents and not state.known.rough
+
+    # The first pair, and the end
+
+    def begin(self, spec: Spec, state: State) -> Steps[None]:
+        """The first pair, its follower solved from scratch; and a descent from there."""
+        x = state.search.leader.mean.copy()
+        task, _ = yield from self.follower.confirm(spec, state.known, x, "first", 0, None)
+        yield from state.rate([task])
+        if self.optimism:
+            yield from state.find_flat(task.pair)
+            task = yield from state.favour(task)
+        state.known.learn(task.pair)
+        yield from state.crown(task.pair)
+        if self.descends(state):
+            yield from self.descend(spec, state, task.pair)
+
+    def judge(self, spec: Spec, state: State) -> Steps[None]:
+        """Test the stop rules; nothing ends a run but a pair that has its certificate."""
+        spent = over(spec, state)
+        if spent or reached(spec, state.the_elite) or state.stop is not None:
+            yield from self.certify(spec, state)
+        if reached(spec, state.the_elite):
+            state.stop = StopReason.TARGET
+        elif spent:
+            state.stop = StopReason.BUDGET
+
+    def certify(self, spec: Spec, state: State) -> Steps[None]:
+        """Have the best pair's follower solved again by searches that know nothing of it."""
+        if state.certified or not self.certificate:
+            return
+        elite = state.the_elite
+        f, violation = np.array([elite.f]), np.array([elite.lower_violation])
+        mine = Task(elite, Values(f, violation, np.empty((1, 0)), 0))
+        best, _ = yield from self.follower.confirm(
+            spec, state.known, elite.x, "certify", state.generation, mine
+        )
+        gap = max(0.0, elite.f - best.pair.f)
+        blur = 0.0 if state.rough is None else BLUR * (state.known.unit + abs(elite.f))
+        if best.pair.lower_violation < elite.lower_violation or gap > blur:
+            yield from state.rate([best])
+            best = yield from state.favour(best)
+            state.known.forget()
+            state.known.learn(best.pair)
+            state.elite, gap = best.pair, 0.0
+        state.certified = True
+        yield state.the_elite.incumbent._replace(gap=gap)
+
+    def hand_over(self, spec: Spec, state: State) -> Steps[None]:
+        """A generation of DRC, for followers that are not smooth."""
+        drc = HastyDRC()
+        if state.rough is None:
+            state.rough = yield from drc.init(spec)
+            state.rough.elite = state.elite
+        rough = yield from drc.generation(spec, state.rough)
+        state.certified &= state.elite is rough.elite
+        state.elite, state.spent, state.stop = rough.elite, rough.spent, rough.stop
+        state.executions, state.survived = rough.executions, rough.survived
+        if state.stop is not None:
+            yield from self.certify(spec, state)
+            rough.elite = state.elite
+            if rough.stop is StopReason.TARGET and not reached(spec, state.the_elite):
+                state.stop = rough.stop = None
+
+    # The leader's local search
+
+    def descend(
+        self, spec: Spec, state: State, pair: Pair, ceiling: float = math.inf
+    ) -> Steps[bool]:
+        """A local search from a pair; where it ends with a new elite, that is certified.
+
+        True if there is nothing better around its end.
+        """
+        smooth, tolerance = False, state.F_scale.tolerance(spec.ftol)
+        for _ in range(REFUTATIONS):
+            before = state.the_elite
+            answer = yield from descent(spec, state, self.follower, pair.x, ceiling)
+            state.remember(answer.point)
+            smooth = settled(state, answer)
+            if not improved(before, state.the_elite, tolerance):
+                break
+            if not smooth and answer.hessian is not None:
+                yield from self.polish(spec, state, answer.hessian, answer.left)
+            found = state.the_elite
+            yield from self.certify(spec, state)
+            pair = state.the_elite
+            if pair is found:
+                break
+        return smooth
+
+    def polish(self, spec: Spec, state: State, bent: FloatArray, left: float) -> Steps[None]:
+        """CMA-ES where a descent ended at a kink, in the shape of what that has learnt."""
+        eigenvalues, vectors = np.linalg.eigh(bent)
+        variances = 2 * left / np.maximum(eigenvalues, 1e-12 * eigenvalues[-1])
+        covariance = (vectors * np.clip(variances, 1e-16, 1e-2)) @ vectors.T
+        start = Start(state.the_elite.x, covariance, np.zeros(spec.m))
+        search = Search.start(start, CMAES().population_size(spec.m))
+        record = [state.the_elite.F]
+        while not (search.ended or reached(spec, state.the_elite) or over(spec, state)):
+            yield from self.sample(spec, state, search)
+            record.append(state.the_elite.F)
+            if len(record) > 10 and record[-10] - record[-1] <= 0.05 * (record[0] - record[-1]):
+                break
+
+    def hop(self, spec: Spec, state: State) -> Steps[None]:
+        """A descent from a place some of whose coordinates differ from the elite's."""
+        rng = stream(spec.seed, "hop", state.generation)
+        chosen = rng.random(spec.m) < rng.random()
+        chosen[rng.integers(spec.m)] = True
+        step = rng.normal(0.0, spec.spread[: spec.m])
+        if len(state.ends) > 2 and rng.random() < 0.5:  # optima often lie on a lattice
+            a, b = rng.choice(len(state.ends), 2, replace=False)
+            step = state.ends[a] - state.ends[b]
+        elite = state.the_elite
+        x = np.clip(elite.x + chosen * step, 0.0, 1.0)
+        task = yield from self.follower.start(state.known, x, np.ones(spec.m))
+        yield from state.rate([task])
+        ceiling = elite.F if elite.violation == 0 else math.inf
+        yield from self.descend(spec, state, task.pair, ceiling)
+
+    # The leader's global search
+
+    def sample(self, spec: Spec, state: State, search: Search) -> Steps[None]:
+        """A generation of CMA-ES."""
+        rng = stream(spec.seed, "leader", state.generation, search.age)
+        x = CMAES(search.population).ask(search.leader, rng)
+        tasks = yield from self.compete(spec, state, x, search.spread)
+        yield from self.elect(spec, state, tasks)
+        pairs = [task.pair for task in tasks]
+        state.executions = np.array([task.executions for task in tasks])
+        state.survived = np.zeros(len(tasks), np.bool_)
+        state.survived[leader_ranking(pairs)[: len(tasks) // 2]] = True
+        search.tell(x, pairs, 0.1 * state.F_scale.tolerance(spec.ftol))
+
+    def narrow(self, spec: Spec, state: State) -> Steps[None]:
+        """Where CMA-ES has narrowed a descent may save the rest of it; where it stalls it ends."""
+        search = state.search
+        assert search.best is not None
+        ended = search.ended
+        if ended or search.width < search.descended / 8:
+            search.descended = search.width
+            if self.descends(state) and not reached(spec, state.the_elite):
+                ended |= yield from self.descend(spec, state, search.best)
+        if ended:
+            yield from self.certify(spec, state)
+            self.restart(spec, state)
+
+    def restart(self, spec: Spec, state: State) -> None:
+        """CMA-ES from anywhere, with twice the population; or the end, where that is fruitless."""
+        tolerance = state.F_scale.tolerance(spec.ftol)
+        if state.milestone is None or improved(state.milestone, state.the_elite, tolerance):
+            state.milestone, state.fruitless = state.the_elite, 0
+        else:
+            state.fruitless += 1
+        if state.fruitless >= (FRUITLESS if spec.target is None else 4 * FRUITLESS):
+            state.stop = StopReason.STAGNATION
+        state.restarts += 1
+        rng = stream(spec.seed, "restart", state.restarts)
+        most = 16 * CMAES().population_size(spec.m)
+        population = min(2 * state.search.population, most)
+        state.search = Search.start(Start.uniform(spec.spread[: spec.m], rng), population)
+
+    def compete(
+        self, spec: Spec, state: State, x: FloatArray, scale: FloatArray
+    ) -> Steps[list[Task]]:
+        """Followers of leaders in the better half go on; without competition, all to the end."""
+        tasks = yield from together(self.follower.start(state.known, row, scale) for row in x)
+        yield from state.rate(tasks)
+        if not self.competition:
+            return (yield from self.bout(spec, state, tasks, list(range(len(tasks)))))
+        for bout in range(BOUTS):
+            order = leader_ranking([task.pair for task in tasks])
+            going = [int(i) for i in order[: len(tasks) // 2] if not tasks[i].solved]
+            if not going:
+                break
+            spread = spread_of([task.pair for task in tasks])
+            if bout == 0:  # the best two tell for all
+                going = going[:2]
+            tasks = yield from self.bout(spec, state, tasks, going, state.tolerance(spread), BOUT)
+            moved = max(tasks[i].moved for i in going)
+            if bout == 0 and moved <= BELIEVED * spread < math.inf:
+                break
+        return tasks
+
+    def bout(
+        self,
+        spec: Spec,
+        state: State,
+        tasks: list[Task],
+        going: list[int],
+        tolerance: float | None = None,
+        iterations: int | None = None,
+    ) -> Steps[list[Task]]:
+        """All tasks, some of which have gone on side by side; to their end unless limited."""
+        tolerance = state.known.tight if tolerance is None else tolerance
+        limit = () if iterations is None else (iterations,)
+        new = yield from together(
+            state.solve(
+                spec,
+                self.follower,
+                tasks[i],
+                tolerance,
+                stream(spec.seed, "bout", state.generation, i),
+                *limit,
+            )
+            for i in going
+        )
+        return [new[going.index(i)] if i in going else task for i, task in enumerate(tasks)]
+
+    def elect(self, spec: Spec, state: State, tasks: list[Task]) -> Steps[None]:
+        """The best pair becomes the elite if it still is when its follower is solved.
+
+        That has to stand up to what other followers answered.
+        """
+        i = int(leader_ranking([task.pair for task in tasks])[0])
+        tight, rng = state.known.tight, stream(spec.seed, "elect", state.generation)
+        if tasks[i].pair.no_worse(state.the_elite) and tasks[i].tolerance > tight:
+            tasks[i] = yield from state.solve(
+                spec, self.follower, tasks[i], tight, rng, thorough=True
+            )
+        if tasks[i].pair.no_worse(state.the_elite):
+            rival = yield from self.follower.challenge(state.known, tasks[i], tight)
+            if rival is not tasks[i]:
+                yield from state.rate([rival])
+                tasks[i] = yield from state.favour(rival)
+                state.known.learn(tasks[i].pair)
+        if tasks[i].pair.no_worse(state.the_elite):
+            yield from state.crown(tasks[i].pair)
+
+
+def over(spec: Spec, state: State) -> bool:
+    """Whether the budget is used: about what DRC needs where its upper budget ends it."""
+    return state.total >= spec.budget.upper_max * spec.budget.lower_window / 2
+
+
+def improved(before: Pair, after: Pair, tolerance: float) -> bool:
+    """Whether a pair is better by more than a tolerance of F."""
+    if before.violation != after.violation:
+        return after.violation < before.violation
+    gain = before.F - after.F
+    return gain > tolerance
+
+
+def spread_of(pairs: list[Pair]) -> float:
+    """How far the better half of feasible pairs differ in F."""
+    feasible = sorted(pair.F for pair in pairs if pair.violation == 0)
+    return feasible[len(feasible) // 2] - feasible[0] if len(feasible) > 2 else math.inf

@@ -1,0 +1,216 @@
+"""phi(x) = F(x, y*(x)): the leader's objective as a function of x alone, and its local search.
+
+What DRC-plus (see drc_plus) knows of a run at any time is `Knowledge`; the functions here evaluate
+pairs, solve followers (see warm_follower) as far as a leader needs it, and resolve ties.
+
+- Optimism. Where f is flat around an answer, F decides: a local search on F along the directions in
+  which f neither bends nor slopes, which are looked for once.
+- Descent. Once followers are cheap, phi is a function like others: `sqp` searches it, each
+  neighbour a follower solved. Constraints are looked at only where the search without them ends: if
+  that is feasible, it is as good as it gets.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from bilevo.algorithms.follower import Pair
+from bilevo.algorithms.polish import flat_directions
+from bilevo.algorithms.sqp import Answer, LocalRule, sqp
+from bilevo.algorithms.warm_follower import (
+    ITERATIONS,
+    SLIM,
+    UNKNOWN,
+    Experience,
+    Task,
+    WarmFollower,
+)
+from bilevo.core.arrays import FloatArray
+from bilevo.core.budget import Scale
+from bilevo.core.problem import Spec
+from bilevo.core.request import Level, Steps, Values, evaluate, together
+from bilevo.core.streams import stream
+
+LEADER_DIFFERENCE = 1e-5  # of the box: well above what the followers' errors make of F
+LEADER_TOLERANCE = 1e-9  # of F
+LEADER_ITERATIONS = 15
+FLAT = 1e-7  # of f: a change that is none
+FLAT_REACH = 0.05  # of the box: how far f is to be flat
+FINESSE = 0.05  # of a difference in F: what a follower's error may make of it
+
+
+@dataclass(slots=True, eq=False)
+class Knowledge:
+    """What a run has learnt of followers and of the leader's view of them."""
+
+    known: Experience
+    generation: int = 0
+    elite: Pair | None = None
+    certified: bool = False  # the elite is
+    sensitivity: float = 1.0  # change of F per root of a change of f, of late
+    flat: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # directions (k, n)
+    flat_hessian: FloatArray = field(default_factory=lambda: UNKNOWN)  # of F along them
+    F_scale: Scale = field(default_factory=Scale)
+    spent: int = 0  # upper evaluations so far
+
+    @property
+    def the_elite(self) -> Pair:
+        assert self.elite is not None
+        return self.elite
+
+    @property
+    def total(self) -> int:
+        """Evaluations so far."""
+        return self.spent + self.known.spent
+
+    def crown(self, pair: Pair) -> Steps[None]:
+        self.elite, self.certified = pair, False
+        yield pair.incumbent
+
+    def tolerance(self, difference: float) -> float:
+        """Of f, for a leader who is to see such a difference in F."""
+        if not math.isfinite(difference):
+            return self.known.tight
+        allowed = FINESSE * difference / max(self.sensitivity, 1e-9)
+        return max(self.known.tight, allowed * allowed)
+
+    def rate(self, tasks: list[Task]) -> Steps[None]:
+        """Fill in F and the total violation: one upper evaluation each."""
+        x, y = (np.array([getattr(task.pair, name) for task in tasks]) for name in "xy")
+        values = yield from evaluate(Level.UPPER, x, y)
+        self.F_scale.see(values.objective)
+        self.spent = values.spent
+        for i, task in enumerate(tasks):
+            task.pair.F = float(values.objective[i])
+            task.pair.violation = float(values.violation[i]) + task.pair.lower_violation
+            task.G = values.constraints[i]
+
+    def find_flat(self, pair: Pair) -> Steps[None]:
+        """The directions in which f neither bends nor slopes around an answer."""
+        flat = yield from flat_directions(pair)
+        if not len(flat):
+            return
+        rows = np.clip(pair.y + FLAT_REACH * np.concatenate([flat, -flat]), 0.0, 1.0)
+        values = yield from self.known.evaluate(pair.x, rows)
+        change = np.abs(values.objective - pair.f).reshape(2, -1).max(axis=0)
+        self.flat = np.asarray(flat[change <= FLAT * (self.known.unit + abs(pair.f))])
+
+    def favour(self, task: Task) -> Steps[Task]:
+        """Of equally good answers around a task's the leader's best."""
+        pair, k = task.pair, len(self.flat)
+        if not k or pair.violation > 0:
+            return task
+
+        def place(rows: FloatArray) -> FloatArray:
+            return np.clip(pair.y + rows @ self.flat, 0.0, 1.0)
+
+        def at(rows: FloatArray) -> Steps[Values]:
+            x = np.repeat(pair.x[None], len(rows), axis=0)
+            values = yield from evaluate(Level.UPPER, x, place(rows))
+            self.spent = values.spent
+            return values
+
+        reach = np.full(k, math.sqrt(len(pair.y)))
+        tolerance = self.F_scale.tolerance(0.1 * LEADER_TOLERANCE)
+        rule = LocalRule(20 * (k + 1), tolerance, trusting=True)
+        bent = self.flat_hessian if self.flat_hessian.size else None
+        start = Values(np.array([pair.F]), np.zeros(1), task.G[None], self.spent)
+        answer = yield from sqp(at, np.zeros(k), -reach, reach, rule, bent, start)
+        if answer.hessian is not None:
+            self.flat_hessian = answer.hessian
+        if answer.violation > 0 or not answer.point.any():
+            return task
+        y = place(answer.point[None])
+        lower = yield from self.known.evaluate(pair.x, y)
+        allowed = pair.f + FLAT * (self.known.unit + abs(pair.f))
+        if lower.violation[0] > 0 or lower.objective[0] > allowed:
+            return task
+        new = replace(pair, y=y[0], f=float(lower.objective[0]), F=answer.objective)
+        self.known.learn(new)
+        return replace(task, pair=new, lower=lower)
+
+    def solve(
+        self,
+        spec: Spec,
+        follower: WarmFollower,
+        task: Task,
+        tolerance: float,
+        rng: np.random.Generator,
+        iterations: int = ITERATIONS,
+        thorough: bool = False,
+    ) -> Steps[Task]:
+        """Go on with a follower's search and look at its leader again."""
+        how = iterations, thorough
+        new = yield from follower.improve(spec, self.known, task, tolerance, rng, *how)
+        yield from self.rate([new])
+        new = yield from self.favour(new)
+        new.executions += task.executions
+        if new.pair.violation == task.pair.violation:  # F was known before
+            new.moved = abs(new.pair.F - task.pair.F)
+            gain = task.pair.f - new.pair.f
+            if gain > 0 and math.isfinite(new.moved):
+                self.sensitivity += 0.2 * (new.moved / math.sqrt(gain) - self.sensitivity)
+        return new
+
+
+@dataclass(slots=True, eq=False)
+class Phi:
+    """phi as `sqp` wants it; new best pairs become the elite. A relaxed one has no constraints."""
+
+    spec: Spec
+    state: Knowledge
+    follower: WarmFollower
+    relaxed: bool = True
+    evaluated: int = 0
+
+    def __call__(self, rows: FloatArray) -> Steps[Values]:
+        state = self.state
+        tasks = yield from together(self.solved(row, i) for i, row in enumerate(rows))
+        self.evaluated += len(rows)
+        for task in tasks:
+            if task.solved and task.pair.no_worse(state.the_elite):
+                yield from state.crown(task.pair)
+        F = np.array([t.pair.F if t.pair.lower_violation == 0 else np.inf for t in tasks])
+        if self.relaxed:
+            violation = np.where(np.isfinite(F), 0.0, np.inf)
+            return Values(F, violation, np.empty((len(F), 0)), state.spent)
+        violation = np.array([task.pair.violation for task in tasks])
+        G = np.array([task.G for task in tasks]).reshape(len(tasks), -1)
+        return Values(F, violation, G, state.spent)
+
+    def solved(self, x: FloatArray, i: int) -> Steps[Task]:
+        known = self.state.known
+        task = yield from self.follower.start(known, x, np.ones(len(x)))
+        rng = stream(self.spec.seed, "descent", self.state.generation, self.evaluated + i)
+        return (yield from self.state.solve(self.spec, self.follower, task, known.tight, rng))
+
+
+def descent(
+    spec: Spec, state: Knowledge, follower: WarmFollower, x: FloatArray, ceiling: float
+) -> Steps[Answer]:
+    """A local search of phi from x, given up where it will not come below a ceiling."""
+    box = np.zeros(spec.m), np.ones(spec.m)
+    rule = LocalRule(
+        LEADER_ITERATIONS * (spec.m + 1),
+        state.F_scale.tolerance(LEADER_TOLERANCE),
+        LEADER_DIFFERENCE,
+        SLIM,
+        ceiling,
+        state.F_scale.tolerance(1.0),
+        trusting=True,
+    )
+    phi = Phi(spec, state, follower)
+    answer = yield from sqp(phi, x, *box, rule)
+    phi.relaxed = False
+    values = yield from phi(answer.point[None])
+    if 0 < values.violation[0] < math.inf:
+        answer = yield from sqp(phi, answer.point, *box, rule, values=values)
+    return answer
+
+
+def settled(state: Knowledge, answer: Answer) -> bool:
+    """Whether a descent ended where phi is smooth and has nothing better to offer."""
+    return answer.left <= 100 * state.F_scale.tolerance(LEADER_TOLERANCE)

@@ -1,0 +1,109 @@
+"""The quadratic programs of `sqp`: steps to the minimum of a model under linearised constraints.
+
+As least distance problems: C. Lawson and R. Hanson, "Solving least squares problems", 1974, chapter
+23. Only the non-negative least squares below them are scipy's.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bilevo.core.arrays import TINY, FloatArray
+
+
+def quadratic_step(
+    g: FloatArray,
+    B: FloatArray,
+    c: FloatArray,
+    jacobian: FloatArray,
+    below: FloatArray,
+    above: FloatArray,
+    margin: float,
+) -> tuple[FloatArray, FloatArray]:
+    """argmin g p + p B p / 2 under c + jacobian p <= 0 and bounds on p, and the multipliers.
+
+    The constraints are met with a margin in the units of p.
+    Where linearised constraints contradict each other or the box, they are missed by least squares,
+    and there are no multipliers.
+    """
+    multipliers = np.zeros(len(c))
+    with np.errstate(all="ignore"):
+        try:
+            newton = np.asarray(-np.linalg.solve(B, g), dtype=np.float64)
+        except np.linalg.LinAlgError:
+            return np.zeros(len(below)), multipliers
+        if not np.isfinite(newton).all():
+            return np.zeros(len(below)), multipliers
+        lengths = np.sqrt((jacobian**2).sum(axis=1))
+        used = np.flatnonzero((lengths > 0) & np.isfinite(lengths) & np.isfinite(c))
+        rows = jacobian[used] / lengths[used, None]
+        offsets = -c[used] / lengths[used] - margin
+        if (below <= newton).all() and (newton <= above).all() and (rows @ newton <= offsets).all():
+            return newton, multipliers
+        step, shadow = constrained_step(g, B, newton, rows, offsets, below, above)
+    multipliers[used] = shadow / lengths[used]
+    return np.clip(step, below, above), multipliers
+
+
+def constrained_step(
+    g: FloatArray,
+    B: FloatArray,
+    newton: FloatArray,
+    rows: FloatArray,
+    offsets: FloatArray,
+    below: FloatArray,
+    above: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
+    """The step and multipliers under rows (k, d) of constraints and bounds on the step."""
+    k, d = rows.shape
+    A = np.concatenate([rows, np.eye(d), -np.eye(d)])
+    b = np.concatenate([offsets, above, -below])
+    found = least_distance(g, B, A, b, newton)
+    if found is not None:
+        return found[0], found[1][:k]
+    stiff = np.array([[1e6 * float(np.diag(B).max())]])
+    wide = np.block([[B, np.zeros((d, 1))], [np.zeros((1, d)), stiff]])
+    slack = np.concatenate([-np.ones(k), np.zeros(2 * d)])
+    found = least_distance(
+        np.append(g, 0.0), wide, np.column_stack([A, slack]), b, np.append(newton, 0.0)
+    )
+    return (np.zeros(d) if found is None else found[0][:d]), np.zeros(k)
+
+
+def least_distance(
+    g: FloatArray, B: FloatArray, A: FloatArray, b: FloatArray, newton: FloatArray
+) -> tuple[FloatArray, FloatArray] | None:
+    """argmin g p + p B p / 2 subject to A p <= b, and its multipliers; None if there is none.
+
+    The point nearest to the free minimum `newton` in the metric of B (Lawson and Hanson, 1974).
+    """
+    excess = A @ newton - b
+    lengths = np.einsum("ij,ji->i", A, np.linalg.solve(B, A.T))  # of the rows, in the same metric
+    reach = np.maximum(excess, 0.0) ** 2 / np.maximum(lengths, TINY)
+    for scale in (float(-g @ newton), float(reach.max())):  # which makes the distances near 1
+        if scale > 0 and (found := _least_distance(B, A, b, newton, scale)) is not None:
+            return found
+    return None
+
+
+def _least_distance(
+    B: FloatArray, A: FloatArray, b: FloatArray, newton: FloatArray, scale: float
+) -> tuple[FloatArray, FloatArray] | None:
+    from scipy.optimize import nnls
+
+    try:
+        root = np.linalg.cholesky(B / scale)
+        rows = -np.linalg.solve(root, A.T)  # of the constraints on z = root' (p - newton)
+        bounds = A @ newton - b
+        system = np.concatenate([rows, bounds[None]])
+        target = np.append(np.zeros(len(newton)), 1.0)
+        u, _ = nnls(system, target)
+    except (np.linalg.LinAlgError, RuntimeError):
+        return None
+    residual = system @ u - target
+    if -residual[-1] < 1e-12:
+        return None
+    step = newton + np.linalg.solve(root.T, residual[:-1] / -residual[-1])
+    if not np.isfinite(step).all() or (A @ step - b).max() > 1e-6:
+        return None
+    return step, u / -residual[-1] * scale
