@@ -37,12 +37,12 @@ __all__ = [
     "BLCMAES",
     "BLEAQ2",
     "DRC",
-    "DRCPlus",
     "GOCMAES",
     "MFBLA",
     "NBLEA",
     "SABLIMODE",
     "TLEA",
     "TLEADE",
+    "DRCPlus",
     "NestedCMAES",
 ]

@@ -17,8 +17,8 @@ starts from what other followers have taught (see warm_follower). The rest follo
   follower solved again by independent global searches. A better answer replaces it, and the run
   goes on.
 
-Where local searches of followers do not settle (kinks, noise), nothing of this holds, and the run is
-handed to DRC with followers that give up sooner (see hasty_drc).
+Where local searches of followers do not settle (kinks, noise), nothing of this holds, and the run
+is handed to DRC with followers that give up sooner (see hasty_drc).
 """
 
 from __future__ import annotations
@@ -394,11 +394,7 @@ class DRCPlus:
                 spec, self.follower, tasks[i], tight, rng, thorough=True
             )
         if tasks[i].pair.no_worse(state.the_elite):
-            rival = yield from self.follower.challenge(state.known, tasks[i], tight)
-            if rival is not tasks[i]:
-                yield from state.rate([rival])
-                tasks[i] = yield from state.favour(rival)
-                state.known.learn(tasks[i].pair)
+            tasks[i] = yield from state.challenged(self.follower, tasks[i])
         if tasks[i].pair.no_worse(state.the_elite):
             yield from state.crown(tasks[i].pair)
 

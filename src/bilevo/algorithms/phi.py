@@ -132,6 +132,16 @@ class Knowledge:
         self.known.learn(new)
         return replace(task, pair=new, lower=lower)
 
+    def challenged(self, follower: WarmFollower, task: Task) -> Steps[Task]:
+        """A task, or a better answer of its follower that others' answers lead to."""
+        new = yield from follower.challenge(self.known, task, self.known.tight)
+        if new is task:
+            return task
+        yield from self.rate([new])
+        new = yield from self.favour(new)
+        self.known.learn(new.pair)
+        return new
+
     def solve(
         self,
         spec: Spec,
@@ -170,9 +180,12 @@ class Phi:
         state = self.state
         tasks = yield from together(self.solved(row, i) for i, row in enumerate(rows))
         self.evaluated += len(rows)
-        for task in tasks:
+        for i, task in enumerate(tasks):
             if task.solved and task.pair.no_worse(state.the_elite):
-                yield from state.crown(task.pair)
+                if len(tasks) == 1:  # a step that goes somewhere
+                    tasks[i] = yield from state.challenged(self.follower, task)
+                if tasks[i].pair.no_worse(state.the_elite):
+                    yield from state.crown(tasks[i].pair)
         F = np.array([t.pair.F if t.pair.lower_violation == 0 else np.inf for t in tasks])
         if self.relaxed:
             violation = np.where(np.isfinite(F), 0.0, np.inf)

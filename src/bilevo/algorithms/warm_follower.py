@@ -27,7 +27,7 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Scale
 from bilevo.core.order import best_index
 from bilevo.core.problem import Spec
-from bilevo.core.request import Level, Steps, Values, relayed, together
+from bilevo.core.request import Steps, T, Values, relayed, together
 from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
@@ -109,7 +109,7 @@ class Experience:
         away = (self.x - x) / scale
         squares = (away * away).sum(axis=1)
         order = squares.argsort(kind="stable")
-        nearest = self.y[order[:1]]
+        nearest: FloatArray = self.y[order[:1]]
         if not regression or len(order) < len(x) + 2:
             return nearest
         near = order[: 2 * (len(x) + 1)]
@@ -122,7 +122,7 @@ class Experience:
 
     def rivals(self, y: FloatArray, count: int) -> FloatArray:
         """Answers of late that are far from y and from each other."""
-        answers = self.y[-200:]
+        answers: FloatArray = self.y[-200:]
         chosen: list[int] = []
         distance = np.abs(answers - y).max(axis=1, initial=0.0)
         while len(chosen) < count and distance.max(initial=0.0) > DISTINCT:
@@ -277,9 +277,17 @@ class WarmFollower:
         return Task.of(follower, solved=True)
 
     def challenge(self, known: Experience, task: Task, tolerance: float) -> Steps[Task]:
-        """Hold other followers' answers against a task's; the better one, F not evaluated."""
+        """Hold other followers' answers against a task's; the better one, F not evaluated.
+
+        Where there are constraints, so is what the follower would answer without them.
+        """
+        if not self.rivals:
+            return task
         y = known.rivals(task.pair.y, RIVALS)
-        if not self.rivals or not len(y):
+        if task.lower.constraints.size:
+            freed = yield from relaxing(self.local(known, unconstrained(task), tolerance))
+            y = np.concatenate([y, freed.pair.y[None]])
+        if not len(y):
             return task
         rival = Task.at(task.pair.x, y, (yield from known.evaluate(task.pair.x, y)))
         if task.pair.lower_violation == 0 and task.pair.follower_no_worse(rival.pair):
@@ -338,16 +346,13 @@ class WarmFollower:
         search = cma.start(Start.uniform(spec.spread[spec.m :], rng))
         rule = FollowerRule(window=10**9, longest=100 + 50 * n)
         follower = Follower(x, cma, search, rng, rule, known.f_scale)
-        lenient = without_constraints if relaxed else unchanged
         while not follower.finished:
-            yield from relayed(follower.execute(), lambda request: request, lenient)
+            execution = follower.execute()
+            yield from relaxing(execution) if relaxed else execution
             widest = search.sigma**2 * search.C.diagonal().max()
             follower.finished |= bool(widest < NARROW**2)
-        found = Task.of(follower, solved=False)
-        if relaxed:
-            violation = np.maximum(found.lower.constraints, 0.0).sum(axis=1)
-            found.lower = found.lower._replace(violation=violation)
-            found.pair.lower_violation = float(violation[0])
+        y = follower.answer.y[None]
+        found = Task.at(x, y, (yield from known.evaluate(x, y)))
         new = yield from self.anew(known, found)
         if new.pair.lower_violation == 0:
             known.count(new.solved)
@@ -357,6 +362,7 @@ class WarmFollower:
             new = yield from self.probed(known, new)
         if new.solved:
             return new
+        follower.best, follower.constraints = replace(found.pair), found.lower.constraints[0]
         follower.finished = False
         follower.rule = FollowerRule.of(spec.budget, cma.population_size(n))
         follower.rule = replace(follower.rule, absolute=ROUNDING, relative=0.0, longest=10**3)
@@ -404,10 +410,19 @@ class WarmFollower:
         return task
 
 
-def unchanged(level: Level, values: Values) -> Values:
-    return values
+def relaxing(search: Steps[T]) -> Steps[T]:
+    """Run a search as if there were no constraints."""
+    return relayed(search, lambda request: request, lambda level, values: free(values))
 
 
-def without_constraints(level: Level, values: Values) -> Values:
-    """As if all that did not fail were feasible."""
-    return values._replace(violation=np.where(np.isfinite(values.violation), 0.0, np.inf))
+def free(values: Values) -> Values:
+    """Values without constraints: all that did not fail is feasible."""
+    violation = np.where(np.isfinite(values.violation), 0.0, np.inf)
+    return values._replace(violation=violation, constraints=np.empty((len(violation), 0)))
+
+
+def unconstrained(task: Task) -> Task:
+    """A task as its follower would see it without constraints."""
+    lower = free(task.lower)
+    pair = replace(task.pair, lower_violation=float(lower.violation[0]))
+    return replace(task, pair=pair, lower=lower, hessian=UNKNOWN)
