@@ -160,7 +160,7 @@ class DRCPlus:
             state.descending = state.total
         elif state.rough is not None or (state.known.rough and self.fallback):
             yield from self.hand_over(spec, state)
-        elif self.hops and self.descends(state) and state.descending <= state.sampling:
+        elif self.hops and self.descends(state) and state.descending <= 3 * state.sampling:
             yield from self.hop(spec, state)
             state.descending += state.total - before
         else:
