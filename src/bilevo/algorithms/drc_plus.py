@@ -250,7 +250,8 @@ class DRCPlus:
         for _ in range(REFUTATIONS):
             before = state.the_elite
             answer = yield from descent(spec, state, self.follower, pair.x, ceiling)
-            state.remember(answer.point)
+            if math.isfinite(answer.objective):
+                state.remember(answer.point)
             smooth = settled(state, answer)
             if not improved(before, state.the_elite, tolerance):
                 break
