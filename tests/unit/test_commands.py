@@ -70,7 +70,9 @@ def test_failed_runs_are_told_and_made_again_when_asked(tmp_path, monkeypatch, c
     assert store.runs(Path("out"))["status"].to_list() == ["max_evals"]
 
 
-@pytest.mark.parametrize("kind", ["accuracy", "evaluations", "total", "effort", "ranks", "summary"])
+@pytest.mark.parametrize(
+    "kind", ["accuracy", "evaluations", "total", "effort", "ranks", "summary", "solved"]
+)
 def test_tables_of_stored_runs_come_in_all_formats(kind, capsys) -> None:
     words = ["table", str(STORED), "--kind", kind, "--methods", "drc-cma-es,bl-cma-es,tlea-cma-es"]
     assert main([*words, "--format", "text,markdown,csv,latex", "--paper"]) == 0

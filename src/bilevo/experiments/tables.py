@@ -7,6 +7,7 @@
     effort        what it costs to come near the optimum, and how many runs do
     ranks         average ranks over problems, and effect sizes
     summary       how near median evaluations are to the paper's
+    solved        verified runs, and what they cost beside the paper's DRC-CMA-ES
 
 Nothing is run here. Medians are over completed runs, as they report them. Marks are those of the
 DRC paper: "+" where the reference is significantly better than the method of the column, "-" where
@@ -23,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from bilevo.experiments import closeness, samples, statistics
+from bilevo.experiments import closeness, samples, solved, statistics
 from bilevo.experiments.campaign import NEAR
 from bilevo.experiments.paper import FLOOR, printed, printed_mark
 from bilevo.experiments.samples import ACCURACIES, Case, Group, Groups, methods_of
@@ -53,7 +54,6 @@ from bilevo.experiments.table import (
 )
 
 __all__ = ["KINDS", "Cell", "Table", "make", "rankable"]
-
 SOLVED = (NEAR, 1e-6)
 RANKED = ("Acc_u", "verified", "FEs")
 
@@ -446,4 +446,5 @@ KINDS: dict[str, Callable[[Groups, Settings], Table]] = {
     "effort": effort,
     "ranks": ranks,
     "summary": closeness.summary,
+    "solved": solved.solved,
 }

@@ -1,0 +1,114 @@
+"""The table "solved": which runs have the verified optimum, and what they cost.
+
+A run has solved its problem if F where the follower really answers is within 1e-6 of F*, and the
+reported f within 2e-6 of f*: F alone can be right with a follower that is wrong. Evaluations stand
+beside the median that the DRC paper prints for DRC-CMA-ES.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bilevo.experiments.paper import METHODS, printed
+from bilevo.experiments.samples import Case, Group, Groups, methods_of, of_known_optimum
+from bilevo.experiments.table import (
+    PLAIN,
+    WHOLE,
+    Cell,
+    Row,
+    Settings,
+    Table,
+    case_heads,
+    case_names,
+    run_notes,
+    several_sizes,
+    titled,
+)
+
+F_ERROR, F_LOWER_ERROR = 1e-6, 2e-6
+PAPERS = next(iter(METHODS))  # DRC-CMA-ES
+
+
+def solved(groups: Groups, settings: Settings) -> Table:
+    """Median evaluations, their ratio to the paper's DRC-CMA-ES, and runs that were solved."""
+    groups = of_known_optimum(groups)
+    title = titled("Solved and verified", groups) if groups else "Solved and verified"
+    if not groups:
+        return Table("solved", title, ["problem"], [], ["No optimum is known."])
+    methods, sized = methods_of(groups), several_sizes(groups)
+    ratios: dict[tuple[str, str], list[float]] = {}
+    counts: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    rows: list[Row] = []
+    for case, of in groups.items():
+        row: Row = [*case_names(case, sized)]
+        for name in methods:
+            group = of.get(name)
+            cost, ratio = _cost(case, group)
+            row += [Cell(cost, WHOLE), Cell(ratio, PLAIN), _share(*_count(group))]
+            ratios.setdefault((case.size, name), []).append(ratio)
+            counts.setdefault((case.size, name), []).append(_count(group))
+        rows.append(row)
+    closing = [_closing(size, methods, sized, ratios, counts) for size in _sizes(groups)]
+    heads = [
+        f"{settings.label(name)}: {what}" if len(methods) > 1 else what
+        for name in methods
+        for what in ("evaluations", "of the paper's", "solved")
+    ]
+    notes = [
+        *run_notes(groups, settings),
+        f"Solved: F at the follower's true answer within {F_ERROR:.0e} of F*, and f within "
+        f"{F_LOWER_ERROR:.0e} of f*. Of the paper's: the ratio to the median that the DRC paper "
+        "prints for DRC-CMA-ES.",
+    ]
+    return Table(
+        "solved", title, [*case_heads(sized), *heads], [*rows, *closing], notes, len(closing)
+    )
+
+
+def _sizes(groups: Groups) -> list[str]:
+    return list(dict.fromkeys(case.size for case in groups))
+
+
+def _closing(
+    size: str,
+    methods: list[str],
+    sized: bool,
+    ratios: dict[tuple[str, str], list[float]],
+    counts: dict[tuple[str, str], list[tuple[int, int]]],
+) -> Row:
+    """The mean ratio over the problems that the paper has, and all runs that were solved."""
+    row: Row = ["all", size] if sized else ["all"]
+    for name in methods:
+        of_paper = [ratio for ratio in ratios[size, name] if not np.isnan(ratio)]
+        mean = float(np.mean(of_paper)) if of_paper else np.nan
+        good, runs = (sum(part) for part in zip(*counts[size, name], strict=True))
+        row += [Cell(np.nan, WHOLE), Cell(mean, PLAIN), _share(good, runs)]
+    return row
+
+
+def _cost(case: Case, group: Group | None) -> tuple[float, float]:
+    """Median evaluations, and their ratio to the paper's."""
+    evaluations = np.empty(0) if group is None else group.sample("FEs")
+    if not evaluations.size:
+        return np.nan, np.nan
+    cost = float(np.median(evaluations))
+    told = printed(case.problem, case.m, case.n, PAPERS, "FEs")
+    return cost, np.nan if told is None else cost / told
+
+
+def _count(group: Group | None) -> tuple[int, int]:
+    """How many runs were solved, of how many; failed and infeasible ones were not."""
+    if group is None:
+        return 0, 0
+    columns, count = group.columns, len(group)
+    unknown = np.full(count, np.nan)
+    f, f_star = columns.get("f", unknown), columns.get("f_star", unknown)
+    feasible = ~(columns.get("violation", unknown) > 0)
+    good = group.values("verified") <= F_ERROR
+    good &= feasible & (np.abs(f - f_star) <= F_LOWER_ERROR)
+    return int(good.sum()), count + group.failed
+
+
+def _share(good: int, runs: int) -> Cell:
+    share = good / runs if runs else np.nan
+    return Cell(share, PLAIN, text=f"{good} of {runs}" if runs else None)
