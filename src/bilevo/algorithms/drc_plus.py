@@ -180,8 +180,13 @@ class DRCPlus:
     def begin(self, spec: Spec, state: State) -> Steps[None]:
         """The first pair, its follower solved from scratch; and a descent from there."""
         x = state.search.leader.mean.copy()
-        task, _ = yield from self.follower.confirm(spec, state.known, x, "first", 0, None)
-        yield from state.rate([task])
+        rng = stream(spec.seed, "first")
+        first = yield from self.follower.explore(spec, state.known, x, rng)
+        yield from state.rate([first])
+        yield from state.crown(first.pair)  # an answer soon
+        task, _ = yield from self.follower.confirm(spec, state.known, x, "second", 0, first)
+        if task is not first:
+            yield from state.rate([task])
         if self.optimism:
             yield from state.find_flat(task.pair)
             task = yield from state.favour(task)

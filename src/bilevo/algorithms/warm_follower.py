@@ -302,29 +302,26 @@ class WarmFollower:
         x: FloatArray,
         name: str,
         generation: int,
-        best: Task | None,
+        best: Task,
     ) -> Steps[tuple[Task, bool]]:
         """Search the box until an independent search agrees with the best answer; and if one did.
 
-        An answer that was given is replaced only by one that is better by more than rounding.
+        An answer is replaced only by one that is better by more than rounding.
         """
         agreed = False
         for i in range(TRIES):
             rng = stream(spec.seed, name, generation, i)
-            relaxed = i % 2 == (best is None)
-            new = yield from self.explore(spec, known, x, rng, relaxed, doublings=max(0, i - 1))
-            if best is None:
-                best = new
-                continue
+            relaxed, doublings = i % 2 == 0, max(0, i - 1)
+            new = yield from self.explore(spec, known, x, rng, relaxed, doublings)
             unit = known.unit + abs(best.pair.f)
             same = new.pair.lower_violation == best.pair.lower_violation
             gain = best.pair.f - new.pair.f
-            agreed = same and abs(gain) <= AGREEMENT * unit
+            failed = same and math.isinf(best.pair.lower_violation)
+            agreed = failed or (same and abs(gain) <= AGREEMENT * unit)
             if not best.pair.follower_no_worse(new.pair) and not (same and gain < ROUNDING * unit):
                 best = new
             if agreed or known.rough:
                 break
-        assert best is not None
         return best, agreed
 
     def explore(
@@ -345,12 +342,14 @@ class WarmFollower:
         cma = CMAES(CMAES().population_size(n) << doublings)
         search = cma.start(Start.uniform(spec.spread[spec.m :], rng))
         rule = FollowerRule(window=10**9, longest=100 + 50 * n)
+        usual = FollowerRule.of(spec.budget, cma.population_size(n))
         follower = Follower(x, cma, search, rng, rule, known.f_scale)
         while not follower.finished:
             execution = follower.execute()
             yield from relaxing(execution) if relaxed else execution
             widest = search.sigma**2 * search.C.diagonal().max()
-            follower.finished |= bool(widest < NARROW**2)
+            failed = math.isinf(follower.answer.f) and follower.executions >= usual.longest
+            follower.finished |= failed or bool(widest < NARROW**2)
         y = follower.answer.y[None]
         found = Task.at(x, y, (yield from known.evaluate(x, y)))
         new = yield from self.anew(known, found)
@@ -358,14 +357,13 @@ class WarmFollower:
             known.count(new.solved)
         if found.lower.constraints.size:
             new = yield from self.scattered(known, new, rng)
-        elif self.probes:
+        elif self.probes and math.isfinite(new.pair.f):
             new = yield from self.probed(known, new)
         if new.solved:
             return new
         follower.best, follower.constraints = replace(found.pair), found.lower.constraints[0]
         follower.finished = False
-        follower.rule = FollowerRule.of(spec.budget, cma.population_size(n))
-        follower.rule = replace(follower.rule, absolute=ROUNDING, relative=0.0, longest=10**3)
+        follower.rule = replace(usual, absolute=ROUNDING, relative=0.0, longest=10**3)
         yield from follower.solve()
         other = Task.of(follower, solved=True)
         return other if other.pair.follower_no_worse(new.pair) else new
