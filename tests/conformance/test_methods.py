@@ -23,14 +23,14 @@ STOPS = 4  # generations after which a run is stopped and resumed, at most
 
 
 def kept(method: str | DRC, run_dir: Path | None, stop_at: int | None = None) -> bilevo.Result:
-    """A run of a few generations, up to one of them."""
+    """A run of a few generations, up to one of them; a target might be met by the first."""
 
     def callback(result: bilevo.Result) -> None:
         if result.nit == stop_at:
             raise StopIteration
 
     short = Budget(lower_max=20, upper_max=1000)
-    options = {"rng": 6, "budget": short, "max_evals": 6000, "run_dir": run_dir}
+    options = {"rng": 6, "budget": short, "max_evals": 6000, "run_dir": run_dir, "target": False}
     return bilevo.minimize(get("smd9"), method=method, callback=callback, **options)
 
 
