@@ -110,6 +110,11 @@ class State(Knowledge):
     executions: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     survived: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
 
+    def descended(self, before: int) -> None:
+        """A generation was a descent, which counts as one task, from so many evaluations on."""
+        self.descending += self.total - before
+        self.executions, self.survived = np.array([self.total - before]), np.ones(1, np.bool_)
+
     def remember(self, x: FloatArray) -> None:
         """Where a descent ended, if none did before."""
         if (np.abs(self.ends - x).max(axis=1) > 1e-3).all():
@@ -157,12 +162,12 @@ class DRCPlus:
         before = state.total
         if state.elite is None:
             yield from self.begin(spec, state)
-            state.descending = state.total
+            state.descended(before)
         elif state.rough is not None or (state.known.rough and self.fallback):
             yield from self.hand_over(spec, state)
         elif self.hops and self.descends(state) and state.descending <= 3 * state.sampling:
             yield from self.hop(spec, state)
-            state.descending += state.total - before
+            state.descended(before)
         else:
             yield from self.sample(spec, state, state.search)
             yield from self.narrow(spec, state)
