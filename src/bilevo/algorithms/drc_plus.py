@@ -311,6 +311,8 @@ class DRCPlus:
         rng = stream(spec.seed, "leader", state.generation, search.age)
         x = CMAES(search.population).ask(search.leader, rng)
         tasks = yield from self.compete(spec, state, x, search.spread)
+        if search is state.search:  # others are too narrow to show how much F differs
+            state.F_scale.see(np.array([task.pair.F for task in tasks]))
         yield from self.elect(spec, state, tasks)
         pairs = [task.pair for task in tasks]
         state.executions = np.array([task.executions for task in tasks])

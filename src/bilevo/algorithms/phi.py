@@ -81,7 +81,6 @@ class Knowledge:
         """Fill in F and the total violation: one upper evaluation each."""
         x, y = (np.array([getattr(task.pair, name) for task in tasks]) for name in "xy")
         values = yield from evaluate(Level.UPPER, x, y)
-        self.F_scale.see(values.objective)
         self.spent = values.spent
         for i, task in enumerate(tasks):
             task.pair.F = float(values.objective[i])
