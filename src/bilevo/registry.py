@@ -11,7 +11,7 @@ from typing import Any
 from bilevo import algorithms, optimizers
 from bilevo.core.algorithm import Algorithm
 
-DEFAULT_METHOD = "drc-cma-es"
+DEFAULT_METHOD = "drc-plus"
 
 
 class Status(StrEnum):
