@@ -183,12 +183,17 @@ class DRCPlus:
     # The first pair, and the end
 
     def begin(self, spec: Spec, state: State) -> Steps[None]:
-        """The first pair, its follower solved from scratch; and a descent from there."""
-        x = state.search.leader.mean.copy()
+        """The first pair, its follower solved from scratch; and a descent from there.
+
+        Until then the middle of the follower's box answers, and what the first search found: a run
+        that is stopped has a pair.
+        """
+        x, middle = state.search.leader.mean.copy(), np.full((1, spec.n), 0.5)
+        stopgap = Task.at(x, middle, (yield from state.known.evaluate(x, middle)))
+        yield from self.present(state, stopgap)
         rng = stream(spec.seed, "first")
         first = yield from self.follower.explore(spec, state.known, x, rng)
-        yield from state.rate([first])
-        yield from state.crown(first.pair)  # an answer soon
+        yield from self.present(state, first)
         task, _ = yield from self.follower.confirm(spec, state.known, x, "second", 0, first)
         if task is not first:
             yield from state.rate([task])
@@ -199,6 +204,11 @@ class DRCPlus:
         yield from state.crown(task.pair)
         if self.descends(state):
             yield from self.descend(spec, state, task.pair)
+
+    def present(self, state: State, task: Task) -> Steps[None]:
+        """Make a task's pair the elite."""
+        yield from state.rate([task])
+        yield from state.crown(task.pair)
 
     def judge(self, spec: Spec, state: State) -> Steps[None]:
         """Test the stop rules; nothing ends a run but a pair that has its certificate."""
