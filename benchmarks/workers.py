@@ -25,7 +25,7 @@ def slow(function: Function) -> Function:
     return evaluate
 
 
-def speed(workers: Any, method: Any = None, evaluations: int = EVALUATIONS) -> float:
+def speed(workers: Any, method: Any = "drc-cma-es", evaluations: int = EVALUATIONS) -> float:
     """Evaluations a second, starting workers included."""
     smd1 = bilevo.problems.get("smd1", 10, 10)
     problem = bilevo.Problem(slow(smd1.F), slow(smd1.f), smd1.x_bounds, smd1.y_bounds)

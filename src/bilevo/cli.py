@@ -197,8 +197,14 @@ def method_table() -> Any:
 
 
 def present(result: Result, as_json: bool) -> None:
-    """Print a result, and what has to be known about a method that is a reconstruction."""
+    """Print a result, its certificate, and a note on a method that is a reconstruction.
+
+    The certificate is the method's own; what a script reads as JSON has the same keys always.
+    """
     print(to_json(result) if as_json else repr(result))
+    if not as_json and math.isfinite(result.follower_gap):
+        gap = f"{result.follower_gap:.3g}"
+        print(f"certificate: follower gap {gap}, to what independent searches of the run found")
     known = registry.methods().get(result.method)
     if known is not None and known.status is registry.Status.RECONSTRUCTION:
         note = f"note: {result.method} is a reconstruction, not its authors' program"

@@ -19,7 +19,11 @@ from bilevo.core.result import plain
 from bilevo.run.journal import JournalFile
 
 METHODS = ("drc-cma-es", "bl-cma-es", "nested-cma-es")
-SMALL: dict[str, Any] = {"budget": bilevo.Budget(lower_max=4, upper_max=30), "max_evals": 70}
+SMALL: dict[str, Any] = {  # short generations, as the default has not
+    "method": METHODS[0],
+    "budget": bilevo.Budget(lower_max=4, upper_max=30),
+    "max_evals": 70,
+}
 
 processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload(["crashes"])
@@ -52,10 +56,10 @@ def course(result: bilevo.Result) -> str:
 
 def small(run_dir: Path | None, method: str = METHODS[0], **options: Any) -> bilevo.Result:
     """A run of one generation and the beginning of another."""
-    options = {**SMALL, **options}
+    options = {**SMALL, "method": method, **options}
     if method == "nested-cma-es":  # its generations are longer
         options["max_evals"] *= 3
-    return bilevo.minimize(problem(), method=method, run_dir=run_dir, **options)
+    return bilevo.minimize(problem(), run_dir=run_dir, **options)
 
 
 def medium(

@@ -117,6 +117,17 @@ def test_verification_is_shown(capsys) -> None:
     assert "verified: " in capsys.readouterr().out
 
 
+def test_a_methods_own_certificate_is_shown_to_people_only(tmp_path, capsys) -> None:
+    solve = ["solve", "smd1", "--run-dir", str(tmp_path)]
+    for command in (solve, ["show", str(tmp_path)]):
+        assert main(command) == 0
+        assert "certificate: follower gap 0, to what" in capsys.readouterr().out
+    assert main([*solve, "--json"]) == 0
+    assert list(json.loads(capsys.readouterr().out)) == FIELDS
+    assert main(["solve", "smd1", "--method", "drc-cma-es", "--max-evals", "300"]) == 0
+    assert "certificate" not in capsys.readouterr().out
+
+
 def test_json_stays_alone_on_standard_output_when_objectives_print(tmp_path) -> None:
     (tmp_path / "loud.py").write_text(
         "import bilevo\n"

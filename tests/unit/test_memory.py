@@ -50,11 +50,12 @@ def test_a_run_thins_its_history_and_counts_its_generations(
 ) -> None:
     monkeypatch.setattr(result, "LONGEST", 8)
     problem = bilevo.problems.get("smd1")
-    long = bilevo.minimize(problem, max_evals=6000, target=False, run_dir=tmp_path)
+    options = {"method": "drc-cma-es", "max_evals": 6000, "target": False, "run_dir": tmp_path}
+    long = bilevo.minimize(problem, **options)
     assert len(long.history) <= 8 < long.nit == long.history.count
     assert long.history.numbers[-1] == long.nit
     assert bilevo.load(tmp_path).history == long.history
-    resumed = bilevo.minimize(problem, max_evals=6000, target=False, run_dir=tmp_path)
+    resumed = bilevo.minimize(problem, **options)
     assert resumed.history == long.history
 
 

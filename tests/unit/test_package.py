@@ -107,7 +107,9 @@ def test_a_first_run_loads_what_it_uses_only(monkeypatch: pytest.MonkeyPatch) ->
     others = {"cloudpickle", "cyclopts", "loky", "matplotlib", "polars", "rich", "scipy.optimize"}
     assert not found & (others | {"bilevo.certify", "bilevo.run.pool", "sklearn"})
     algorithms = {name for name in found if name.startswith("bilevo.algorithms.")}
-    assert algorithms == {f"bilevo.algorithms.{name}" for name in ("drc", "follower", "leader")}
+    used = ("drc_plus", "hasty_drc", "drc", "phi", "polish", "warm_follower", "sqp")
+    used += ("quadratic_program", "follower", "leader")
+    assert algorithms == {f"bilevo.algorithms.{name}" for name in used}
 
 
 @pytest.mark.parametrize("package", LAZY)

@@ -1,11 +1,23 @@
 """Plans: what they name, and what is wrong with them."""
 
-from dataclasses import replace
+from collections import Counter
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
-from bilevo.experiments.plans import SMD, Experiment, Form, Plan, Run, members, plan_of, read_plan
+from bilevo.algorithms import DRCPlus
+from bilevo.experiments.plans import (
+    SMD,
+    SUITES,
+    Experiment,
+    Form,
+    Plan,
+    Run,
+    members,
+    plan_of,
+    read_plan,
+)
 
 PLANS = Path(__file__).parents[2] / "plans"
 
@@ -48,6 +60,25 @@ def test_the_plain_form_of_drc_has_none_of_its_ingredients() -> None:
     whole, below = (plan.form(name).algorithm() for name in ("drc-cma-es", "drc-de"))
     assert whole.cooperation
     assert plain.upper == whole.upper and plain.lower == below.lower != whole.lower
+
+
+def test_the_plan_of_drc_plus_has_the_test_beds_with_drc_beside_it() -> None:
+    runs = read_plan(PLANS / "drc-plus.toml").all_runs()
+    beds = [run for run in runs if run.method == "drc-cma-es"]
+    assert {run.problem for run in beds} == {*members(["rotated", "nonsmooth", "noisy"])}
+    plus = [run for run in runs if run.method == "drc-plus"]
+    assert {run.problem for run in plus} == {*members(SUITES)}
+    large = Counter((run.m, run.n) for run in plus if run.problem == "smd3")
+    assert large == {(2, 3): 42, (10, 10): 11, (30, 30): 5}
+
+
+def test_the_ablation_of_drc_plus_leaves_out_each_ingredient_once() -> None:
+    plan = read_plan(PLANS / "drc-plus-ablation.toml")
+    switches = [switch.name for switch in fields(DRCPlus)]
+    assert [*plan.forms] == [f"drc-plus/no-{name}" for name in switches]
+    for name in switches:
+        assert plan.form(f"drc-plus/no-{name}").algorithm() == DRCPlus(**{name: False})
+    assert len(plan.all_runs()) == 15 * 11 * (1 + len(switches))
 
 
 def test_a_part_of_a_plan_has_the_same_runs() -> None:

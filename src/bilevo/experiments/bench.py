@@ -57,7 +57,7 @@ def bench(
     dim
         Sizes M,N of scalable problems; may be given several times.
     methods
-        Names from `bilevo list` or module:object, separated by commas.
+        Names from `bilevo list` or module:object, separated by commas; drc-plus by default.
     runs
         Runs of each method on each problem; 21 unless the plan says otherwise.
     budgets

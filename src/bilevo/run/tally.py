@@ -13,8 +13,8 @@ from bilevo.version import __version__
 
 _REASONS = {
     StopReason.TARGET: "F reached the target",
-    StopReason.STAGNATION: "the best F has settled: no change over the upper window",
-    StopReason.BUDGET: "the algorithm's upper budget is used up",
+    StopReason.STAGNATION: "the best F has settled: further search found none better",
+    StopReason.BUDGET: "the algorithm's own budget is used up",
     StopReason.MAX_EVALS: "the limit on evaluations leaves no room for the next batch of {points}",
     StopReason.MAX_TIME: "the time limit is reached",
     StopReason.CALLBACK: "the callback stopped the run",
