@@ -393,10 +393,7 @@ class WarmFollower:
             y = task.pair.y
             rows = np.clip(y + (steps[:, None, None] * np.eye(n)).reshape(-1, n), 0.0, 1.0)
             values = yield from known.evaluate(x, rows)
-            fine = np.isfinite(values.objective)
-            gains = np.full(len(rows), -np.inf)
-            gains[fine] = task.pair.f - values.objective[fine]
-            gains = gains.reshape(-1, n)
+            gains = (task.pair.f - values.objective).reshape(-1, n)  # -inf where f failed
             least = ROUNDING * (known.unit + abs(task.pair.f))
             if gains.max() <= least:
                 break
