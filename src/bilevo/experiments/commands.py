@@ -104,8 +104,8 @@ def table(
     paths
         Folders of `bilevo bench`, or CSV files.
     kind
-        Of accuracy, evaluations, total, real, effort, ranks, summary, solved; several with commas.
-        By default the first three, and real where optima are not known.
+        Of accuracy, evaluations, total, real, effort, ranks, summary, solved, ablation; several
+        with commas. By default the first three, and real where optima are not known.
     form
         Of text, markdown, csv, latex, latex-document (which compiles by itself); several with
         commas.

@@ -1,8 +1,9 @@
-"""The table "solved": which runs have the verified optimum, and what they cost.
+"""The tables "solved" and "ablation": which runs have the verified optimum, and what they cost.
 
 A run has solved its problem if F where the follower really answers is within 1e-6 of F*, and the
 reported f within 2e-6 of f*: F alone can be right with a follower that is wrong. Evaluations stand
-beside the median that the DRC paper prints for DRC-CMA-ES.
+beside the median that the DRC paper prints for DRC-CMA-ES; in an ablation, which has many forms of
+one method, beside those of the reference, one row for each form.
 """
 
 from __future__ import annotations
@@ -112,3 +113,31 @@ def _count(group: Group | None) -> tuple[int, int]:
 def _share(good: int, runs: int) -> Cell:
     share = good / runs if runs else np.nan
     return Cell(share, PLAIN, text=f"{good} of {runs}" if runs else None)
+
+
+def ablation(groups: Groups, settings: Settings) -> Table:
+    """What forms of a method cost beside the reference over all problems, and what they solve."""
+    title = "Ablation"
+    groups = {case: of for case, of in groups.items() if settings.reference in of}
+    rows: list[Row] = []
+    for name in methods_of(groups) if groups else []:
+        ratios = {
+            case: _cost(case, of[name])[0] / _cost(case, of[settings.reference])[0]
+            for case, of in groups.items()
+            if name in of
+        }
+        mean = float(np.exp(np.mean(np.log(list(ratios.values())))))
+        worst = max(ratios, key=lambda case: ratios[case])
+        counts = [_count(of.get(name)) for case, of in of_known_optimum(groups).items()]
+        good, runs = (sum(part) for part in zip(*counts, strict=True)) if counts else (0, 0)
+        most = Cell(ratios[worst], PLAIN, text=f"{ratios[worst]:.2f} ({worst.problem})")
+        rows.append([settings.label(name), Cell(mean, PLAIN), most, _share(good, runs)])
+    notes = [
+        *run_notes(groups, settings, "Figures"),
+        f"Evaluations: the ratio of medians to those of {settings.reference}, its geometric mean "
+        "over the problems, and where it is largest. Solved: F at the follower's true answer "
+        f"within {F_ERROR:.0e} of F*, and f within {F_LOWER_ERROR:.0e} of f*, which kinked and "
+        "noisy followers do not allow.",
+    ]
+    header = ["method", "evaluations", "at most", "solved"]
+    return Table("ablation", title, header, rows, notes)

@@ -7,13 +7,12 @@
     effort        what it costs to come near the optimum, and how many runs do
     ranks         average ranks over problems, and effect sizes
     summary       how near median evaluations are to the paper's
-    solved        verified runs, and what they cost beside the paper's DRC-CMA-ES
+    solved, ablation   see solved
 
-Nothing is run here. Medians are over completed runs, as they report them. Marks are those of the
-DRC paper: "+" where the reference is significantly better than the method of the column, "-" where
-it is worse, "=" where neither. In tests and for the best of a row the answers of failed and
-infeasible runs are the worst; evaluations are compared as they are. `paper=True` sets beside our
-figures those that the paper prints.
+Medians are over completed runs, as they report them. Marks are the DRC paper's: "+" where the
+reference is significantly better than the method of the column, "-" where it is worse, "=" where
+neither. In tests and for the best of a row answers of failed and infeasible runs are the worst;
+evaluations are compared as they are. `paper=True` adds what the paper prints.
 """
 
 from __future__ import annotations
@@ -447,4 +446,5 @@ KINDS: dict[str, Callable[[Groups, Settings], Table]] = {
     "ranks": ranks,
     "summary": closeness.summary,
     "solved": solved.solved,
+    "ablation": solved.ablation,
 }
