@@ -100,7 +100,7 @@ class Knowledge:
     def favour(self, task: Task) -> Steps[Task]:
         """Of equally good answers around a task's the leader's best."""
         pair, k = task.pair, len(self.flat)
-        if not k or pair.violation > 0:
+        if not k or pair.lower_violation > 0:
             return task
 
         def place(rows: FloatArray) -> FloatArray:
@@ -116,18 +116,20 @@ class Knowledge:
         tolerance = self.F_scale.tolerance(0.1 * LEADER_TOLERANCE)
         rule = LocalRule(20 * (k + 1), tolerance, trusting=True)
         bent = self.flat_hessian if self.flat_hessian.size else None
-        start = Values(np.array([pair.F]), np.zeros(1), task.G[None], self.spent)
+        violation = np.array([pair.violation])
+        start = Values(np.array([pair.F]), violation, task.G[None], self.spent)
         answer = yield from sqp(at, np.zeros(k), -reach, reach, rule, bent, start)
         if answer.hessian is not None:
             self.flat_hessian = answer.hessian
-        if answer.violation > 0 or not answer.point.any():
+        if answer.violation > pair.violation or not answer.point.any():
             return task
         y = place(answer.point[None])
         lower = yield from self.known.evaluate(pair.x, y)
         allowed = pair.f + FLAT * (self.known.unit + abs(pair.f))
         if lower.violation[0] > 0 or lower.objective[0] > allowed:
             return task
-        new = replace(pair, y=y[0], f=float(lower.objective[0]), F=answer.objective)
+        F, f = answer.objective, float(lower.objective[0])
+        new = replace(pair, y=y[0], f=f, F=F, violation=answer.violation)
         self.known.learn(new)
         return replace(task, pair=new, lower=lower)
 

@@ -272,8 +272,9 @@ def sqp(
             taken = yield from line_search(sampler, here, step, model.penalty, slope)
         if taken is not None:
             whole, surprise = model.surprise(here, taken, step, slope)
-            if rule.trusting and whole and surprise < rule.tolerance:
-                return sampler.answer(sampler.violation == 0, model.B, rule.tolerance)
+            feasible = taken[1].violation[0] == 0
+            if rule.trusting and whole and feasible and surprise < rule.tolerance:
+                return sampler.answer(True, model.B, rule.tolerance)
             astray = rule.trusting and surprise > left / 4
             there = yield from sampler.differences(*taken, astray, model.B)
             if there is not None:
