@@ -86,4 +86,5 @@ def test_values_without_a_difference_leave_the_scale_open() -> None:
     scale = Scale()
     scale.see(np.full(5, 3.0))
     scale.see(np.full(5, np.inf))
+    scale.see(20.0 + 1e-14 * np.arange(5))  # rounding
     assert scale.factor is None and scale.tolerance(1e-5) == 1e-5

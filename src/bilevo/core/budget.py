@@ -128,6 +128,9 @@ def require_positive(name: str, value: float) -> None:
         raise ValueError(f"{name} must be a positive number, got {value!r}")
 
 
+ROUNDING = 1e-12  # of an objective: a difference that is none
+
+
 @dataclass(slots=True)
 class Scale:
     """The size of an objective's differences, seen once, for tolerances that are absolute.
@@ -144,7 +147,7 @@ class Scale:
         if self.factor is not None:
             return
         spread = interquartile_range(objective)
-        if 0 < spread < math.inf:
+        if 0 < spread < math.inf and spread > ROUNDING * np.abs(objective).min():
             self.factor = spread / min(max(spread, 1.0), 1e4)
 
     def tolerance(self, absolute: float) -> float:
