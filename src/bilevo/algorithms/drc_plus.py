@@ -246,7 +246,7 @@ class DRCPlus:
         drc = HastyDRC()
         if state.rough is None:
             state.rough = yield from drc.init(spec)
-            state.rough.elite = state.elite
+        state.rough.elite = state.elite  # the same object also after a snapshot
         rough = yield from drc.generation(spec, state.rough)
         state.certified &= state.elite is rough.elite
         state.elite, state.spent, state.stop = rough.elite, rough.spent, rough.stop
