@@ -10,7 +10,7 @@ starts from what other followers have taught (see warm_follower). The rest follo
   to the differences of F that the leader sees.
 - **Descent** (`descend`; see phi). The leader has local searches, too.
 - **Global search.** Descents from hops around the best pair (`hop`) and CMA-ES over x with
-  restarts (`sample`) take turns: the one that has had fewer evaluations is next. Where CMA-ES has
+  restarts (`sample`) take turns: CMA-ES gets a quarter of the evaluations. Where CMA-ES has
   narrowed, a descent saves the rest of it; where a descent ends at a kink, a small CMA-ES does
   (`polish`).
 - **Certificate** (`certify`). A best pair that ends a descent, or is about to end the run, has its
@@ -33,7 +33,7 @@ from bilevo.algorithms.follower import Pair
 from bilevo.algorithms.hasty_drc import HastyDRC
 from bilevo.algorithms.leader import State as JointState
 from bilevo.algorithms.leader import leader_ranking, reached
-from bilevo.algorithms.phi import Knowledge, descent, settled
+from bilevo.algorithms.phi import FLAT, Knowledge, descent, settled
 from bilevo.algorithms.warm_follower import Experience, Task, WarmFollower
 from bilevo.core.algorithm import variant_name
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
@@ -47,6 +47,7 @@ from bilevo.optimizers.protocol import Start
 BELIEVED = 0.1  # of the spread of F: a change by which the best pair stays the best
 BOUT = 3  # iterations of a follower before its leader is looked at again
 BOUTS = 3  # of a follower in a generation
+SHARE = 3  # evaluations of descents for each one of CMA-ES
 REFUTATIONS = 3  # of the ends of a descent before others have their turn
 FRUITLESS = 2  # restarts that end a run; four times as many where it is to reach a target
 BLUR = 1e-2  # of f: a difference that tells answers apart where followers are not smooth
@@ -59,8 +60,7 @@ class Search:
     leader: Any  # its state
     population: int
     best: Pair | None = None
-    age: int = 0  # generations
-    stale: int = 0  # those without progress
+    stale: int = 0  # generations without progress
     descended: float = math.inf  # width at which its best pair was last the start of a descent
 
     @classmethod
@@ -86,7 +86,6 @@ class Search:
         F, violation = np.array([p.F for p in pairs]), np.array([p.violation for p in pairs])
         CMAES(self.population).tell(self.leader, x, F, violation)
         best = pairs[int(leader_ranking(pairs)[0])]
-        self.age += 1
         self.stale += 1
         if self.best is None or improved(self.best, best, tolerance):
             self.stale = 0
@@ -99,10 +98,10 @@ class State(Knowledge):
     """A run at the boundary of an upper generation."""
 
     search: Search = field(kw_only=True)  # over the whole box
+    proven: Pair | None = None  # the last elite that had its certificate
     ends: FloatArray = field(kw_only=True)  # of descents, (k, m)
     descending: int = 0  # evaluations of descents
     sampling: int = 0  # evaluations of the search
-    restarts: int = 0
     milestone: Pair | None = None  # the elite at the last restart that had a better one
     fruitless: int = 0  # restarts since
     rough: JointState | None = None  # of DRC, where followers are not smooth
@@ -158,14 +157,14 @@ class DRCPlus:
         )
 
     def generation(self, spec: Spec, state: State) -> Steps[State]:
-        """The first pair, and then a hop or a generation of CMA-ES: which has had less."""
+        """The first pair, and then a hop or a generation of CMA-ES, by what they have had."""
         before = state.total
         if state.elite is None:
             yield from self.begin(spec, state)
             state.descended(before)
         elif state.rough is not None or (state.known.rough and self.fallback):
             yield from self.hand_over(spec, state)
-        elif self.hops and self.descends(state) and state.descending <= 3 * state.sampling:
+        elif self.hops and self.descends(state) and state.descending <= SHARE * state.sampling:
             yield from self.hop(spec, state)
             state.descended(before)
         else:
@@ -191,10 +190,10 @@ class DRCPlus:
         x, middle = state.search.leader.mean.copy(), np.full((1, spec.n), 0.5)
         stopgap = Task.at(x, middle, (yield from state.known.evaluate(x, middle)))
         yield from self.present(state, stopgap)
-        rng = stream(spec.seed, "first")
+        rng = state.stream(spec, "first")
         first = yield from self.follower.explore(spec, state.known, x, rng)
         yield from self.present(state, first)
-        task, _ = yield from self.follower.confirm(spec, state.known, x, "second", 0, first)
+        task = yield from self.follower.confirm(spec, state.known, rng, first)
         if task is not first:
             yield from state.rate([task])
         if self.optimism:
@@ -225,21 +224,23 @@ class DRCPlus:
         if state.certified or not self.certificate:
             return
         elite = state.the_elite
-        f, violation = np.array([elite.f]), np.array([elite.lower_violation])
-        mine = Task(elite, Values(f, violation, np.empty((1, 0)), 0))
-        best, _ = yield from self.follower.confirm(
-            spec, state.known, elite.x, "certify", state.generation, mine
-        )
-        gap = max(0.0, elite.f - best.pair.f)
-        blur = 0.0 if state.rough is None else BLUR * (state.known.unit + abs(elite.f))
-        if best.pair.lower_violation < elite.lower_violation or gap > blur:
+        told = np.array([elite.f]), np.array([elite.lower_violation])
+        mine = Task(elite, Values(*told, np.empty((1, 0)), 0))
+        rng = state.stream(spec, "certify")
+        best = yield from self.follower.confirm(spec, state.known, rng, mine)
+        least, f = best.pair.f, elite.f
+        doubtful = FLAT if len(state.flat) else 0.0
+        doubtful = (doubtful if state.rough is None else BLUR) * (state.known.unit + abs(f))
+        if best.pair.lower_violation < elite.lower_violation or f - least > doubtful:
             yield from state.rate([best])
             best = yield from state.favour(best)
             state.known.forget()
             state.known.learn(best.pair)
-            state.elite, gap = best.pair, 0.0
-        state.certified = True
-        yield state.the_elite.incumbent._replace(gap=gap)
+            state.elite = best.pair
+            if state.proven is not None and not best.pair.no_worse(state.proven):
+                state.elite, least = state.proven, state.proven.f
+        state.proven, state.certified = state.the_elite, True
+        yield state.the_elite.incumbent._replace(gap=max(0.0, state.the_elite.f - least))
 
     def hand_over(self, spec: Spec, state: State) -> Steps[None]:
         """A generation of DRC, for followers that are not smooth."""
@@ -300,7 +301,7 @@ class DRCPlus:
 
     def hop(self, spec: Spec, state: State) -> Steps[None]:
         """A descent from a place some of whose coordinates differ from the elite's."""
-        rng = stream(spec.seed, "hop", state.generation)
+        rng = state.stream(spec, "hop")
         chosen = rng.random(spec.m) < rng.random()
         chosen[rng.integers(spec.m)] = True
         step = rng.normal(0.0, spec.spread[: spec.m])
@@ -318,7 +319,7 @@ class DRCPlus:
 
     def sample(self, spec: Spec, state: State, search: Search) -> Steps[None]:
         """A generation of CMA-ES."""
-        rng = stream(spec.seed, "leader", state.generation, search.age)
+        rng = state.stream(spec, "leader")
         x = CMAES(search.population).ask(search.leader, rng)
         tasks = yield from self.compete(spec, state, x, search.spread)
         if search is state.search:  # others are too narrow to show how much F differs
@@ -352,8 +353,7 @@ class DRCPlus:
             state.fruitless += 1
         if state.fruitless >= (FRUITLESS if spec.target is None else 4 * FRUITLESS):
             state.stop = StopReason.STAGNATION
-        state.restarts += 1
-        rng = stream(spec.seed, "restart", state.restarts)
+        rng = state.stream(spec, "restart")
         most = 16 * CMAES().population_size(spec.m)
         population = min(2 * state.search.population, most)
         state.search = Search.start(Start.uniform(spec.spread[: spec.m], rng), population)
@@ -398,7 +398,7 @@ class DRCPlus:
                 self.follower,
                 tasks[i],
                 tolerance,
-                stream(spec.seed, "bout", state.generation, i),
+                state.stream(spec, "bout"),
                 *limit,
             )
             for i in going
@@ -411,7 +411,7 @@ class DRCPlus:
         That has to stand up to what other followers answered.
         """
         i = int(leader_ranking([task.pair for task in tasks])[0])
-        tight, rng = state.known.tight, stream(spec.seed, "elect", state.generation)
+        tight, rng = state.known.tight, state.stream(spec, "elect")
         if tasks[i].pair.no_worse(state.the_elite) and tasks[i].tolerance > tight:
             tasks[i] = yield from state.solve(
                 spec, self.follower, tasks[i], tight, rng, thorough=True
@@ -423,8 +423,9 @@ class DRCPlus:
 
 
 def over(spec: Spec, state: State) -> bool:
-    """Whether the budget is used: about what DRC needs where its upper budget ends it."""
-    return state.total >= spec.budget.upper_max * spec.budget.lower_window / 2
+    """Whether the budget is used: that of the upper level, or about what DRC needs with it."""
+    upper, total = spec.budget.upper_max, spec.budget.upper_max * spec.budget.lower_window / 2
+    return state.spent >= upper or state.total >= total
 
 
 def improved(before: Pair, after: Pair, tolerance: float) -> bool:

@@ -55,6 +55,12 @@ class Knowledge:
     flat_hessian: FloatArray = field(default_factory=lambda: UNKNOWN)  # of F along them
     F_scale: Scale = field(default_factory=Scale)
     spent: int = 0  # upper evaluations so far
+    streams: int = 0  # of random numbers, used up
+
+    def stream(self, spec: Spec, name: str) -> np.random.Generator:
+        """Random numbers that nobody has had."""
+        self.streams += 1
+        return stream(spec.seed, name, self.generation, self.streams)
 
     @property
     def the_elite(self) -> Pair:
@@ -89,6 +95,7 @@ class Knowledge:
 
     def find_flat(self, pair: Pair) -> Steps[None]:
         """The directions in which f neither bends nor slopes around an answer."""
+        self.flat_hessian = UNKNOWN
         flat = yield from flat_directions(pair)
         if not len(flat):
             return
@@ -97,8 +104,11 @@ class Knowledge:
         change = np.abs(values.objective - pair.f).reshape(2, -1).max(axis=0)
         self.flat = np.asarray(flat[change <= FLAT * (self.known.unit + abs(pair.f))])
 
-    def favour(self, task: Task) -> Steps[Task]:
-        """Of equally good answers around a task's the leader's best."""
+    def favour(self, task: Task, again: bool = True) -> Steps[Task]:
+        """Of equally good answers around a task's the leader's best.
+
+        Flat directions may turn with x: where f rises along them they are looked for again, once.
+        """
         pair, k = task.pair, len(self.flat)
         if not k or pair.lower_violation > 0:
             return task
@@ -106,10 +116,13 @@ class Knowledge:
         def place(rows: FloatArray) -> FloatArray:
             return np.clip(pair.y + rows @ self.flat, 0.0, 1.0)
 
+        G = {np.zeros(k).tobytes(): task.G}
+
         def at(rows: FloatArray) -> Steps[Values]:
             x = np.repeat(pair.x[None], len(rows), axis=0)
             values = yield from evaluate(Level.UPPER, x, place(rows))
             self.spent = values.spent
+            G.update(zip((row.tobytes() for row in rows), values.constraints, strict=True))
             return values
 
         reach = np.full(k, math.sqrt(len(pair.y)))
@@ -127,11 +140,14 @@ class Knowledge:
         lower = yield from self.known.evaluate(pair.x, y)
         allowed = pair.f + FLAT * (self.known.unit + abs(pair.f))
         if lower.violation[0] > 0 or lower.objective[0] > allowed:
-            return task
+            if not again:
+                return task
+            yield from self.find_flat(pair)
+            return (yield from self.favour(task, again=False))
         F, f = answer.objective, float(lower.objective[0])
         new = replace(pair, y=y[0], f=f, F=F, violation=answer.violation)
         self.known.learn(new)
-        return replace(task, pair=new, lower=lower)
+        return replace(task, pair=new, lower=lower, G=G[answer.point.tobytes()])
 
     def challenged(self, follower: WarmFollower, task: Task) -> Steps[Task]:
         """A task, or a better answer of its follower that others' answers lead to."""
@@ -175,12 +191,12 @@ class Phi:
     state: Knowledge
     follower: WarmFollower
     relaxed: bool = True
-    evaluated: int = 0
+    constrained: bool = False  # the leader is
 
     def __call__(self, rows: FloatArray) -> Steps[Values]:
         state = self.state
-        tasks = yield from together(self.solved(row, i) for i, row in enumerate(rows))
-        self.evaluated += len(rows)
+        tasks = yield from together(self.solved(row) for row in rows)
+        self.constrained = tasks[0].G.size > 0
         for i, task in enumerate(tasks):
             if task.solved and task.pair.no_worse(state.the_elite):
                 if len(tasks) == 1:  # a step that goes somewhere
@@ -195,10 +211,10 @@ class Phi:
         G = np.array([task.G for task in tasks]).reshape(len(tasks), -1)
         return Values(F, violation, G, state.spent)
 
-    def solved(self, x: FloatArray, i: int) -> Steps[Task]:
+    def solved(self, x: FloatArray) -> Steps[Task]:
         known = self.state.known
         task = yield from self.follower.start(known, x, np.ones(len(x)))
-        rng = stream(self.spec.seed, "descent", self.state.generation, self.evaluated + i)
+        rng = self.state.stream(self.spec, "descent")
         return (yield from self.state.solve(self.spec, self.follower, task, known.tight, rng))
 
 
@@ -214,10 +230,13 @@ def descent(
         SLIM,
         ceiling,
         state.F_scale.tolerance(1.0),
+        repairing=True,
         trusting=True,
     )
     phi = Phi(spec, state, follower)
     answer = yield from sqp(phi, x, *box, rule)
+    if not phi.constrained:
+        return answer
     phi.relaxed = False
     values = yield from phi(answer.point[None])
     if 0 < values.violation[0] < math.inf:
@@ -227,4 +246,5 @@ def descent(
 
 def settled(state: Knowledge, answer: Answer) -> bool:
     """Whether a descent ended where phi is smooth and has nothing better to offer."""
-    return answer.left <= 100 * state.F_scale.tolerance(LEADER_TOLERANCE)
+    near = 100 * state.F_scale.tolerance(LEADER_TOLERANCE)
+    return answer.violation == 0 and answer.left <= near

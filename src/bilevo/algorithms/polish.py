@@ -66,16 +66,13 @@ def polish_leader(
     return pairs
 
 
-def favour_leader(
-    state: State, pair: Pair, max_points: int, flat: FloatArray | None = None
-) -> Steps[Pair]:
+def favour_leader(state: State, pair: Pair, max_points: int) -> Steps[Pair]:
     """Of a follower's equally good answers around a pair's, the leader's best.
 
     A local search of F along the directions in which f is flat; what it loses of f where these
     bend is won back by a last search of the follower. The pair itself if nothing is better.
     """
-    if flat is None:
-        flat = yield from flat_directions(pair)
+    flat = yield from flat_directions(pair)
     if not flat.size:
         return pair
     allowed = pair.f + state.f_scale.tolerance(ALLOWED)

@@ -65,9 +65,8 @@ class LocalRule:
     margin: float = MARGIN  # of the box, kept from linearised constraints
     ceiling: float = math.inf  # a search that will not come below it is given up
     unit: float = 1.0  # of the objective: a value whose rounding counts
-    trusting: bool = (
-        False  # a whole step that gains what was expected, to the tolerance, is the last
-    )
+    repairing: bool = False  # a violation is undone however little that gains
+    trusting: bool = False  # the last step is a whole one that gains what was expected
 
 
 @dataclass(slots=True, eq=False)
@@ -268,7 +267,8 @@ def sqp(
         left, taken = -slope, None
         if merit(here.values, model.penalty) - HOPE * left > rule.ceiling:
             break
-        if left >= rule.tolerance:
+        repair = rule.repairing and here.values.violation[0] > 0 < left
+        if left >= rule.tolerance or repair:
             taken = yield from line_search(sampler, here, step, model.penalty, slope)
         if taken is not None:
             whole, surprise = model.surprise(here, taken, step, slope)

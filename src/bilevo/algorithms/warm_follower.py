@@ -28,7 +28,6 @@ from bilevo.core.budget import Scale
 from bilevo.core.order import best_index
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps, T, Values, relayed, together
-from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
 
@@ -72,6 +71,9 @@ class Experience:
         return values
 
     def learn(self, pair: Pair) -> None:
+        """An answer; one that is infeasible only where there is no other."""
+        if pair.lower_violation > 0 and len(self.x):
+            return
         others = (self.x != pair.x).any(axis=1)
         self.x = np.concatenate([self.x[others], pair.x[None]])[-CAPACITY:]
         self.y = np.concatenate([self.y[others], pair.y[None]])[-CAPACITY:]
@@ -213,7 +215,7 @@ class WarmFollower:
         that are thorough.
         """
         new = yield from self.local(known, task, tolerance, iterations)
-        if not new.solved and new.executions >= iterations * (spec.n + 1):
+        if not new.solved and ITERATIONS > iterations <= new.executions / (spec.n + 1):
             return new  # there is no more to be said before it goes on
         if new.pair.lower_violation == 0:
             known.count(new.solved)
@@ -299,18 +301,15 @@ class WarmFollower:
         self,
         spec: Spec,
         known: Experience,
-        x: FloatArray,
-        name: str,
-        generation: int,
+        rng: np.random.Generator,
         best: Task,
-    ) -> Steps[tuple[Task, bool]]:
-        """Search the box until an independent search agrees with the best answer; and if one did.
+    ) -> Steps[Task]:
+        """Search the box until an independent search agrees with the best answer to a leader.
 
         An answer is replaced only by one that is better by more than rounding.
         """
-        agreed = False
+        x = best.pair.x
         for i in range(TRIES):
-            rng = stream(spec.seed, name, generation, i)
             relaxed, doublings = i % 2 == 0, max(0, i - 1)
             new = yield from self.explore(spec, known, x, rng, relaxed, doublings)
             unit = known.unit + abs(best.pair.f)
@@ -322,7 +321,7 @@ class WarmFollower:
                 best = new
             if agreed or known.rough:
                 break
-        return best, agreed
+        return best
 
     def explore(
         self,

@@ -82,13 +82,13 @@ def terms(d: int) -> int:
     return (d + 1) * (d + 2) // 2
 
 
-def fit(points: FloatArray, values: FloatArray, full: bool = True) -> list[Quadratic]:
+def fit(points: FloatArray, values: FloatArray) -> list[Quadratic]:
     """Models of each column of values (k, c) over points (k, d)."""
     with np.errstate(all="ignore"):  # see `Quadratic.finite`
-        return _fit(points, values, full)
+        return _fit(points, values)
 
 
-def _fit(points: FloatArray, values: FloatArray, full: bool) -> list[Quadratic]:
+def _fit(points: FloatArray, values: FloatArray) -> list[Quadratic]:
     k, d = points.shape
     centre = points.mean(axis=0)
     deviations = points - centre
@@ -99,9 +99,7 @@ def _fit(points: FloatArray, values: FloatArray, full: bool) -> list[Quadratic]:
     rows, columns = np.triu_indices(d, 1)
     linear = np.column_stack([np.ones(k), z])
     pure = np.column_stack([linear, z * z])
-    designs = [linear, pure]
-    if full:
-        designs.append(np.column_stack([pure, z[:, rows] * z[:, columns]]))
+    designs = [linear, pure, np.column_stack([pure, z[:, rows] * z[:, columns]])]
     fits = [_least_squares(design, values / unit) for design in designs]
     sizes = np.array([[design.shape[1]] for design in designs])
     mse = np.array([error for _, error in fits])
