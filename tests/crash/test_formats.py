@@ -30,7 +30,12 @@ def run(run_dir: Path | None, limit: int) -> bilevo.Result:
     problem = bilevo.Problem(F, lower, [(-5, 10)], [(-5, 10)], g=constraints, name="format")
     short = bilevo.Budget(lower_max=4, upper_max=30)
     return bilevo.minimize(
-        problem, budget=short, max_evals=limit, on_failure="worst", run_dir=run_dir
+        problem,
+        method="drc-cma-es",
+        budget=short,
+        max_evals=limit,
+        on_failure="worst",
+        run_dir=run_dir,
     )
 
 
