@@ -29,6 +29,11 @@ PROBLEM = bilevo.Problem(
     [(-5, 10)],
     [(-5, 10)],
 )
+SHORT = {  # more than one generation
+    "method": "drc-cma-es",
+    "budget": bilevo.Budget(lower_max=4, upper_max=14),
+    "max_evals": 100,
+}
 DEEP = ["[" * n + "]" * n for n in (10, 900, 940, 960, 980, 100_000)]
 DEEP += ['{"a":' * n + "1" + "}" * n for n in (10, 900, 940, 960, 980, 100_000)]
 TEXTS = ["", "{}", "[]", "null", "3", '"x"', "NaN", '{"F": 1' + "0" * 400 + "}", "9" * 5000, *DEEP]
@@ -56,8 +61,7 @@ class Kept:
         self.snapshot_bytes = self.snapshot.read_bytes()
 
     def run(self) -> Result:
-        budget = bilevo.Budget(lower_max=4, upper_max=14)
-        return bilevo.minimize(PROBLEM, run_dir=self.folder, budget=budget, max_evals=100)
+        return bilevo.minimize(PROBLEM, run_dir=self.folder, **SHORT)
 
     def try_journal(self, content: bytes) -> Result | None:
         """Loading and resuming give a result (the latter is returned) or the named error."""
@@ -294,8 +298,7 @@ def test_snapshots_of_another_make_are_passed_over_or_refused(kept: Kept, trials
 
 def test_mutated_and_hostile_results_are_read_or_refused(tmp_path: Path, trials, figure) -> None:
     rng, path = np.random.default_rng(6), tmp_path / "result.json"
-    budget = bilevo.Budget(lower_max=4, upper_max=14)
-    bilevo.minimize(PROBLEM, budget=budget, max_evals=100).save(path)
+    bilevo.minimize(PROBLEM, **SHORT).save(path)
     honest = path.read_bytes()
     tree = json.loads(honest)
     contents = [mutated(rng, honest) for _ in range(trials(1000, 50_000))]

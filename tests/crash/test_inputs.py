@@ -127,7 +127,7 @@ def check_return(where: str, rows: bool, on_failure: str, made) -> None:
     sizes: list[int | None] = []
     functions = {"F": right, "f": right, where: value}
     problem = Problem(x_bounds=[(0, 1)], y_bounds=[(0, 1)], vectorized=rows, **functions)
-    options = {"max_evals": 60, "on_failure": on_failure}
+    options = {"method": "drc-cma-es", "max_evals": 60, "on_failure": on_failure}
     constraints = where in "Gg"
     try:
         result = minimize_counted(problem, **options)

@@ -150,7 +150,7 @@ def test_failing_and_non_finite_followers_are_survived() -> None:
 
 def test_an_exception_at_the_answer_itself_comes_through() -> None:
     good = get("smd1")
-    result = minimize(good, max_evals=200)
+    result = minimize(good, max_evals=500)
 
     def broken(x, y):
         raise NameError("typo")
@@ -174,7 +174,7 @@ def test_fixed_follower_variables_stay_fixed() -> None:
 
 
 def test_wrong_input_is_refused() -> None:
-    result = minimize(get("smd1"), max_evals=200)
+    result = minimize(get("smd1"), max_evals=500)
     with pytest.raises(ValueError, match="2 and 3 variables, tp1 has 2 and 2"):
         verify(get("tp1"), result)
     outside = dataclasses.replace(result, x=np.array([50.0, 0.0]))
