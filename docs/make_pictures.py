@@ -16,7 +16,6 @@ def main() -> None:
         for method in ("bl-cma-es", "drc-cma-es")
     }
     plot.save(plot.allocation(results), FOLDER / "allocation.svg")
-    results["drc-plus"] = bilevo.minimize(problem, rng=1)
     plot.save(plot.convergence(results, F_star=0.0), FOLDER / "convergence.svg")
 
 
