@@ -65,7 +65,10 @@ def outcome(record: Record) -> Outcome:
 def best(tally: Tally, number: int, elapsed: float) -> Record:
     """The record of a new best pair."""
     assert tally.best is not None
-    return Record(Kind.BEST, 0, 0, number, 0, elapsed, _json(tally.best._asdict()))
+    told = tally.best._asdict()
+    if math.isnan(told["gap"]):  # most methods have none: records as they were before there was one
+        del told["gap"]
+    return Record(Kind.BEST, 0, 0, number, 0, elapsed, _json(told))
 
 
 def generation(tally: Tally, number: int, elapsed: float) -> Record:
