@@ -441,7 +441,7 @@ def test_a_failing_vectorised_batch_fails_as_a_whole() -> None:
         [(-5, 10)] * 2,
         vectorized=True,
     )
-    result = minimize_counted(problem, on_failure="worst", rng=2)
+    result = minimize_counted(problem, method="drc-cma-es", on_failure="worst", rng=2)
     assert result.failures > 0 and result.success
 
 
