@@ -2,11 +2,13 @@
 
 import re
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import bilevo
+from bilevo.algorithms import DRCPlus, drc_plus, phi, warm_follower
 from bilevo.experiments.plans import plan_of
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +45,21 @@ def test_the_page_on_long_runs_runs() -> None:
     kept, _ = run_blocks("docs/long_runs.md")
     assert kept["more"].nfev > kept["result"].nfev == kept["again"].nfev
     assert kept["looked_at"].nfev == kept["more"].nfev
+
+
+def test_the_page_on_drc_plus_runs() -> None:
+    (shown,) = run_blocks("docs/drc-plus.md")
+    assert shown["result"].method == "drc-plus" and shown["result"].follower_gap == 0
+    assert 4 * shown["result"].nfev < shown["published"].nfev
+
+
+def test_the_page_on_drc_plus_tells_every_switch_and_names_what_there_is() -> None:
+    page = (ROOT / "docs" / "drc-plus.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \|.*\| (.*) \|$", page, re.MULTILINE)
+    assert [name for name, _ in rows] == [field.name for field in fields(DRCPlus)]
+    found = {**vars(phi), **vars(warm_follower), **vars(drc_plus), "phi": phi}
+    for owner, attribute in re.findall(r"`(\w+)\.(\w+)`", " ".join(where for _, where in rows)):
+        assert hasattr(found[owner], attribute), f"{owner}.{attribute}"
 
 
 def test_an_optimiser_joins_as_the_page_on_optimisers_shows() -> None:

@@ -38,8 +38,8 @@ class Budget:
 
     An upper (lower) search ends after `upper_max` (`lower_max`) evaluations of its level, or when
     its best value hardly changed over the last `upper_window` (`lower_window`). Defaults are those
-    of the DRC paper at its sizes and interpolated between them. A method that does not spend by
-    level, drc-plus, ends after `upper_max * lower_window / 2` evaluations of both together.
+    of the DRC paper at its sizes and interpolated between them. drc-plus ends after `upper_max`,
+    too, or `upper_max * lower_window / 2` evaluations of both levels; it has no upper window.
     """
 
     upper_max: int | None = None
