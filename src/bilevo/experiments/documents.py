@@ -16,7 +16,7 @@ from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 
-PAGES = (Path("README.md"), Path("docs/reproduction.md"))
+PAGES = tuple(map(Path, ("README.md", "docs/reproduction.md", "docs/drc-plus.md")))
 LIKE = "docs/data/runs_2_3.csv --kind accuracy"
 
 
@@ -68,7 +68,7 @@ def write_tables(*pages: Path) -> None:
     Parameters
     ----------
     pages
-        Markdown files with marks for tables; README.md and docs/reproduction.md by default.
+        Markdown files with marks for tables; by default those of our own that have any.
     """
     for page in pages or PAGES:
         page.write_text(replaced(page.read_text(encoding="utf-8")), encoding="utf-8")
