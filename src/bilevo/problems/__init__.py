@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from difflib import get_close_matches
+
 from bilevo.core.problem import Problem
 from bilevo.problems.beds import BEDS
 from bilevo.problems.realworld import decision_making, gold_mining
@@ -43,7 +45,10 @@ def get(name: str, m: int | None = None, n: int | None = None) -> Problem:
     if name in _SCALABLE:
         return _SCALABLE[name](2 if m is None else m, 3 if n is None else n)
     if name not in _FIXED:
-        raise ValueError(f"unknown problem {name!r}; known are {', '.join(names())}")
+        near = ", ".join(get_close_matches(name, names(), n=3))
+        raise ValueError(
+            f"unknown problem {name!r}; near to it are {near or 'none'} of bilevo list"
+        )
     problem = _FIXED[name]()
     if (m is not None and m != problem.m) or (n is not None and n != problem.n):
         raise ValueError(f"{name} has m={problem.m}, n={problem.n} only; got m={m}, n={n}")
