@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-
 from difflib import get_close_matches
+from functools import partial
 
 from bilevo.core.problem import Problem
 from bilevo.problems.beds import BEDS
