@@ -23,6 +23,8 @@ BEGINNING = {
     "drc-de tp3": 600,
     "drc-ga smd2": 600,
     "drc-ga tp3": 600,
+    "drc-plus smd2": 500,
+    "drc-plus tp3": 300,
     "mfbla tp3": 600,
     "sa-bl-imode tp3": 1500,
 }
