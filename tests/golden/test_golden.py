@@ -24,7 +24,7 @@ BEGINNING = {
     "drc-ga smd2": 600,
     "drc-ga tp3": 600,
     "drc-plus smd2": 500,
-    "drc-plus tp3": 300,
+    "drc-plus tp3": 150,
     "mfbla tp3": 600,
     "sa-bl-imode tp3": 1500,
 }
