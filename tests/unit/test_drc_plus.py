@@ -1,0 +1,142 @@
+"""DRC-plus as a whole: verified optima, certificates, ties, constraints, and when it hands over."""
+
+import math
+from statistics import median
+
+import numpy as np
+import pytest
+
+import bilevo
+from bilevo.algorithms import DRCPlus
+from bilevo.experiments.checks import checked
+
+SEEDS = (1, 2, 3)
+
+
+def errors(name: str, seed: int, method: object = None) -> tuple[float, float, int]:
+    """Of F where the follower really answers, of f as reported; and evaluations."""
+    problem = bilevo.problems.get(name)
+    result = bilevo.minimize(problem, method=method, rng=seed, max_evals=60_000)
+    true = checked(problem, result.x, result.y, result.f)
+    return (
+        abs(true.F_verified - problem.optimum.F),
+        abs(result.f - problem.optimum.f),
+        result.nfev,
+    )
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 6, 7, 9, 10, 12])
+def test_smd_is_solved_and_verified_for_a_fraction_of_what_drc_needs(number: int) -> None:
+    found = [errors(f"smd{number}", seed) for seed in SEEDS]
+    assert all(F <= 1e-6 and f <= 2e-6 for F, f, _ in found)
+    assert median(evaluations for *_, evaluations in found) < 6000
+
+
+@pytest.mark.parametrize("name", ["smd3-rot", "smd5-rot"])
+def test_rotations_do_not_matter(name: str) -> None:
+    found = [errors(name, seed) for seed in SEEDS]
+    assert all(F <= 1e-6 and f <= 2e-6 for F, f, _ in found)
+
+
+def test_the_certificate_is_in_the_result_and_costs_evaluations() -> None:
+    problem = bilevo.problems.get("smd1")
+    with_it = bilevo.minimize(problem, rng=1)
+    without = bilevo.minimize(problem, method=DRCPlus(certificate=False), rng=1)
+    assert with_it.follower_gap == 0 and "independent" in with_it.message
+    assert math.isnan(without.follower_gap) and "independent" not in without.message
+    assert without.nfev < with_it.nfev
+
+
+def test_ties_are_resolved_for_the_leader() -> None:
+    F, _, evaluations = errors("smd6", 1)
+    assert F <= 1e-6 and evaluations < 5000
+    problem = bilevo.problems.get("smd6")
+    blind = bilevo.minimize(problem, method=DRCPlus(optimism=False), rng=1, max_evals=5000)
+    assert blind.F > 1e-6
+
+
+def test_flat_directions_that_turn_with_x_are_found_again() -> None:
+    result = bilevo.minimize(
+        lambda x, y: (x[0] - 0.5) ** 2 + (y[0] - 0.2) ** 2 + (y[1] - 1.6) ** 2,
+        lambda x, y: (y[0] + x[0] * y[1] - 1) ** 2,
+        [(-2, 2)],
+        [(-3, 3), (-3, 3)],
+        rng=1,
+    )
+    assert result.F < 1e-8
+
+
+def test_ties_repair_a_constraint_of_the_leader() -> None:
+    result = bilevo.minimize(
+        lambda x, y: (x[0] - 0.7) ** 2 + (y[0] - 0.7) ** 2 + y[1],
+        lambda x, y: (y[0] - x[0]) ** 2,
+        [(-1, 2)],
+        [(-1, 2), (-1, 2)],
+        G=lambda x, y: [0.5 - y[1]],
+        rng=2,
+    )
+    assert result.violation == 0 and pytest.approx(0.5, abs=1e-6) == result.F
+
+
+def test_an_active_curved_constraint_of_the_leader_is_met_exactly() -> None:
+    for seed in SEEDS:
+        result = bilevo.minimize(
+            lambda x, y: -x[0] - y[0],
+            lambda x, y: (y[0] - x[0]) ** 2,
+            [(-2, 2)],
+            [(-2, 2)],
+            G=lambda x, y: [x[0] ** 2 + y[0] ** 2 - 2],
+            rng=seed,
+        )
+        assert result.violation == 0 and pytest.approx(-2, abs=1e-6) == result.F
+
+
+def test_constraints_of_the_follower_are_not_forgotten_by_searches_without_them() -> None:
+    result = bilevo.minimize(
+        lambda x, y: (x[0] - 1) ** 2 + y[0] + y[1],
+        lambda x, y: 2 * abs(y[0] - x[0]) + abs(y[1] - x[0]),
+        [(-1, 3)],
+        [(-1, 3), (-1, 3)],
+        g=lambda x, y: [2 - y[0] - y[1]],
+        rng=1,
+        max_evals=20_000,
+    )
+    assert result.y.sum() >= 2 and result.violation == 0
+
+
+def test_without_a_target_it_ends_by_itself() -> None:
+    problem = bilevo.problems.get("smd1")
+    result = bilevo.minimize(problem, rng=1, target=False)
+    assert result.status == "stagnation" and abs(result.F) < 1e-6 and result.nfev < 10_000
+
+
+@pytest.mark.parametrize("name", ["smd1-abs", "smd2-noise6"])
+def test_where_followers_are_not_smooth_it_costs_little_more_than_drc(name: str) -> None:
+    plus = [errors(name, seed) for seed in SEEDS]
+    drc = [errors(name, seed, "drc-cma-es") for seed in SEEDS]
+    assert median(e for *_, e in plus) <= 1.2 * median(e for *_, e in drc)
+
+
+def test_limits_are_honoured_and_a_run_that_is_stopped_has_a_pair() -> None:
+    problem = bilevo.problems.get("smd3")
+    for limit in (2, 50, 300, 1000):
+        result = bilevo.minimize(problem, rng=1, max_evals=limit)
+        assert result.nfev <= limit and math.isfinite(result.F)
+    few = bilevo.minimize(
+        bilevo.problems.get("smd7", 10, 10), rng=1, budget=bilevo.Budget(upper_max=20)
+    )
+    assert few.nfev_upper < 500 and few.status == "budget"
+
+
+def test_the_user_s_units_do_not_matter() -> None:
+    def run(unit: float) -> bilevo.Result:
+        return bilevo.minimize(
+            lambda x, y: unit * ((x[0] - 1) ** 2 + (y[0] - 1) ** 2),
+            lambda x, y: unit * (y[0] - np.sin(x[0])) ** 2,
+            [(-3, 3)],
+            [(-3, 3)],
+            rng=1,
+        )
+
+    counts = [run(unit).nfev for unit in (1e-3, 1.0, 1e3)]
+    assert max(counts) < 3 * min(counts)
