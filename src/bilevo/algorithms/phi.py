@@ -109,12 +109,12 @@ class Knowledge:
 
         Flat directions may turn with x: where f rises along them they are looked for again, once.
         """
-        pair, k = task.pair, len(self.flat)
+        pair, flat, k = task.pair, self.flat, len(self.flat)  # others may find new ones meanwhile
         if not k or pair.lower_violation > 0:
             return task
 
         def place(rows: FloatArray) -> FloatArray:
-            return np.clip(pair.y + rows @ self.flat, 0.0, 1.0)
+            return np.clip(pair.y + rows @ flat, 0.0, 1.0)
 
         G = {np.zeros(k).tobytes(): task.G}
 
@@ -128,7 +128,7 @@ class Knowledge:
         reach = np.full(k, math.sqrt(len(pair.y)))
         tolerance = self.F_scale.tolerance(0.1 * LEADER_TOLERANCE)
         rule = LocalRule(20 * (k + 1), tolerance, trusting=True)
-        bent = self.flat_hessian if self.flat_hessian.size else None
+        bent = self.flat_hessian if len(self.flat_hessian) == k else None
         violation = np.array([pair.violation])
         start = Values(np.array([pair.F]), violation, task.G[None], self.spent)
         answer = yield from sqp(at, np.zeros(k), -reach, reach, rule, bent, start)

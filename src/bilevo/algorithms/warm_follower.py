@@ -315,8 +315,8 @@ class WarmFollower:
             unit = known.unit + abs(best.pair.f)
             same = new.pair.lower_violation == best.pair.lower_violation
             gain = best.pair.f - new.pair.f
-            failed = same and math.isinf(best.pair.lower_violation)
-            agreed = failed or (same and abs(gain) <= AGREEMENT * unit)
+            tied = best.pair.lower_violation > 0 or abs(gain) <= AGREEMENT * unit
+            agreed = same and tied  # f does not count where constraints are violated
             if not best.pair.follower_no_worse(new.pair) and not (same and gain < ROUNDING * unit):
                 best = new
             if agreed or known.rough:
