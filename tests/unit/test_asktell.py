@@ -43,7 +43,7 @@ def test_works_without_functions_and_shows_results_on_the_way() -> None:
 
 
 def test_misuse_is_refused_and_nothing_is_lost() -> None:
-    opt = Optimizer(get("smd9"), max_evals=100)
+    opt = Optimizer(get("smd9"), method="drc-cma-es", max_evals=100)
     batch = opt.ask()
     with pytest.raises(BadValue, match="lower-level objective"):
         opt.tell(batch, [1.0], np.zeros((len(batch.x), 1)))
