@@ -1,0 +1,280 @@
+"""The solver of followers that learns from those solved before."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from driven import Driven
+
+from bilevo import Problem
+from bilevo.algorithms.follower import Pair
+from bilevo.algorithms.warm_follower import Experience, Task, WarmFollower
+from bilevo.core.request import Level, Steps
+from bilevo.core.streams import stream
+from bilevo.problems import get
+
+SOLVER = WarmFollower()
+
+
+class Bed:
+    """A problem whose followers are solved one after another."""
+
+    def __init__(self, problem: Problem, solver: WarmFollower = SOLVER) -> None:
+        self.driven, self.solver = Driven(problem), solver
+        self.spec, self.known = self.driven.spec(), Experience.none(problem.m, problem.n)
+
+    def cost(self, steps: Steps[Task]) -> tuple[Task, int]:
+        """What a search returns and the evaluations it took, none of them of F."""
+        before = self.driven.counts[Level.LOWER]
+        task = self.driven.run(steps)
+        assert self.driven.counts[Level.UPPER] == 0
+        return task, self.driven.counts[Level.LOWER] - before
+
+    def explored(self, x: np.ndarray, seed: int = 0, relaxed: bool = False) -> tuple[Task, int]:
+        rng = stream(seed, "explore")
+        return self.cost(self.solver.explore(self.spec, self.known, x, rng, relaxed))
+
+    def warm(self, x: np.ndarray) -> Steps[Task]:
+        """A start and a search from it."""
+        task = yield from self.solver.start(self.known, x, np.ones(len(x)))
+        tight, rng = self.known.tight, stream(0, "improve")
+        return (yield from self.solver.improve(self.spec, self.known, task, tight, rng))
+
+    def error(self, task: Task) -> float:
+        """How far f is above that of the known answer."""
+        x, y = task.pair.x, self.driven.response(task.pair.x)
+        best = self.driven.run(self.known.evaluate(x, y[None])).objective[0]
+        return float(task.pair.f - best)
+
+    def at(self, x: np.ndarray, y: np.ndarray) -> Task:
+        return Task.at(x, y[None], self.driven.run(self.known.evaluate(x, y[None])))
+
+
+def around(centre: float, m: int, count: int) -> np.ndarray:
+    return np.asarray(centre + 0.05 * stream(3, "leaders").standard_normal((count, m)))
+
+
+def box_of(f: Callable[[np.ndarray, np.ndarray], float], n: int = 2) -> Problem:
+    """Two leaders' variables and n of the follower, all of them in [0, 1]."""
+    return Problem(lambda x, y: 0.0, f, [(0, 1)] * 2, [(0, 1)] * n)
+
+
+def test_a_linear_response_is_predicted_exactly() -> None:
+    slope, offset = np.array([[0.3, -0.1], [0.2, 0.25], [-0.2, 0.1]]), np.array([0.4, 0.2, 0.5])
+    known = Experience.none(2, 3)
+    for x in around(0.5, 2, 8):
+        known.learn(Pair(x, slope @ x + offset, 0.0, 0.0))
+    x = np.array([0.58, 0.44])
+    by_regression, nearest = known.predictions(x, np.ones(2), regression=True)
+    assert by_regression == pytest.approx(slope @ x + offset, abs=1e-12)
+    assert nearest.tolist() in known.y.tolist()
+    assert len(known.predictions(x, np.ones(2), regression=False)) == 1
+
+
+def test_predictions_stay_in_the_box_and_need_no_more_than_one_answer() -> None:
+    known = Experience.none(1, 1)
+    known.learn(Pair(np.array([0.1]), np.array([0.5]), 0.0, 0.0))
+    assert known.predictions(np.array([0.9]), np.ones(1), regression=True).tolist() == [[0.5]]
+    for x, y in ((0.1, 0.5), (0.2, 0.7), (0.3, 0.9)):
+        known.learn(Pair(np.array([x]), np.array([y]), 0.0, 0.0))
+    assert known.predictions(np.array([0.9]), np.ones(1), regression=True)[0] == [1.0]
+
+
+def test_a_leader_has_one_answer_in_memory_the_last() -> None:
+    known = Experience.none(1, 1)
+    for y in (0.2, 0.8):
+        known.learn(Pair(np.array([0.5]), np.array([y]), 0.0, 0.0))
+    assert known.y.tolist() == [[0.8]]
+    known.forget()
+    assert known.x.shape == (0, 1) and known.y.shape == (0, 1)
+
+
+@pytest.mark.parametrize("name", ["smd1", "smd2", "smd3", "smd5"])
+def test_followers_cost_a_fraction_of_the_first(name: str) -> None:
+    bed = Bed(get(name))
+    leaders = around(0.4, bed.spec.m, 12)
+    task, first = bed.explored(leaders[0])
+    assert bed.error(task) < 1e-9
+    bed.known.learn(task.pair)
+    warm = [bed.cost(bed.warm(x)) for x in leaders[1:]]
+    assert max(bed.error(task) for task, _ in warm) < 1e-9
+    assert np.median([cost for _, cost in warm[4:]]) < first / 10
+
+
+def test_regression_and_curvature_save_evaluations() -> None:
+    def total(solver: WarmFollower) -> int:
+        bed = Bed(get("smd2"), solver)
+        leaders = around(0.4, bed.spec.m, 12)
+        bed.known.learn(bed.explored(leaders[0])[0].pair)
+        return sum(bed.cost(bed.warm(x))[1] for x in leaders[1:])
+
+    everything = total(SOLVER)
+    assert everything < total(WarmFollower(regression=False))
+    assert everything < total(WarmFollower(curvature=False))
+
+
+@pytest.mark.parametrize(
+    ("name", "rough"),
+    +[("smd1-noise3", True), ("smd1-noise6", True)],
+)
+def test_kinks_and_noise_are_noticed(name: str, rough: bool) -> None:
+    bed = Bed(get(name))
+    leaders = around(0.4, bed.spec.m, 5)
+    bed.known.learn(bed.explored(leaders[0])[0].pair)
+    for x in leaders[1:]:
+        bed.cost(bed.warm(x))
+    assert bed.known.rough == rough
+
+
+def test_a_search_that_settles_after_all_counts_for_the_last_ten() -> None:
+    known = Experience.none(1, 1)
+    known.count(False)
+    assert known.rough
+    for _ in range(10):
+        known.count(True)
+    assert not known.rough
+
+
+def test_what_a_local_search_cannot_settle_is_solved_all_the_same() -> None:
+    bed = Bed(box_of(lambda x, y: float(np.abs(y - 0.3 - 0.2 * x).sum() ** 0.8)))
+    x = np.array([0.5, 0.2])
+    task = bed.at(x, np.array([0.9, 0.6]))
+    steps = SOLVER.improve(bed.spec, bed.known, task, 1e-4, stream(0, "improve"))
+    found, _ = bed.cost(steps)
+    assert found.solved and found.pair.f < 2e-3
+
+
+def test_a_bout_of_a_few_iterations_goes_on_where_it_ended() -> None:
+    bed = Bed(get("smd2"))
+    x = np.full(bed.spec.m, 0.4)
+    task = bed.at(x, np.full(bed.spec.n, 0.9))
+    bouts = 0
+    while not task.solved and bouts < 20:
+        steps = SOLVER.improve(bed.spec, bed.known, task, 1e-12, stream(0, "bout"), iterations=3)
+        new, cost = bed.cost(steps)
+        assert cost <= 3 * (bed.spec.n + 2) and new.pair.f <= task.pair.f
+        task, bouts = new, bouts + 1
+    assert task.solved and bouts > 1 and bed.error(task) < 1e-9
+
+
+def two_basins(x: np.ndarray, y: np.ndarray) -> float:
+    """A basin at 0.2 and a better one at 0.8."""
+    near, far = float(((y - 0.2) ** 2).sum()), float(((y - 0.8) ** 2).sum())
+    return min(near, far - 0.1)
+
+
+def test_answers_of_others_lead_to_a_better_basin() -> None:
+    bed = Bed(box_of(two_basins))
+    x = np.array([0.5, 0.5])
+    wrong, _ = bed.cost(SOLVER.local(bed.known, bed.at(x, np.full(2, 0.3)), 1e-12))
+    assert wrong.solved and wrong.pair.y == pytest.approx(0.2, abs=1e-6)
+    assert bed.cost(SOLVER.challenge(bed.known, wrong, 1e-12)) == (wrong, 0)  # nothing is known
+    bed.known.learn(Pair(np.array([0.1, 0.1]), np.array([0.75, 0.9]), 0.0, 0.0))
+    better, cost = bed.cost(SOLVER.challenge(bed.known, wrong, 1e-12))
+    assert better.pair.y == pytest.approx(0.8, abs=1e-6) and cost < 40
+    assert bed.cost(SOLVER.challenge(bed.known, better, 1e-12))[0] is better
+    assert bed.cost(WarmFollower(rivals=False).challenge(bed.known, wrong, 1e-12)) == (wrong, 0)
+
+
+def test_rivals_are_far_from_the_answer_and_from_each_other() -> None:
+    known = Experience.none(1, 1)
+    for i, y in enumerate([0.1, 0.101, 0.5, 0.502, 0.9]):
+        known.learn(Pair(np.array([i / 10]), np.array([y]), 0.0, 0.0))
+    assert sorted(known.rivals(np.array([0.1005]), 6).ravel().tolist()) == [0.5, 0.9]
+    assert known.rivals(np.array([0.1005]), 1).tolist() == [[0.9]]
+
+
+def wrong_answer_of_smd3(bed: Bed) -> Task:
+    """A local minimum of its follower's Rastrigin function."""
+    x = bed.driven.x_box.unit(np.zeros(2))
+    y = bed.driven.y_box.unit(np.array([1.0, -2.0, 0.0]))
+    task, _ = bed.cost(SOLVER.local(bed.known, bed.at(x, y), 1e-12))
+    assert task.solved and task.pair.f > 4
+    return task
+
+
+def test_a_wrong_answer_is_replaced_by_a_confirmed_one() -> None:
+    bed = Bed(get("smd3"))
+    wrong = wrong_answer_of_smd3(bed)
+    best = bed.driven.run(SOLVER.confirm(bed.spec, bed.known, stream(0, "confirm"), wrong))
+    assert best.pair.f == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_right_answer_is_confirmed_and_kept() -> None:
+    bed = Bed(get("smd3"))
+    x = bed.driven.x_box.unit(np.zeros(2))
+    right = bed.at(x, bed.driven.response(x))
+    once = bed.explored(x)[1]
+    before = bed.driven.counts[Level.LOWER]
+    best = bed.driven.run(SOLVER.confirm(bed.spec, bed.known, stream(0, "confirm"), right))
+    assert best is right
+    assert bed.driven.counts[Level.LOWER] - before < 2 * once  # the first search agreed
+
+
+def test_probes_leave_a_basin_along_the_axes() -> None:
+    bed = Bed(get("smd3"))
+    wrong = wrong_answer_of_smd3(bed)
+    found, cost = bed.cost(SOLVER.probed(bed.known, wrong))
+    assert found.pair.f == pytest.approx(0.0, abs=1e-9)
+    assert cost < bed.explored(wrong.pair.x)[1]
+
+
+@pytest.mark.parametrize("relaxed", [False, True])
+@pytest.mark.parametrize("name", ["smd9", "smd10", "smd11", "smd12"])
+def test_the_box_is_searched_where_constraints_cut_it_into_parts(name: str, relaxed: bool) -> None:
+    """SMD10's follower has its best answer in a small component of its feasible set."""
+    bed = Bed(get(name))
+    assert bed.driven.problem.optimum is not None
+    x = bed.driven.x_box.unit(bed.driven.problem.optimum.x)
+    errors = []
+    for seed in range(5):
+        task, _ = bed.explored(x, seed, relaxed)
+        assert task.pair.lower_violation == 0
+        errors.append(task.pair.f - bed.driven.problem.optimum.f)
+    assert sum(abs(error) < 1e-6 for error in errors) >= 4
+
+
+def test_an_infeasible_follower_is_left_as_little_violated_as_possible() -> None:
+    problem = Problem(
+        lambda x, y: 0.0,
+        lambda x, y: float(y @ y),
+        [(0, 1)] * 2,
+        [(0, 1)] * 2,
+        g=lambda x, y: [0.7 - y[0], y[0] - 0.5],
+    )
+    task, _ = Bed(problem).explored(np.array([0.5, 0.5]))
+    assert not task.solved or task.pair.lower_violation > 0
+    assert task.pair.lower_violation == pytest.approx(0.2, abs=1e-6)
+
+
+def test_a_follower_that_always_fails_ends_soon() -> None:
+    bed = Bed(box_of(lambda x, y: math.nan))
+    task, cost = bed.explored(np.array([0.5, 0.5]))
+    assert math.isinf(task.pair.f) and cost < 600
+    bed.driven.run(SOLVER.confirm(bed.spec, bed.known, stream(0, "confirm"), task))
+    assert bed.driven.counts[Level.LOWER] < 1200
+
+
+def test_a_follower_that_fails_in_places_is_solved() -> None:
+    def f(x: np.ndarray, y: np.ndarray) -> float:
+        return math.nan if math.modf(1e3 * abs(y[0]))[0] < 0.1 else float(((y - 0.3005) ** 2).sum())
+
+    task, _ = Bed(box_of(f)).explored(np.array([0.5, 0.5]))
+    assert task.pair.f < 1e-8
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_the_unit_of_f_does_not_matter(unit: float) -> None:
+    problem, costs = get("smd1"), []
+    for factor in (1.0, unit):
+
+        def f(x: np.ndarray, y: np.ndarray, factor: float = factor) -> np.ndarray:
+            return np.asarray(factor * problem.f(x, y))
+
+        bounds = problem.x_bounds, problem.y_bounds
+        bed = Bed(Problem(problem.F, f, *bounds, vectorized=True))
+        leaders = around(0.4, bed.spec.m, 8)
+        bed.known.learn(bed.explored(leaders[0])[0].pair)
+        costs.append(sum(bed.cost(bed.warm(x))[1] for x in leaders[1:]))
+    assert costs[1] == pytest.approx(costs[0], rel=0.5)
