@@ -50,7 +50,7 @@ def test_a_wrong_answer_of_the_follower_is_refuted() -> None:
     state.known.learn(wrong)
     driven.run(DRCPlus().certify(driven.spec(), state))
     assert wrong.f > 0.9 and state.the_elite.f == pytest.approx(0.0, abs=1e-9)
-    assert state.the_elite.F == pytest.approx(0.0, abs=1e-6) and state.certified
+    assert pytest.approx(0.0, abs=1e-6) == state.the_elite.F and state.certified
     assert driven.told[-1].f == state.the_elite.f and driven.told[-1].gap == 0
     assert len(state.known.y) == 1 and state.known.y[0].tolist() == state.the_elite.y.tolist()
 
