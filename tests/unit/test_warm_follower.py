@@ -116,7 +116,14 @@ def test_regression_and_curvature_save_evaluations() -> None:
 
 @pytest.mark.parametrize(
     ("name", "rough"),
-    +[("smd1-noise3", True), ("smd1-noise6", True)],
+    [
+        ("smd1", False),
+        ("smd3-rot", False),
+        ("smd8", False),
+        ("smd1-abs", True),
+        ("smd1-noise3", True),
+        ("smd1-noise6", True),
+    ],
 )
 def test_kinks_and_noise_are_noticed(name: str, rough: bool) -> None:
     bed = Bed(get(name))
