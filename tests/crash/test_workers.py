@@ -384,7 +384,7 @@ def test_a_users_executor_stays_open_and_loses_what_is_not_needed() -> None:
     with Slow(1) as executor:
         executor.futures = []
         with pytest.raises(ArithmeticError):
-            bilevo.minimize(problem(lower=failing), workers=executor)
+            bilevo.minimize(problem(lower=failing), method="drc-cma-es", workers=executor)
         assert executor.futures[-1].cancelled()
         assert executor.submit(int, "3").result() == 3
 

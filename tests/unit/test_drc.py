@@ -211,7 +211,7 @@ def test_every_ablation_runs_and_changes_the_course(switch) -> None:
 
 
 def test_the_competition_ends_when_half_of_the_tasks_have_finished() -> None:
-    half = minimize_counted(bilevo.problems.get("smd1"), max_evals=4000)
+    half = minimize_counted(bilevo.problems.get("smd1"), method=DRC(), max_evals=4000)
     everyone = minimize_counted(bilevo.problems.get("smd1"), method=DRC(stop="all"), max_evals=4000)
     assert sum(half.history[0].executions) < sum(everyone.history[0].executions)
 
@@ -370,7 +370,8 @@ def test_any_optimiser_can_serve_at_either_level(upper, lower) -> None:
 def test_a_lower_budget_of_one_generation_is_kept() -> None:
     """Tasks that finish with their first execution are never executed again."""
     short = bilevo.Budget(lower_max=3)
-    result = minimize_counted(bilevo.problems.get("smd1"), budget=short, max_evals=2000)
+    problem = bilevo.problems.get("smd1")
+    result = minimize_counted(problem, method=DRC(), budget=short, max_evals=2000)
     assert {n for row in result.history for n in row.executions} == {1}
 
 

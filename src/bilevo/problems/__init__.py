@@ -44,6 +44,8 @@ def get(name: str, m: int | None = None, n: int | None = None) -> Problem:
     if name in _SCALABLE:
         return _SCALABLE[name](2 if m is None else m, 3 if n is None else n)
     if name not in _FIXED:
+        from difflib import get_close_matches  # late: not for every import
+
         near = ", ".join(get_close_matches(name, names(), n=3))
         raise ValueError(
             f"unknown problem {name!r}; near to it are {near or 'none'} of bilevo list"
