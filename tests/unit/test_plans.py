@@ -78,7 +78,7 @@ def test_the_ablation_of_drc_plus_leaves_out_each_ingredient_once() -> None:
     assert [*plan.forms] == [f"drc-plus/no-{name}" for name in switches]
     for name in switches:
         assert plan.form(f"drc-plus/no-{name}").algorithm() == DRCPlus(**{name: False})
-    assert len(plan.all_runs()) == 10 * 5 * (1 + len(switches))
+    assert len(plan.all_runs()) == 12 * 5 * (1 + len(switches))
 
 
 def test_a_part_of_a_plan_has_the_same_runs() -> None:
