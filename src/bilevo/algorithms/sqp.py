@@ -36,6 +36,7 @@ CURVATURE_DIFFERENCE = 1e-4  # of the box: curvatures need a wider distance
 MARGIN = 1e-9  # see `LocalRule.margin`
 TRIALS = 8  # step lengths tried before a direction is given up
 CURVED = 1e-3  # cosine between a step and the change of the gradient that shows curvature
+INDEFINITE = 1e-14  # of a Hessian's largest eigenvalue: one that may be none
 HOPE = 5.0  # times what a model expects: the most that a search will still gain
 ARMIJO = 1e-4  # part of the expected decrease that a step has to bring
 
@@ -427,4 +428,11 @@ def updated_hessian(
         if not along > CURVED * math.sqrt(float(step @ step) * float(change @ change)):
             return B
         new = B + np.outer(change, change) / along - np.outer(Bs, Bs) / float(step @ Bs)
-    return (new + new.T) / 2 if np.isfinite(new).all() else B
+        new = (new + new.T) / 2
+    return new if np.isfinite(new).all() and is_definite(new) else B
+
+
+def is_definite(B: FloatArray) -> bool:
+    """Whether a model has one minimum, beyond rounding; where it has none there are no steps."""
+    eigenvalues = np.linalg.eigvalsh(B)
+    return bool(eigenvalues[0] > INDEFINITE * eigenvalues[-1])
