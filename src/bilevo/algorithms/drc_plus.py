@@ -229,9 +229,10 @@ class DRCPlus:
         rng = state.stream(spec, "certify")
         best = yield from self.follower.confirm(spec, state.known, rng, mine)
         least, f = best.pair.f, elite.f
-        doubtful = FLAT if len(state.flat) else 0.0
-        doubtful = (doubtful if state.rough is None else BLUR) * (state.known.unit + abs(f))
-        if best.pair.lower_violation < elite.lower_violation or f - least > doubtful:
+        smooth_blur = FLAT if len(state.flat) else 0.0
+        blur = smooth_blur if state.rough is None else BLUR
+        refuted = f - least > blur * (state.known.unit + abs(f))
+        if refuted or best.pair.lower_violation < elite.lower_violation:
             yield from state.rate([best])
             best = yield from state.favour(best)
             state.known.forget()
