@@ -12,7 +12,7 @@ import numpy as np
 import bilevo
 from bilevo.core.problem import Function
 from bilevo.core.request import Level
-from bilevo.run.account import evaluation
+from bilevo.run.account import piece
 from bilevo.run.evaluate import Outcome
 from bilevo.run.journal import JournalWriter
 from bilevo.run.session import Batch
@@ -30,7 +30,7 @@ def record_cost(folder: Path) -> float:
         writer = JournalWriter.create(folder / f"{attempt}.bin", {})
         started = perf_counter()
         for number in range(RECORDS):
-            writer.append(evaluation(batch, rows, outcome, number, number, 0.0))
+            writer.append(piece(batch, rows, outcome, number, number, 0.0))
         times.append(perf_counter() - started)
         writer.close()
     return min(times) / RECORDS * 1e6

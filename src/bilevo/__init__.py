@@ -13,12 +13,12 @@ True
 
 from typing import TYPE_CHECKING
 
-from bilevo import algorithms, plot, problems
+from bilevo import algorithms, followers, plot, problems
 from bilevo.api import Optimizer, load, minimize, verify
 from bilevo.core.budget import Budget, StopReason
 from bilevo.core.lazy import lazy_names
 from bilevo.core.problem import Bounds, Optimum, Problem
-from bilevo.core.result import Certificate, History, Result
+from bilevo.core.result import Certificate, Result
 from bilevo.core.values import BadValue
 from bilevo.run.errors import JournalCorrupt, RunLocked, RunMismatch
 from bilevo.run.executors import RayExecutor
@@ -40,7 +40,6 @@ __all__ = [
     "Bounds",
     "Budget",
     "Certificate",
-    "History",
     "JournalCorrupt",
     "Optimizer",
     "Optimum",
@@ -52,6 +51,7 @@ __all__ = [
     "StopReason",
     "__version__",
     "algorithms",
+    "followers",
     "load",
     "minimize",
     "plot",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,21 +15,25 @@ from bilevo import kernels
 from bilevo.core.algorithm import Algorithm
 from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.budget import Budget, FullBudget, Limits, require_count, require_positive
+from bilevo.core.follower import cost_of
 from bilevo.core.problem import Function, Problem, Spec, Target
 from bilevo.core.result import Certificate, Result
-from bilevo.core.space import UnitBox
+from bilevo.core.space import UnitBox, answer_box
 from bilevo.core.streams import seed_of
-from bilevo.registry import get_method
+from bilevo.registry import DEFAULT_FOR_FOLLOWERS, for_followers, get_method
+from bilevo.run.advance import Advancer, Shelf
 from bilevo.run.asktell import AskTell
 from bilevo.run.driver import drive
-from bilevo.run.evaluate import Evaluator, OnFailure
+from bilevo.run.evaluate import Evaluator
 from bilevo.run.executors import open_workers
+from bilevo.run.labour import OnFailure
 from bilevo.run.progress import ProgressLine
 from bilevo.run.rundir import RunDir, load
 from bilevo.run.session import Session
 
 __all__ = ["Optimizer", "load", "minimize", "verify"]
 
+LONGEST_SOLVE = 1000  # steps of a follower of the user's that never says it is done
 TargetLike = float | Literal[False] | None
 
 
@@ -101,7 +106,7 @@ def minimize(
         Show a line of progress on standard error.
     """
     problem = _problem(F, f, x_bounds, y_bounds, G, g, vectorized)
-    algorithm = get_method(method)
+    algorithm = _method(problem, method)
     spec = _spec(problem, algorithm, rng, budget, target, x0, ftol)
     limits = Limits.of(max_evals, max_evals_upper, max_evals_lower, max_time)
     if callback is not None and not callable(callback):
@@ -112,11 +117,19 @@ def minimize(
         if pool is not None:
             open_things.enter_context(closing(pool))
         evaluate = Evaluator(problem, on_failure, retries=retries, workers=pool)
-        if run_dir is None:
-            return drive(Session(problem, algorithm, spec, limits, _both(line, callback)), evaluate)
-        kept = open_things.enter_context(closing(RunDir(run_dir, problem, algorithm, spec, limits)))
-        session = Session(problem, algorithm, kept.spec, limits, _both(line, callback), kept)
-        return drive(session, evaluate, kept)
+        kept = None
+        if run_dir is not None:
+            kept = RunDir(run_dir, problem, algorithm, spec, limits)
+            open_things.enter_context(closing(kept))
+            spec = kept.spec
+        session = Session(problem, algorithm, spec, limits, _both(line, callback), kept)
+        if problem.follower is None:
+            return drive(session, evaluate, kept)
+        shelf = None if kept is None else Shelf(kept.followers, problem, spec.seed)
+        advance = Advancer(
+            problem, spec.seed, on_failure, retries=retries, workers=pool, shelf=shelf
+        )
+        return drive(session, evaluate, kept, advance)
 
 
 def verify(problem: Problem, res: Result, *, rng: Any = 1, starts: int = 5) -> Certificate:
@@ -195,6 +208,8 @@ class Optimizer(AskTell):
                 )
         if problem is None:
             problem = Problem(_never, _never, x_bounds, y_bounds, name="ask-tell")
+        if problem.follower is not None:
+            raise ValueError("ask and tell is for functions; minimize drives a problem's follower")
         algorithm = get_method(method)
         spec = _spec(problem, algorithm, rng, budget, target, x0, ftol)
         limits = Limits.of(max_evals, max_evals_upper, max_evals_lower, max_time)
@@ -223,6 +238,19 @@ def _problem(
     return F
 
 
+def _method(problem: Problem, method: str | Algorithm[Any] | None) -> Algorithm[Any]:
+    """The algorithm to use; only some can do with a follower of the problem's own."""
+    if problem.follower is None:
+        return get_method(method)
+    algorithm = get_method(method or DEFAULT_FOR_FOLLOWERS)
+    if not getattr(algorithm, "advances", False):
+        raise ValueError(
+            f"{algorithm.name} searches f itself, and {problem.name} has a follower of its own: "
+            f"take {', '.join(for_followers())}, or leave the method out"
+        )
+    return algorithm
+
+
 def _spec(
     problem: Problem,
     algorithm: Algorithm[Any],
@@ -236,8 +264,9 @@ def _spec(
     require_positive("ftol", ftol)
     if not isinstance(budget, Budget | None):
         raise ValueError(f"budget must be a bilevo.Budget, got {budget!r}")
-    x_box, y_box = UnitBox(problem.x_bounds), UnitBox(problem.y_bounds)
-    usual = problem.budget.over(FullBudget.for_size(x_box.size, y_box.size))
+    x_box, y_box = UnitBox(problem.x_bounds), answer_box(problem)
+    cost = None if problem.follower is None else cost_of(problem.follower)
+    usual = problem.budget.over(_usual_budget(x_box.size, y_box.size, cost))
     own: Budget = getattr(algorithm, "budget", Budget())
     return Spec(
         m=x_box.size,
@@ -249,7 +278,15 @@ def _spec(
         ftol=ftol,
         x0=None if x0 is None else x_box.unit(_inside(x0, problem)),
         kernel=kernels.default(),
+        advance_cost=cost,
     )
+
+
+def _usual_budget(m: int, n: int, advance_cost: int | None) -> FullBudget:
+    """That of the papers; a follower of the user's knows its own end, or has a thousand steps."""
+    if advance_cost is None:
+        return FullBudget.for_size(m, n)
+    return replace(FullBudget.for_size(m, m), lower_max=LONGEST_SOLVE * advance_cost)
 
 
 def _spread(width: FloatArray) -> FloatArray:

@@ -12,6 +12,7 @@ from bilevo import algorithms, optimizers
 from bilevo.core.algorithm import Algorithm
 
 DEFAULT_METHOD = "drc-plus"
+DEFAULT_FOR_FOLLOWERS = "drc-cma-es"  # where the follower is a solver of the user's
 
 
 class Status(StrEnum):
@@ -92,6 +93,11 @@ def methods() -> dict[str, Method]:
     found = {point.name: point for point in entry_points(group="bilevo.methods")}
     third_party = {name: point.load() for name, point in found.items() if name not in _METHODS}
     return dict(sorted({**_METHODS, **third_party}.items()))
+
+
+def for_followers() -> list[str]:
+    """The names of our methods that can do with a follower that is a solver of the user's."""
+    return [name for name, method in _METHODS.items() if getattr(method.make(), "advances", False)]
 
 
 def get_method(method: str | Algorithm[Any] | None) -> Algorithm[Any]:

@@ -17,6 +17,7 @@ ALLOWED = {  # room -> the rooms it may import from
     "optimizers": {"core", "kernels", "optimizers"},
     "surrogates": {"core", "surrogates"},
     "problems": {"core", "problems"},
+    "followers": {"core", "optimizers", "followers"},
     "algorithms": {"core", "kernels", "optimizers", "surrogates", "algorithms"},
     "run": {"core", "kernels", "run", "version"},
     "plot": {"core"},

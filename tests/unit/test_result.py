@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from conftest import fingerprint
 
-import bilevo
 from bilevo import Result, minimize, verify
+from bilevo.core.result import History
 from bilevo.problems import get
 
 
@@ -86,4 +86,4 @@ def test_history_becomes_a_table() -> None:
     table = result.history.to_dataframe()
     assert table.height == result.nit
     assert table["nfev_lower"].is_sorted()
-    assert list(bilevo.History()) == []
+    assert list(History()) == []

@@ -49,8 +49,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bilevo.algorithms.follower import Follower, Pair
-from bilevo.algorithms.leader import JointSearch, State, evaluate_leader
+from bilevo.algorithms.follower import AnyFollower, Follower, OwnFollower, Pair
+from bilevo.algorithms.leader import JointSearch, State, evaluate_answer
 from bilevo.core.arrays import TINY, FloatArray, fractional_distances
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps, together
@@ -84,8 +84,8 @@ class Task:
     """
 
     index: int
-    follower: Follower
-    optimizer: PopulationOptimizer[Any]  # the follower's
+    follower: AnyFollower
+    optimizer: PopulationOptimizer[Any]  # the follower's, unless it is a solver of the user's
     means: FloatArray  # (3, n): where it was after the last two executions, and room for a third
     gamma: float
     fitness: float = 0.0  # of the last entry: -F where feasible, -violation where not
@@ -104,6 +104,12 @@ class Task:
     def pair(self) -> Pair:
         return self.follower.answer
 
+    @property
+    def search(self) -> Any:
+        """The state of the optimiser."""
+        assert isinstance(self.follower, Follower)
+        return self.follower.search
+
     def execute(self, state: State, guide: FloatArray | None = None) -> Steps[None]:
         """One lower generation, then the leader's view of it."""
         improved = yield from self.advance(guide)
@@ -112,7 +118,9 @@ class Task:
     def advance(self, guide: FloatArray | None = None) -> Steps[bool]:
         """One lower generation; True when there is a new answer."""
         improved = yield from self.follower.execute(guide)
-        self.means[2] = self.optimizer.mean(self.follower.search)
+        if isinstance(self.follower, OwnFollower):  # it has no distribution that others could use
+            return improved
+        self.means[2] = self.optimizer.mean(self.search)
         fluctuates = fluctuation(self.means)
         if self.follower.executions >= MATURE:
             self.fluctuation = fluctuates
@@ -121,7 +129,7 @@ class Task:
     def rate(self, state: State, improved: bool) -> Steps[None]:
         """A new answer costs one upper evaluation. Archive the pair."""
         if improved:
-            yield from evaluate_leader(state, self.pair)
+            yield from evaluate_answer(state, self.pair)
         self.archive()
 
     def archive(self) -> None:
@@ -308,9 +316,9 @@ class DRC(JointSearch):
         own_weight = 1 - self.alpha * own / Z
         divisor = 1 if self.mixing == "paper" else own_weight + sum(intensity)
         target.optimizer.mix(  # Eq. (10)
-            target.follower.search,
+            target.search,
             own_weight / divisor,
-            [task.follower.search for task, _ in sources],
+            [task.search for task, _ in sources],
             [weight / divisor for weight in intensity],
         )
         return sources[intensity.index(max(intensity))][0].pair.y

@@ -1,6 +1,7 @@
 """A follower's search for one leader's x, one execution (a generation of its optimiser) at a time.
 
 Shared by the algorithms that run an evolutionary search below: they differ in who executes when.
+`OwnFollower` is the same where a solver of the user's answers: an execution is a step of it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,16 @@ import numpy as np
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import FullBudget, Scale, change_over
 from bilevo.core.order import best_index, no_worse
-from bilevo.core.request import Evaluate, Incumbent, Level, Steps, Values, evaluate
+from bilevo.core.request import (
+    Advance,
+    Evaluate,
+    Incumbent,
+    Level,
+    Moves,
+    Steps,
+    Values,
+    evaluate,
+)
 from bilevo.optimizers.protocol import Searcher
 
 
@@ -32,6 +42,8 @@ class Pair:
     F: float = math.inf
     violation: float = math.inf
     converged: bool = False
+    task: int = -1  # of the user's own follower, which has taken so many steps for it
+    turns: int = 0
 
     def no_worse(self, other: Pair) -> bool:
         """In the leader's order."""
@@ -159,3 +171,55 @@ class Follower:
         self.best = Pair(self.x, points[i].copy(), f, violation)
         self.constraints = values.constraints[i]
         return True
+
+
+@dataclass(slots=True, eq=False)
+class OwnFollower:
+    """The search of a follower that is a solver of the user's, for one leader.
+
+    It has converged when the solver says so, and is finished then or after `longest` executions.
+    """
+
+    x: FloatArray
+    task: int
+    longest: int
+    best: Pair | None = None
+    executions: int = 0
+    converged: bool = False
+    finished: bool = False
+
+    @classmethod
+    def again(cls, pair: Pair, longest: int) -> OwnFollower:
+        """Go on with the search that a pair came from."""
+        return cls(pair.x, pair.task, longest, pair, pair.turns, pair.converged, pair.converged)
+
+    @property
+    def answer(self) -> Pair:
+        """The best answer so far; there is one after the first execution."""
+        assert self.best is not None
+        return self.best
+
+    def execute(self, guide: FloatArray | None = None) -> Steps[bool]:
+        """One step of the solver; True when its answer is another one. There are no guides."""
+        moves: Moves = yield Advance(
+            np.array([self.task]), np.array([self.executions]), self.x[None]
+        )
+        self.executions += 1
+        self.converged = bool(moves.done[0])
+        self.finished = self.converged or self.executions >= self.longest
+        y, f, violation = moves.y[0], moves.f.item(0), moves.violation.item(0)
+        last = self.best
+        same = last is not None and f == last.f and np.array_equal(y, last.y, equal_nan=True)
+        if last is None or not same:
+            self.best = Pair(self.x, y, f, violation, task=self.task)
+        self.answer.converged, self.answer.turns = self.converged, self.executions
+        return not same
+
+    def solve(self) -> Steps[Pair]:
+        """Execute until the search ends, and return its answer (F not evaluated)."""
+        while not self.finished:
+            yield from self.execute()
+        return self.answer
+
+
+AnyFollower = Follower | OwnFollower

@@ -111,6 +111,7 @@ class Window:
         """A request for all variables from one for those of the group."""
         if isinstance(request, Incumbent):
             return self.whole_incumbent(request)
+        assert isinstance(request, Evaluate)
         return Evaluate(request.level, *self.whole(request.x, request.y))
 
     def whole(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:

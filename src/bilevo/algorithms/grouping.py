@@ -25,7 +25,7 @@ import numpy as np
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import Scale
 from bilevo.core.problem import Spec
-from bilevo.core.request import Level, Steps, Values, evaluate
+from bilevo.core.request import Level, Steps, Values, evaluate, split
 from bilevo.core.streams import stream
 
 PLACES = 2  # where interaction is looked for
@@ -113,7 +113,7 @@ def look(
     scale.see(values.objective)
     pairs: Pairs = []
     changes = np.zeros((spec.m + spec.n, values.constraints.shape[1]), np.bool_)
-    for here in values.split([len(sets)] * len(places)):
+    for here in split(values, [len(sets)] * len(places)):
         pairs += interactions(here.objective, variables, wanted, scale.tolerance(SAME))
         changes[variables] |= constraint_changes(here, len(variables))
     for column in changes.T:

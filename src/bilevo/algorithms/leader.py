@@ -17,7 +17,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bilevo.algorithms.follower import ABSOLUTE, Follower, FollowerRule, Pair
+from bilevo.algorithms.follower import (
+    ABSOLUTE,
+    AnyFollower,
+    Follower,
+    FollowerRule,
+    OwnFollower,
+    Pair,
+)
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import Scale, StopReason, change_over, interquartile_range
 from bilevo.core.order import ranking
@@ -42,6 +49,7 @@ class State:
     f_scale: Scale = field(default_factory=Scale)
     F_spread: float = 0.0  # of the last generation's pairs
     spent: int = 0  # upper evaluations so far
+    tasks: int = 0  # of the user's own follower so far
     stop: StopReason | None = None
     executions: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     survived: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
@@ -103,14 +111,33 @@ def evaluate_leader(state: State, pair: Pair) -> Steps[Values]:
     return evaluate_leaders(state, [pair])
 
 
+def evaluate_answer(state: State, pair: Pair) -> Steps[None]:
+    """Fill in F of a pair, unless a follower of the user's has failed to give an answer."""
+    if pair.task < 0 or pair.lower_violation < math.inf:
+        yield from evaluate_leader(state, pair)
+
+
 def leader_ranking(pairs: list[Pair]) -> IntArray:
     return ranking(np.array([p.F for p in pairs]), np.array([p.violation for p in pairs]))
 
 
-def solve_follower(state: State, follower: Follower) -> Steps[None]:
+def solve_follower(state: State, follower: AnyFollower) -> Steps[None]:
     """Run a follower to its end and evaluate the leader there."""
     pair = yield from follower.solve()
-    yield from evaluate_leader(state, pair)
+    yield from evaluate_answer(state, pair)
+
+
+def own_followers(spec: Spec, state: State, leaders: FloatArray) -> list[OwnFollower]:
+    """A task of the user's own follower for each leader."""
+    first, state.tasks = state.tasks, state.tasks + len(leaders)
+    longest = longest_solve(spec)
+    return [OwnFollower(x, first + i, longest) for i, x in enumerate(leaders)]
+
+
+def longest_solve(spec: Spec) -> int:
+    """How many steps a follower of the user's may take for one leader."""
+    assert spec.advance_cost is not None
+    return max(1, spec.budget.lower_max // spec.advance_cost)
 
 
 class Executed(Protocol):
@@ -196,9 +223,22 @@ def require_optimizer(optimizer: Any) -> None:
         )
 
 
+def finish(spec: Spec, state: State, pair: Pair) -> Steps[Pair]:
+    """Let a follower of the user's go on from a pair until it is done."""
+    if pair.converged:
+        return pair
+    new = yield from OwnFollower.again(pair, longest_solve(spec)).solve()
+    if new is not pair:
+        yield from evaluate_answer(state, new)
+    return new
+
+
 @dataclass(frozen=True, slots=True)
 class JointSearch:
-    """An upper search over (x, y) whose marginal in y starts the followers."""
+    """An upper search over (x, y) whose marginal in y starts the followers.
+
+    Where a solver of the user's answers, the upper search is over x alone.
+    """
 
     upper: PopulationOptimizer[Any] = field(default_factory=CMAES)
     lower: PopulationOptimizer[Any] = field(default_factory=CMAES)
@@ -207,13 +247,18 @@ class JointSearch:
         for optimizer in (self.upper, self.lower):
             require_optimizer(optimizer)
 
+    advances = True
+
     def init(self, spec: Spec) -> Steps[State]:
         yield from ()
-        return start_leader(spec, self.upper, spec.m + spec.n)
+        joint = spec.m + spec.n if spec.advance_cost is None else spec.m
+        return start_leader(spec, self.upper, joint)
 
-    def followers(self, spec: Spec, state: State) -> list[Follower]:
+    def followers(self, spec: Spec, state: State) -> Sequence[AnyFollower]:
         """One follower search for each leader of a new generation."""
         leaders = sample_leaders(spec, state, self.upper)
+        if spec.advance_cost is not None:
+            return own_followers(spec, state, leaders)
         return self.searches(spec, state, leaders, "follower", self.lower)
 
     def searches(
@@ -238,7 +283,12 @@ class JointSearch:
         return FollowerRule.of(spec.budget, optimizer.population_size(spec.n))
 
     def refine(self, spec: Spec, state: State, pair: Pair, name: str = "refine") -> Steps[Pair]:
-        """Solve a pair's follower afresh; take the new answer if no worse for the follower."""
+        """Solve a pair's follower afresh; take the new answer if no worse for the follower.
+
+        A solver of the user's goes on where it was instead, if it was not done.
+        """
+        if spec.advance_cost is not None:
+            return (yield from finish(spec, state, pair))
         (follower,) = self.searches(spec, state, pair.x[None], name, self.lower)
         new = yield from follower.solve()
         if not new.follower_no_worse(pair):
@@ -252,14 +302,14 @@ class JointSearch:
         # A leader on its constraint does not lose feasibility to the follower's rounding.
         return pair if lost and slight else new
 
-    def conclude(self, spec: Spec, state: State, followers: list[Follower]) -> Steps[State]:
+    def conclude(self, spec: Spec, state: State, followers: Sequence[AnyFollower]) -> Steps[State]:
         """End a generation whose followers have answered: elite, stop rules, upper update."""
         pairs = yield from self.answers(spec, state, followers)
         yield from self.elect(spec, state, pairs, candidate_index(pairs))
         return (yield from self.close(spec, state, followers, pairs, pairs))
 
     def conclude_later(
-        self, spec: Spec, state: State, followers: list[Follower], search: Steps[None]
+        self, spec: Spec, state: State, followers: Sequence[AnyFollower], search: Steps[None]
     ) -> Steps[State]:
         """Run the followers' `search` and end the generation, with refinement one generation late.
 
@@ -283,7 +333,9 @@ class JointSearch:
             state.pending = pairs[i]
         return (yield from self.close(spec, state, followers, pairs, pairs + late))
 
-    def answers(self, spec: Spec, state: State, followers: list[Follower]) -> Steps[list[Pair]]:
+    def answers(
+        self, spec: Spec, state: State, followers: Sequence[AnyFollower]
+    ) -> Steps[list[Pair]]:
         """The generation's pairs; that of x0 has its follower solved in full."""
         pairs = [follower.answer for follower in followers]
         if state.generation == 0 and spec.x0 is not None:
@@ -319,7 +371,7 @@ class JointSearch:
         self,
         spec: Spec,
         state: State,
-        followers: list[Follower],
+        followers: Sequence[AnyFollower],
         pairs: list[Pair],
         learnt: list[Pair],
     ) -> Steps[State]:
@@ -327,7 +379,8 @@ class JointSearch:
         assert state.elite is not None
         yield state.elite.incumbent
         close_generation(spec, state, followers, pairs)
-        points = np.array([np.concatenate([pair.x, pair.y]) for pair in learnt])
+        searched = slice(None) if spec.advance_cost is None else slice(spec.m)
+        points = np.array([np.concatenate([pair.x, pair.y])[searched] for pair in learnt])
         tell_leader(state, self.upper, points, learnt)
         return state
 

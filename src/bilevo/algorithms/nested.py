@@ -7,14 +7,16 @@ is used). A rule on the value of f would stop some searches early, and the leade
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from bilevo.algorithms.follower import Follower, FollowerRule
+from bilevo.algorithms.follower import AnyFollower, Follower, FollowerRule
 from bilevo.algorithms.leader import (
     State,
     close_generation,
     first_by_itself,
     leader_ranking,
+    own_followers,
     sample_leaders,
     solve_follower,
     start_leader,
@@ -46,6 +48,7 @@ class NestedCMAES:
     lower: CMAES = field(default_factory=PatientCMAES)
 
     revision = 1
+    advances = True
 
     @property
     def name(self) -> str:
@@ -57,7 +60,11 @@ class NestedCMAES:
 
     def generation(self, spec: Spec, state: State) -> Steps[State]:
         leaders = sample_leaders(spec, state, self.upper)
-        followers = [self.follower(spec, state, x, i) for i, x in enumerate(leaders)]
+        followers: Sequence[AnyFollower] = (
+            [self.follower(spec, state, x, i) for i, x in enumerate(leaders)]
+            if spec.advance_cost is None
+            else own_followers(spec, state, leaders)
+        )
         advance = together if state.generation else first_by_itself
         yield from advance(solve_follower(state, follower) for follower in followers)
         pairs = [follower.answer for follower in followers]

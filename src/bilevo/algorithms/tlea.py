@@ -83,6 +83,7 @@ class TLEA(JointSearch):
     tasks: PopulationOptimizer[Any] = field(default_factory=BalancedCMAES)
 
     revision = 1
+    advances = False  # followers transfer their search distributions
 
     def __post_init__(self) -> None:
         JointSearch.__post_init__(self)

@@ -27,7 +27,7 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Scale
 from bilevo.core.order import best_index
 from bilevo.core.problem import Spec
-from bilevo.core.request import Steps, T, Values, relayed, together
+from bilevo.core.request import Steps, T, Values, relayed, split, together
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
 
@@ -372,7 +372,7 @@ class WarmFollower:
         x, n = task.pair.x, len(task.pair.y)
         points = rng.random((n + 3, n))
         values = yield from known.evaluate(x, points)
-        rows = zip(points, values.split([1] * len(points)), strict=True)
+        rows = zip(points, split(values, [1] * len(points)), strict=True)
         tasks = [Task.at(x, point[None], row) for point, row in rows]
         found = yield from together(self.anew(known, start, ITERATIONS // 10) for start in tasks)
         best = task

@@ -15,6 +15,7 @@ import numpy as np
 
 from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.budget import Budget, FullBudget
+from bilevo.core.follower import Follower, Guide, require_follower
 from bilevo.core.request import Level
 from bilevo.core.values import Returned
 
@@ -92,6 +93,11 @@ class Optimum:
     y: FloatArray | None = None
 
 
+def _unknown(x: FloatArray, y: FloatArray) -> FloatArray:
+    """f, where only a follower knows it."""
+    return np.full(y.shape[:-1], np.nan)
+
+
 class Problem:
     """A bilevel problem: two objectives, two boxes, constraints (feasible when <= 0) if any.
 
@@ -100,12 +106,15 @@ class Problem:
     (constraints: (k, c)). `repeats_lower` says how many last entries of G repeat g, so that they
     are not counted twice. `response` is the follower's known answer y*(x), (k, m) -> (k, n), with
     NaN in rows where it is not known. `budget` holds the per-level settings usual for the problem.
+
+    `follower` is a solver that answers in place of searches of f (see `bilevo.followers`); f may be
+    None then. F and G see the answers as it gives them.
     """
 
     def __init__(
         self,
         F: Function,
-        f: Function,
+        f: Function | None,
         x_bounds: Any,
         y_bounds: Any,
         G: Function | None = None,
@@ -116,10 +125,14 @@ class Problem:
         repeats_lower: int = 0,
         response: Response | None = None,
         budget: Budget | None = None,
+        follower: Follower[Any] | None = None,
     ) -> None:
+        dispensable = "Gg" if follower is None else "Ggf"
         for label, function in (("F", F), ("f", f), ("G", G), ("g", g)):
-            if not (callable(function) or (function is None and label in "Gg")):
+            if not (callable(function) or (function is None and label in dispensable)):
                 raise ValueError(f"{label} must be a function of (x, y), got {function!r}")
+        if f is None and g is not None:
+            raise ValueError("g without f: a follower tells by itself how much an answer violates")
         whole = isinstance(repeats_lower, int) and repeats_lower >= 0
         if not whole or (repeats_lower and (G is None or g is None)):
             raise ValueError(
@@ -130,7 +143,7 @@ class Problem:
             raise ValueError(f"optimum must be a bilevo.Optimum or None, got {optimum!r}")
         if not isinstance(budget, Budget | None):
             raise ValueError(f"budget must be a bilevo.Budget or None, got {budget!r}")
-        self.F, self.f, self.G, self.g = F, f, G, g
+        self.F, self.f, self.G, self.g = F, _unknown if f is None else f, G, g
         self.x_bounds = Bounds.of(x_bounds, "x_bounds")
         self.y_bounds = Bounds.of(y_bounds, "y_bounds")
         self.vectorized = bool(vectorized)
@@ -139,6 +152,11 @@ class Problem:
         self.repeats_lower = repeats_lower
         self.response = response
         self.budget = budget or Budget()
+        self.follower = follower
+        if follower is not None:
+            require_follower(follower)
+            self.follower = follower.bind(self) if hasattr(follower, "bind") else follower
+            require_follower(self.follower)
 
     @property
     def m(self) -> int:
@@ -148,9 +166,19 @@ class Problem:
     def n(self) -> int:
         return self.y_bounds.size
 
+    @property
+    def f_is_known(self) -> bool:
+        """Whether f is a function, or known to a follower alone."""
+        return self.f is not _unknown
+
     def functions(self, level: Level) -> tuple[Function, Function | None]:
         """A level's objective and constraints."""
         return (self.F, self.G) if level is Level.UPPER else (self.f, self.g)
+
+    def guide(self) -> Guide:
+        """What leads the problem's own follower."""
+        assert self.follower is not None
+        return Guide(self.follower, self.y_bounds.lower, self.y_bounds.upper)
 
     def repeats(self, level: Level) -> int:
         """How many last constraints of a level do not count towards its violation."""
@@ -161,7 +189,10 @@ class Problem:
         return f"<Problem {self.name}: m={self.m}, n={self.n}{known}>"
 
     def evaluate(self, x: Any, y: Any) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """F (k,), G (k, K), f (k,), g (k, J) at pairs of points; counts nothing."""
+        """F (k,), G (k, K), f (k,), g (k, J) at pairs of points; counts nothing.
+
+        Where only a follower knows f, it is NaN.
+        """
         x_rows, y_rows = np.atleast_2d(frozen(x)), np.atleast_2d(frozen(y))
         if x_rows.shape[1] != self.m or y_rows.shape[1] != self.n or len(x_rows) != len(y_rows):
             raise ValueError(
@@ -201,6 +232,9 @@ class Spec:
     The driver maps [0, 1]^m x [0, 1]^n to the user's bounds, so an algorithm needs no bounds, and
     variables of very different widths are alike to it. `spread` (m + n,) are the standard
     deviations a search over the whole box starts with. `kernel` is what a run computes with.
+
+    `advance_cost` is what a step of the user's own follower costs at most; None where there is none
+    and f is evaluated. Where there is one, answers y are in the user's units: nobody searches them.
     """
 
     m: int
@@ -212,3 +246,4 @@ class Spec:
     ftol: float = 1e-6
     x0: FloatArray | None = None
     kernel: Literal["numpy", "numba"] = "numpy"
+    advance_cost: int | None = None

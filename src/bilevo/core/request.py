@@ -3,6 +3,9 @@
 Rules:
 - An algorithm is a generator. It yields requests and is sent values; it does no I/O of its own.
 - `Evaluate` asks for one level's values at k pairs, in unit coordinates; `Values` answer it.
+- `Advance` asks for one step each of k followers that a solver of the user's answers; `Moves` tell
+  where they have come to. Who asks says how far each is: the driver's copy of it is no more than
+  a cache, and can be made again.
 - `Incumbent` tells the best pair so far; it is answered by nothing.
 - `yield from` composes procedures; `together` advances several of them as one batch, `alongside`
   lets one of them ride along with another.
@@ -19,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from bilevo.core.arrays import FloatArray
+from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 
 HUGE = 1e300  # sums of smaller numbers do not overflow
 T = TypeVar("T")
@@ -39,6 +42,21 @@ class Evaluate(NamedTuple):
     level: Level
     x: FloatArray
     y: FloatArray
+
+
+class Advance(NamedTuple):
+    """Wanted: one step more of the user's solver for the tasks (k,), whose leaders are x (k, m).
+
+    A task is a number of its own in a run; `turn` (k,) says how many steps it has had.
+    """
+
+    task: IntArray
+    turn: IntArray
+    x: FloatArray
+
+    @property
+    def level(self) -> Level:
+        return Level.LOWER
 
 
 class Incumbent(NamedTuple):
@@ -87,19 +105,42 @@ class Values(NamedTuple):
             violation = np.where(finite, violation, np.inf)
         return cls(objective, violation, constraints, spent)
 
-    def split(self, sizes: Iterable[int]) -> Iterator[Values]:
-        """The values of consecutive rows, so many each."""
-        start = 0
-        for size in sizes:
-            yield self.part(start, start + size)
-            start += size
-
     def part(self, start: int, end: int) -> Values:
         """The values of some consecutive rows."""
         rows = slice(start, end)
         return Values(
             self.objective[rows], self.violation[rows], self.constraints[rows], self.spent
         )
+
+
+class Moves(NamedTuple):
+    """The answer to `Advance`: the followers' best answers y (k, n) so far, in the user's units.
+
+    f (k,) and violation (k,) are inf where an answer is not finite or the solver failed; `done`
+    (k,) says whose search has ended. `spent` is the driver's count of the lower level's cost.
+    """
+
+    y: FloatArray
+    f: FloatArray
+    violation: FloatArray
+    done: BoolArray
+    spent: int
+
+    def part(self, start: int, end: int) -> Moves:
+        """Those of some consecutive tasks."""
+        rows = slice(start, end)
+        return Moves(self.y[rows], self.f[rows], self.violation[rows], self.done[rows], self.spent)
+
+
+Answer = TypeVar("Answer", Values, Moves)
+
+
+def split(answer: Answer, sizes: Iterable[int]) -> Iterator[Answer]:
+    """An answer in parts of consecutive rows, so many each."""
+    start = 0
+    for size in sizes:
+        yield answer.part(start, start + size)
+        start += size
 
 
 def _violation(constraints: FloatArray, moderate: bool) -> FloatArray:
@@ -116,7 +157,8 @@ def _ones(count: int) -> FloatArray:
     return np.ones(count)
 
 
-Request = Evaluate | Incumbent
+Request = Evaluate | Advance | Incumbent
+Question = Evaluate | Advance  # a request that waits for an answer
 Steps = Generator[Request, Any, T]
 
 
@@ -150,7 +192,7 @@ def together(procedures: Iterable[Steps[T]]) -> Steps[list[T]]:
     Returns the procedures' results in their order.
     """
 
-    def lower_first(waiting: dict[int, Evaluate]) -> Level:
+    def lower_first(waiting: dict[int, Question]) -> Level:
         below = any(request.level is Level.LOWER for request in waiting.values())
         return Level.LOWER if below else Level.UPPER
 
@@ -163,7 +205,7 @@ def alongside(main: Steps[T], side: Steps[S]) -> Steps[tuple[T, S]]:
     `side` adds no batch before `main` has ended. Returns both results.
     """
 
-    def main_first(waiting: dict[int, Evaluate]) -> Level:
+    def main_first(waiting: dict[int, Question]) -> Level:
         return waiting[min(waiting)].level
 
     results = yield from _joined([main, side], main_first)
@@ -171,12 +213,12 @@ def alongside(main: Steps[T], side: Steps[S]) -> Steps[tuple[T, S]]:
 
 
 def _joined(
-    running: Sequence[Steps[Any]], next_level: Callable[[dict[int, Evaluate]], Level]
+    running: Sequence[Steps[Any]], next_level: Callable[[dict[int, Question]], Level]
 ) -> Steps[list[Any]]:
     """Advance procedures by batches of the level that `next_level` picks for those waiting."""
     results: dict[int, Any] = {}
-    waiting: dict[int, Evaluate] = {}
-    answers: Iterable[tuple[int, Values | None]] = [(i, None) for i in range(len(running))]
+    waiting: dict[int, Question] = {}
+    answers: Iterable[tuple[int, Values | Moves | None]] = [(i, None) for i in range(len(running))]
     while True:
         for i, answer in answers:  # run each to its next evaluation or its end
             try:
@@ -191,10 +233,18 @@ def _joined(
             return [results[i] for i in range(len(running))]
         level = next_level(waiting)
         batch = sorted([i for i, request in waiting.items() if request.level is level])
+        kind = type(waiting[batch[0]])  # of those who wait, those who can share a request
+        batch = [i for i in batch if type(waiting[i]) is kind]
         requests = [waiting.pop(i) for i in batch]
-        values: Values = yield Evaluate(
-            level,
-            np.concatenate([request.x for request in requests]),
-            np.concatenate([request.y for request in requests]),
-        )
-        answers = zip(batch, values.split([len(request.x) for request in requests]), strict=True)
+        answer = yield _as_one(requests)
+        sizes = [len(request.x) for request in requests]
+        answers = zip(batch, split(answer, sizes), strict=True)
+
+
+def _as_one(requests: list[Question]) -> Question:
+    """Several requests of a kind, and of a level, as one."""
+    first = requests[0]
+    if isinstance(first, Advance):
+        return Advance(*map(np.concatenate, zip(*requests, strict=True)))
+    x, y = ([request[column] for request in requests] for column in (1, 2))
+    return Evaluate(first.level, np.concatenate(x), np.concatenate(y))

@@ -7,7 +7,7 @@ fixed keeps one coordinate that has no effect, so that algorithms need no specia
 import numpy as np
 
 from bilevo.core.arrays import BoolArray, FloatArray
-from bilevo.core.problem import Bounds
+from bilevo.core.problem import Bounds, Problem
 
 TILED = 32  # rows for which it pays to repeat the bounds
 
@@ -61,3 +61,24 @@ class UnitBox:
         unit = np.zeros(self.size)
         unit[: self._width.size] = (real[chosen] - self._lower) / self._width
         return np.clip(unit, 0.0, 1.0)  # rounding
+
+
+class AsGiven:
+    """Answers of a user's own follower: no algorithm searches them, so they stay as they are."""
+
+    __slots__ = ("bounds", "size")
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds, self.size = bounds, bounds.size
+
+    @property
+    def width(self) -> FloatArray:
+        return np.ones(self.size)
+
+    def real(self, given: FloatArray) -> FloatArray:
+        return given.copy()
+
+
+def answer_box(problem: Problem) -> UnitBox | AsGiven:
+    """In what coordinates algorithms see a follower's answers."""
+    return UnitBox(problem.y_bounds) if problem.follower is None else AsGiven(problem.y_bounds)

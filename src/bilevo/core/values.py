@@ -43,7 +43,7 @@ class Returned:
     def objective(self, function: Callable[..., Any], x: FloatArray, y: FloatArray) -> FloatArray:
         """(k,) values of a batch of k pairs when vectorised; (1,) of one pair otherwise."""
         if not self.vectorized:
-            return np.array([self._number(function(x, y))])
+            return np.array([self.number(function(x, y))])
         value = function(x, y)
         if type(value) is np.ndarray and value.dtype is FLOAT64 and value.shape == (len(x),):
             return value.copy()  # the usual case, in line; the function may use its array again
@@ -60,7 +60,7 @@ class Returned:
         return self._vector(function(x, y))[None]
 
     def check_objective(self, value: Any, rows: int) -> FloatArray:
-        array = self._real(value, "objective")
+        array = self.real(value, "objective")
         if array.shape == (rows, 1):
             array = array[:, 0]
         if array.shape != (rows,):
@@ -70,7 +70,7 @@ class Returned:
     def check_constraints(self, value: Any, rows: int) -> FloatArray:
         if _is_floats(value) and value.shape == (rows, self.count):
             return value.copy()
-        array = self._real(value, "constraints", kinds="fiu")
+        array = self.real(value, "constraints", kinds="fiu")
         if array.shape == (rows,) and self.count in (None, 1):
             array = array.reshape(rows, 1)
         if array.ndim != 2 or len(array) != rows or self._miscounted(array.shape[1]):
@@ -83,19 +83,20 @@ class Returned:
         if self._miscounted(count):
             raise self._bad("constraints", f"{count}, not {self.count} as before")
 
-    def _number(self, value: Any) -> float:
+    def number(self, value: Any) -> float:
+        """One number."""
         if isinstance(value, float | int):
             try:
                 return float(value)
             except OverflowError:
                 raise self._bad("objective", "an integer beyond floating point") from None
-        array = self._real(value, "objective")
+        array = self.real(value, "objective")
         if array.size != 1:
             raise self._bad("objective", f"of shape {array.shape}, not one number")
         return float(array.reshape(()))
 
     def _vector(self, value: Any) -> FloatArray:
-        array = self._real(value, "constraints", kinds="fiu")
+        array = self.real(value, "constraints", kinds="fiu")
         if array.ndim == 0:
             array = array.reshape(1)
         if array.ndim != 1 or self._miscounted(array.size):
@@ -111,7 +112,7 @@ class Returned:
             self.count = count
         return count != self.count
 
-    def _real(self, value: Any, what: str, kinds: str = "fiub") -> FloatArray:
+    def real(self, value: Any, what: str, kinds: str = "fiub") -> FloatArray:
         """A float64 copy of real numbers of these kinds; masked ones are NaN.
 
         Constraints may not be booleans: True would be a violation, which hardly anyone means.
@@ -132,7 +133,7 @@ class Returned:
         return numbers
 
     def _bad(self, what: str, problem: str) -> BadValue:
-        verb = "is" if what == "objective" else "are"
+        verb = "are" if what == "constraints" else "is"
         return BadValue(f"the {self.level}-level {what} returned {verb} {problem}")
 
 

@@ -11,55 +11,80 @@ from zlib import crc32
 
 import numpy as np
 
-from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Limits, StopReason
+from bilevo.core.follower import Move
 from bilevo.core.request import Incumbent, Level
 from bilevo.core.result import Failure, Generation, History, Result, plain, revive
 from bilevo.run.evaluate import Outcome
 from bilevo.run.journal import Kind, Record
-from bilevo.run.session import Batch
+from bilevo.run.session import Batch, Turns
 from bilevo.run.tally import LISTED, Tally
 
 _LEVELS = tuple(Level)
 _NUMBER = {level: number for number, level in enumerate(_LEVELS)}
-EVALUATIONS = (Kind.VALUES, Kind.FAILURE)
+EVALUATIONS = (Kind.VALUES, Kind.FAILURE, Kind.ADVANCE)
 LARGEST_SIZE = 10**6  # variables of a level; algorithms keep the square of that
 
 
-def digest(level: Level, x: FloatArray, y: FloatArray) -> int:
+def digest(batch: Batch | Turns, rows: slice) -> int:
     """Of a request for these rows: a check that a record answers it."""
-    return crc32(y.tobytes(), crc32(x.tobytes(), _NUMBER[level]))
+    asked = crc32(batch.x[rows].tobytes(), _NUMBER[batch.level])
+    if isinstance(batch, Batch):
+        return crc32(batch.y[rows].tobytes(), asked)
+    return crc32(batch.turn[rows].tobytes(), crc32(batch.task[rows].tobytes(), asked))
 
 
-def evaluation(
+def piece(
+    batch: Batch | Turns,
+    rows: slice,
+    made: Outcome | Move,
+    number: int,
+    counted: int,
+    elapsed: float,
+) -> Record:
+    """The record of a piece; its level had counted so much before the batch."""
+    if isinstance(batch, Turns):
+        assert isinstance(made, Move)
+        content = {**made._asdict(), "first": counted + rows.start + 1, "x": batch.x[rows.start]}
+        asked, level = digest(batch, rows), _NUMBER[Level.LOWER]
+        return Record(Kind.ADVANCE, level, 1, number, asked, elapsed, _json(content))
+    assert isinstance(made, Outcome)
+    return _evaluation(batch, rows, made, number, counted, elapsed)
+
+
+def _evaluation(
     batch: Batch, rows: slice, outcome: Outcome, number: int, counted: int, elapsed: float
 ) -> Record:
-    """The record of a piece; `counted` points of its level came before the batch."""
     level, x, y = batch.level, batch.x[rows], batch.y[rows]
     if outcome.error is None:
         kind, payload = Kind.VALUES, outcome.objective.tobytes() + outcome.constraints.tobytes()
     else:
         kind, first = Kind.FAILURE, counted + rows.start + 1
         payload = _json({"error": outcome.error, "first": first, "x": x, "y": y})
-    asked = digest(level, x, y)
-    return Record(kind, _NUMBER[level], len(x), number, asked, elapsed, payload)
+    return Record(kind, _NUMBER[level], len(x), number, digest(batch, rows), elapsed, payload)
 
 
-def answers(record: Record, batch: Batch, rows: slice) -> bool:
+def answers(record: Record, batch: Batch | Turns, rows: slice) -> bool:
     """Whether a record is that of these rows of a batch."""
-    asked = _NUMBER[batch.level], rows.stop - rows.start
-    return asked == (record.level, record.points) and record.digest == digest(
-        batch.level, batch.x[rows], batch.y[rows]
-    )
+    asked = _NUMBER[batch.level], rows.stop - rows.start, isinstance(batch, Turns)
+    told = record.level, record.points, record.kind is Kind.ADVANCE
+    return asked == told and record.digest == digest(batch, rows)
 
 
-def outcome(record: Record) -> Outcome:
-    """What a piece's evaluation gave."""
+def outcome(record: Record) -> Outcome | Move:
+    """What came of a piece."""
     k = record.points
+    if record.kind is Kind.ADVANCE:
+        return _move(json.loads(record.payload))
     if record.kind is Kind.FAILURE:
         return Outcome(np.full(k, np.nan), np.empty((k, 0)), json.loads(record.payload)["error"])
     values = np.frombuffer(record.payload, np.float64).copy()
     return Outcome(values[:k], values[k:].reshape(k, -1) if values.size > k else np.empty((k, 0)))
+
+
+def _move(content: dict[str, Any]) -> Move:
+    told = {name: content[name] for name in Move._fields if name != "error"}
+    return Move(**revive(told), error=content["error"])
 
 
 def best(tally: Tally, number: int, elapsed: float) -> Record:
@@ -116,6 +141,7 @@ class Account:
         self.elapsed, self.last = record.elapsed, record
         if record.kind in EVALUATIONS:
             self.pieces += 1
+        if record.kind in (Kind.VALUES, Kind.FAILURE):
             self.counts[_LEVELS[record.level]] += record.points
         if record.kind is Kind.VALUES:
             width, rest = divmod(len(record.payload), 8 * record.points)
@@ -123,6 +149,8 @@ class Account:
                 raise ValueError(f"{len(record.payload)} bytes for {record.points} points")
         elif record.kind is Kind.FAILURE:
             self._add_failures(record)
+        elif record.kind is Kind.ADVANCE:
+            self._add_move(record)
         elif record.kind is Kind.BEST:
             self.best = Incumbent(**revive(json.loads(record.payload)))
         elif record.kind is Kind.END:
@@ -130,17 +158,32 @@ class Account:
         elif record.kind is Kind.GENERATION:
             self.history.add(Generation(**revive(json.loads(record.payload))))
 
+    def _add_move(self, record: Record) -> None:
+        content = json.loads(record.payload)
+        move = _move(content)
+        if move.cost < 0:
+            raise ValueError(f"a step that cost {move.cost}")
+        self.counts[Level.LOWER] += move.cost
+        if move.error is not None:
+            point = revive({"x": content["x"], "error": move.error})
+            failure = Failure(Level.LOWER.value, content["first"], y=move.y, **point)
+            self._add_failed(record.number, [failure])
+
+    def _add_failed(self, number: int, failures: list[Failure]) -> None:
+        self.failed += [(number, failure) for failure in failures]
+        self.failures += len(failures)
+        if len(self.failed) > 2 * LISTED:
+            del self._first_failed()[LISTED:]
+
     def _add_failures(self, record: Record) -> None:
         content = json.loads(record.payload)
         if len(content["x"]) != record.points:
             raise ValueError(f"{len(content['x'])} failures of {record.points} points")
+        level, failures = _LEVELS[record.level].value, []
         for i, (x, y) in enumerate(zip(content["x"], content["y"], strict=True)):
             point = revive({"x": x, "y": y, "error": content["error"]})
-            level, number = _LEVELS[record.level].value, content["first"] + i
-            self.failed.append((record.number, Failure(level, number, **point)))
-        self.failures += record.points
-        if len(self.failed) > 2 * LISTED:
-            del self._first_failed()[LISTED:]
+            failures.append(Failure(level, content["first"] + i, **point))
+        self._add_failed(record.number, failures)
 
     def _first_failed(self) -> list[tuple[int, Failure]]:
         """In the order of their requests; pieces are written down in that of their ends."""

@@ -33,9 +33,11 @@ class AskTell:
 
     def ask(self) -> Batch:
         """The batch to evaluate next; the same one until it is told."""
-        if self._session.batch is None:
+        batch = self._session.batch
+        if batch is None:
             raise ValueError(f"the run has ended ({self._session.stop}); see .result")
-        return self._session.batch
+        assert isinstance(batch, Batch)  # problems with a follower of their own are refused
+        return batch
 
     def tell(self, batch: Batch, objective: Any, constraints: Any = None) -> None:
         """Give a batch's objective (k,) and constraints (k, c), None where the level has none."""

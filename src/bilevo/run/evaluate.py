@@ -1,4 +1,4 @@
-"""Evaluation of a batch by the user's functions, and what happens when they fail.
+"""Evaluation of a batch by the user's functions.
 
 A batch is evaluated in pieces: a point each, or rows of a fixed number when the functions are
 vectorised. Pieces do not depend on who evaluates them, so neither do results.
@@ -7,29 +7,22 @@ vectorised. Pieces do not depend on who evaluates them, so neither do results.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from time import perf_counter
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Problem
 from bilevo.core.request import Level
-from bilevo.core.values import BadValue, Returned
-from bilevo.run.executors import Overhead, Workers
+from bilevo.core.values import Returned
+from bilevo.run.executors import Workers
+from bilevo.run.labour import NOTHING, Keep, Labour, OnFailure
 from bilevo.run.session import Batch
-from bilevo.run.work import CannotTravel, Job, Raised, Reply, described
+from bilevo.run.work import Job, Moved, Raised, Reply, described
 
-OnFailure = Literal["raise", "worst"]
-_NOTHING: Mapping[int, Any] = {}
 ROWS = 64  # of a piece, when vectorised
-_FATAL = (BadValue, CannotTravel)  # repeating or forgiving them would hide a mistake
-
-
-class OutOfTime(Exception):  # noqa: N818 (not an error: a reason to stop)
-    """The time limit came between two points of a batch."""
 
 
 class Outcome(NamedTuple):
@@ -38,6 +31,10 @@ class Outcome(NamedTuple):
     objective: FloatArray
     constraints: FloatArray
     error: str | None = None
+
+    @property
+    def counted(self) -> int:
+        return len(self.objective)
 
     def constraints_of(self, width: int) -> FloatArray:
         """All NaN where it failed, of the right number."""
@@ -57,11 +54,8 @@ def piece_rows(vectorized: bool, points: int) -> tuple[slice, ...]:
     return tuple(slice(i, min(i + size, points)) for i in range(0, points, size))
 
 
-class Evaluator:
-    """Calls a problem's functions on the pieces of a batch, here or by workers.
-
-    `done` says how many points of the present batch have been evaluated, should it be broken off.
-    """
+class Evaluator(Labour[Batch, Outcome]):
+    """Calls a problem's functions on the pieces of a batch, here or by workers."""
 
     def __init__(
         self,
@@ -71,63 +65,38 @@ class Evaluator:
         retries: int = 0,
         workers: Workers | None = None,
     ) -> None:
-        if on_failure not in ("raise", "worst"):
-            raise ValueError(f'on_failure must be "raise" or "worst", got {on_failure!r}')
-        if isinstance(retries, bool) or not isinstance(retries, int | np.integer) or retries < 0:
-            raise ValueError(f"retries must be a number of repeats, 0 or more; got {retries!r}")
-        self.done = 0
-        self._forgiving = on_failure == "worst"
-        self._retries = retries
-        self._workers = workers
-        self._overhead = Overhead()
+        super().__init__(on_failure, retries, workers)
         self._vectorized = problem.vectorized
         self._at_once = 0 if workers is not None else ROWS if problem.vectorized else 1
         self._returned = {
             level: Returned(level, problem.vectorized, least=problem.repeats(level))
             for level in Level
         }
-        self._calls = {level: (self._returned[level], *problem.functions(level)) for level in Level}
+        self._functions = {level: problem.functions(level) for level in Level}
 
     def __call__(
         self,
         batch: Batch,
-        known: Mapping[int, Outcome] = _NOTHING,
-        keep: Callable[[Batch, int, Outcome], None] | None = None,
+        known: Mapping[int, Outcome] = NOTHING,
+        keep: Keep[Batch, Outcome] | None = None,
         time_left: Callable[[], float] = lambda: math.inf,
     ) -> BatchOutcome:
-        """Evaluate a batch but for the pieces that are known already.
-
-        `keep` is told each piece's outcome as it comes; `time_left` is asked between pieces.
-        """
+        """What comes of a batch (see `make`)."""
         if len(batch.x) <= self._at_once and not known:  # the usual case of many runs
             return self._one_piece(batch, keep)
-        outcomes = dict(known)
-        pieces = piece_rows(self._vectorized, len(batch.x))
-        self.done = sum(len(outcome.objective) for outcome in known.values())
-        missing = {i: rows for i, rows in enumerate(pieces) if i not in outcomes}
-        evaluate = self._in_turn if self._workers is None else self._side_by_side
-        for i, reply in evaluate(batch, missing, time_left) if missing else ():
-            outcome = self._outcome(reply, pieces[i].stop - pieces[i].start)
-            if keep is not None:
-                keep(batch, i, outcome)
-            outcomes[i] = outcome
-            self.done += len(outcome.objective)
-        return self._join(batch.level, [outcomes[i] for i in range(len(pieces))])
+        return self._join(batch.level, self.make(batch, known, keep, time_left))
 
-    def _one_piece(
-        self, batch: Batch, keep: Callable[[Batch, int, Outcome], None] | None
-    ) -> BatchOutcome:
+    def _one_piece(self, batch: Batch, keep: Keep[Batch, Outcome] | None) -> BatchOutcome:
         """Evaluate a batch that is one piece, in this thread."""
         self.done = 0
-        level, x, y = batch
-        reply = self._attempt(level, x, y) if self._vectorized else self._attempt(level, x[0], y[0])
-        outcome = self._outcome(reply, len(x))
+        rows = slice(0, len(batch.x))
+        outcome = self._come_of(batch, rows, self._attempts(batch, rows))
         if keep is not None:
             keep(batch, 0, outcome)
-        self.done = len(x)
+        self.done = len(batch.x)
         if outcome.error is None:
-            return outcome.objective, outcome.constraints, _NOTHING
-        return self._join(level, [outcome])
+            return outcome.objective, outcome.constraints, NOTHING
+        return self._join(batch.level, [outcome])
 
     def _join(self, level: Level, outcomes: list[Outcome]) -> BatchOutcome:
         returned = self._returned[level]
@@ -144,68 +113,32 @@ class Evaluator:
         constraints = np.concatenate([part.constraints_of(width) for part in outcomes])
         return objective, constraints, errors
 
+    def _pieces(self, batch: Batch) -> tuple[slice, ...]:
+        return piece_rows(self._vectorized, len(batch.x))
+
+    def _job(self, batch: Batch, rows: slice) -> Job:
+        width = self._returned[batch.level].count
+        return Job(batch.level, *self._arguments(batch, rows), width)
+
     def _arguments(self, batch: Batch, rows: slice) -> tuple[FloatArray, FloatArray]:
         if self._vectorized:
             return batch.x[rows], batch.y[rows]
         return batch.x[rows.start], batch.y[rows.start]
 
-    def _in_turn(
-        self, batch: Batch, pieces: dict[int, slice], time_left: Callable[[], float]
-    ) -> Iterator[tuple[int, Outcome | Raised]]:
-        """One piece after another, in this thread."""
-        first = True
-        for i, rows in pieces.items():
-            if not first and time_left() <= 0:
-                raise OutOfTime
-            first = False
-            yield i, self._attempt(batch.level, *self._arguments(batch, rows))
+    def _attempt(self, batch: Batch, rows: slice) -> Reply | Raised:
+        returned = self._returned[batch.level]
+        objective, constraints = self._functions[batch.level]
+        x, y = self._arguments(batch, rows)
+        try:
+            values = returned.objective(objective, x, y)
+            return Reply(values, returned.constraints(constraints, x, y), 0.0)
+        except Exception as error:
+            return Raised(error)
 
-    def _attempt(self, level: Level, x: FloatArray, y: FloatArray) -> Outcome | Raised:
-        returned, objective, constraints = self._calls[level]
-        attempts = 0
-        while True:
-            try:
-                values = returned.objective(objective, x, y)
-                return Outcome(values, returned.constraints(constraints, x, y))
-            except Exception as error:
-                attempts += 1
-                if attempts > self._retries or isinstance(error, _FATAL):
-                    return Raised(error)
+    def _made(self, batch: Batch, rows: slice, reply: Reply | Moved) -> Outcome:
+        return Outcome(*reply[:2])
 
-    def _outcome(self, reply: Outcome | Raised, points: int) -> Outcome:
-        """What came of a piece in the end; its error itself unless failures are forgiven."""
-        if isinstance(reply, Outcome):
-            return reply
-        if not self._forgiving or isinstance(reply.error, _FATAL):
-            raise reply.error
+    def _lost(self, batch: Batch, rows: slice, error: Exception) -> Outcome:
+        points = rows.stop - rows.start
         nothing = np.full(points, np.nan), np.empty((points, 0))
-        return Outcome(*nothing, described(reply.error))
-
-    def _side_by_side(
-        self, batch: Batch, pieces: dict[int, slice], time_left: Callable[[], float]
-    ) -> Iterator[tuple[int, Outcome | Raised]]:
-        """All pieces at once by the workers, in the order in which they end."""
-        assert self._workers is not None
-        started, computing = perf_counter(), 0.0
-        attempts = dict.fromkeys(pieces, 0)
-        width = self._returned[batch.level].count
-        jobs = {i: Job(batch.level, *self._arguments(batch, pieces[i]), width) for i in pieces}
-        for i, job in jobs.items():
-            self._workers.submit(i, job)
-        while jobs:
-            ended = self._workers.next(time_left())
-            if ended is None:
-                raise OutOfTime
-            i, reply = ended
-            if isinstance(reply, Reply):
-                computing += reply.seconds
-                yield i, Outcome(reply.objective, reply.constraints)
-            elif attempts[i] < self._retries and not isinstance(reply.error, _FATAL):
-                attempts[i] += 1
-                self._workers.submit(i, jobs[i])
-                continue
-            else:
-                computing = math.inf  # failures tell nothing of what workers cost
-                yield i, reply
-            del jobs[i]
-        self._overhead.note(len(attempts), computing, perf_counter() - started)
+        return Outcome(*nothing, described(error))

@@ -22,6 +22,7 @@ def identity(problem: Problem, algorithm: Algorithm[Any], spec: Spec) -> dict[st
     """What must be the same for a run to be continued; `written_by` is for information."""
     sides = (problem.x_bounds, problem.y_bounds)
     bounds = b"".join(side.lower.tobytes() + side.upper.tobytes() for side in sides)
+    functions = {"f": problem.f_is_known, "G": problem.G is not None, "g": problem.g is not None}
     content = {
         "method": algorithm.name,
         "revision": algorithm.revision,
@@ -29,7 +30,7 @@ def identity(problem: Problem, algorithm: Algorithm[Any], spec: Spec) -> dict[st
         "problem": problem.name,
         "sizes": [problem.m, problem.n],
         "bounds": blake2b(bounds, digest_size=8).hexdigest(),
-        "functions": "Ff" + "G" * (problem.G is not None) + "g" * (problem.g is not None),
+        "functions": "F" + "".join(name for name, there in functions.items() if there),
         "repeats_lower": problem.repeats_lower,
         "vectorized": problem.vectorized,
         "seed": spec.seed,
@@ -45,6 +46,8 @@ def identity(problem: Problem, algorithm: Algorithm[Any], spec: Spec) -> dict[st
             "machine": platform.machine(),
         },
     }
+    if problem.follower is not None:
+        content["follower"] = _parameters(problem.follower)
     text = json.dumps(content, default=lambda number: number.item())  # of numpy
     readable: dict[str, Any] = json.loads(text)  # as it will be read back
     return readable

@@ -43,6 +43,7 @@ class Kind(IntEnum):
     FAILURE = 1  # JSON: the error's text
     BEST = 2  # JSON: the best pair so far
     GENERATION = 3  # JSON: a row of the history
+    ADVANCE = 5  # JSON: where a step of the user's follower has led
     END = 4  # JSON: the result of a run that ended; more evaluations may follow
 
 

@@ -2,6 +2,7 @@
 
     journal.bin    every evaluation, in order (see journal)
     snapshot.npz   the algorithm's state between two generations, to replay less (see snapshot)
+    followers/     the states of the user's own followers under way (see advance)
     lock           who is writing
 
 Taking a run up means making it again: from the last snapshot on, requests are answered by the
@@ -22,6 +23,7 @@ import numpy as np
 from bilevo import kernels
 from bilevo.core.algorithm import Algorithm, AlgorithmState
 from bilevo.core.budget import Limits, StopReason
+from bilevo.core.follower import Move
 from bilevo.core.problem import Problem, Spec
 from bilevo.core.result import Result
 from bilevo.run import account, snapshot
@@ -31,10 +33,10 @@ from bilevo.run.evaluate import Outcome, piece_rows
 from bilevo.run.identity import identity, require_same
 from bilevo.run.journal import JournalFile, JournalWriter, Kind, Position, Record, header_line
 from bilevo.run.lock import DirectoryLock
-from bilevo.run.session import Batch, Session
+from bilevo.run.session import Batch, Session, Turns
 from bilevo.run.tally import Tally
 
-JOURNAL, SNAPSHOT = "journal.bin", "snapshot.npz"
+JOURNAL, SNAPSHOT, FOLLOWERS = "journal.bin", "snapshot.npz", "followers"
 _OWN = (StopReason.TARGET, StopReason.STAGNATION, StopReason.BUDGET)  # ends that repeat
 SNAPSHOT_AFTER = 1.0  # seconds of the algorithm's own time: what replaying would take
 
@@ -128,17 +130,22 @@ class RunDir:
                 self._session.elapse(record.elapsed)
         self._next = None
 
+    @property
+    def followers(self) -> Path:
+        """Where the states of the user's own followers are."""
+        return self._directory / FOLLOWERS
+
     def follow(self, session: Session) -> None:
         """Keep by this session's clock and count; the clock goes on from where it was."""
         self._session = session
         session.elapse(self._elapsed_before)
 
-    def known(self, batch: Batch) -> dict[int, Outcome]:
+    def known(self, batch: Batch | Turns) -> dict[int, Any]:
         """What the journal holds of a batch's pieces; all of them until its end is near."""
         assert self._session is not None
         self._first += len(self.pieces)
-        self.pieces = pieces = piece_rows(self._vectorized, len(batch.x))
-        found: dict[int, Outcome] = {}
+        self.pieces = pieces = self._rows(batch)
+        found: dict[int, Any] = {}
         while self._next is not None and len(found) < len(pieces):
             i = self._next.number - self._first
             fits = self._next.kind in EVALUATIONS and 0 <= i < len(pieces) and i not in found
@@ -149,12 +156,15 @@ class RunDir:
             self._move_on()
         return found
 
-    def keep(self, batch: Batch, i: int, outcome: Outcome) -> None:
-        """Write down what a piece's evaluation gave."""
+    def _rows(self, batch: Batch | Turns) -> tuple[slice, ...]:
+        return piece_rows(self._vectorized and isinstance(batch, Batch), len(batch.x))
+
+    def keep(self, batch: Batch | Turns, i: int, made: Outcome | Move) -> None:
+        """Write down what came of a piece."""
         assert self._session is not None
         counted = self._session.tally.counts[batch.level]
         number, elapsed = self._first + i, self._session.time
-        self._append(account.evaluation(batch, self.pieces[i], outcome, number, counted, elapsed))
+        self._append(account.piece(batch, self.pieces[i], made, number, counted, elapsed))
 
     def _append(self, record: Record) -> None:
         self._writer.append(record)
@@ -259,8 +269,8 @@ def _try_out(algorithm: Algorithm[Any], spec: Spec, state: AlgorithmState) -> No
         if state.stop is None:
             with np.errstate(all="ignore"):
                 request = next(algorithm.generation(spec, copy.deepcopy(state)))
-            sizes = request.x.shape[-1], request.y.shape[-1]
-            if sizes != (spec.m, spec.n) or not np.isfinite(request.x).all():
+            sizes = [part.shape[-1] for part in map(np.asarray, request) if part.ndim == 2]
+            if sizes not in ([spec.m], [spec.m, spec.n]) or not np.isfinite(request.x).all():
                 raise ValueError(f"points of sizes {sizes}, or not finite")
     except Exception as error:  # a foreign file can be wrong in any way
         raise snapshot.Unusable(f"{type(error).__name__}: {error}") from None

@@ -5,18 +5,21 @@ The driver and ask/tell both stand on it: they only differ in who evaluates a re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from bilevo import kernels
 from bilevo.core.algorithm import Algorithm, AlgorithmState
-from bilevo.core.arrays import FloatArray
+from bilevo.core.arrays import FloatArray, IntArray
 from bilevo.core.budget import Limits, StopReason
+from bilevo.core.follower import Move
 from bilevo.core.problem import Problem, Spec
-from bilevo.core.request import Incumbent, Level, Request, Steps, Values
+from bilevo.core.request import Advance, Evaluate, Incumbent, Level, Moves, Request, Steps, Values
 from bilevo.core.result import Failure, Generation, Result
-from bilevo.core.space import UnitBox
+from bilevo.core.space import UnitBox, answer_box
 from bilevo.run.tally import LISTED, Tally
 
 
@@ -26,6 +29,21 @@ class Batch(NamedTuple):
     level: Level
     x: FloatArray
     y: FloatArray
+
+
+class Turns(NamedTuple):
+    """Tasks (k,) whose leaders are x (k, m), in the user's units, and whose follower is to advance.
+
+    `turn` (k,) says how many steps each has had.
+    """
+
+    task: IntArray
+    turn: IntArray
+    x: FloatArray
+
+    @property
+    def level(self) -> Level:
+        return Level.LOWER
 
 
 class Recorder(Protocol):
@@ -58,14 +76,15 @@ class Session:
         callback: Callable[[Result], Any] | None = None,
         recorder: Recorder | None = None,
     ) -> None:
-        self.x_box, self.y_box = UnitBox(problem.x_bounds), UnitBox(problem.y_bounds)
+        self.x_box, self.y_box = UnitBox(problem.x_bounds), answer_box(problem)
         self.seed, self.method, self.kernel = spec.seed, algorithm.name, spec.kernel
         self.stop: StopReason | None = None
         self._refused = 0  # points that a limit left no room for
-        self.batch: Batch | None = None
+        self.batch: Batch | Turns | None = None
         taken_up = None if recorder is None else recorder.taken_up
         self.replaying = taken_up is not None
         state, self.tally = taken_up or (None, Tally())
+        self._advance_cost = spec.advance_cost or 0
         self._repeats = {level: problem.repeats(level) for level in Level}
         self._limits, self._callback, self._recorder = limits, callback, recorder
         self._limited = limits != Limits(time=limits.time)  # in evaluations
@@ -127,24 +146,37 @@ class Session:
 
         `errors` are those of the rows whose evaluation failed.
         """
-        assert self.batch is not None
+        assert isinstance(self.batch, Batch)
         level, counts = self.batch.level, self.tally.counts
         if errors:
-            self._list_failures(self.batch, errors)
+            self._list_failures(self.batch.y, errors)
         counts[level] = spent = counts[level] + len(objective)
         self._advance(Values.of(objective, constraints, self._repeats[level], spent))
 
-    def _list_failures(self, batch: Batch, errors: Mapping[int, str]) -> None:
-        tally = self.tally
+    def moved(self, moves: Sequence[Move]) -> None:
+        """Take where the batch's steps have led, count their cost, and move on."""
+        assert isinstance(self.batch, Turns)
+        y = np.array([move.y for move in moves])
+        errors = {row: move.error for row, move in enumerate(moves) if move.error is not None}
+        if errors:
+            self._list_failures(y, errors)
+        self.tally.counts[Level.LOWER] += sum(move.cost for move in moves)
+        f, violation = (np.array([move[column] for move in moves]) for column in (1, 2))
+        done = np.array([move.done for move in moves])
+        self._advance(Moves(y, f, violation, done, self.tally.counts[Level.LOWER]))
+
+    def _list_failures(self, y: FloatArray, errors: Mapping[int, str]) -> None:
+        batch, tally = self.batch, self.tally
+        assert batch is not None
         tally.failures += len(errors)
         for row, error in errors.items():
             if len(tally.failed_points) == LISTED:
                 return
             number = tally.counts[batch.level] + row + 1
-            point = Failure(batch.level.value, number, batch.x[row], batch.y[row], error)
+            point = Failure(batch.level.value, number, batch.x[row], y[row], error)
             tally.failed_points.append(point)
 
-    def _advance(self, values: Values | None) -> None:
+    def _advance(self, values: Values | Moves | None) -> None:
         """Run the algorithm to its next evaluation, or to its end."""
         self.batch = None  # it has its values: an algorithm that raises leaves none behind
         entered = perf_counter()
@@ -161,17 +193,25 @@ class Session:
             kernels.leave(token)
         now = perf_counter()
         self.own_time += now - entered
-        level, x, y = request
-        if self._limited and self._beyond(level, len(x)):
-            self._refused = len(x)
+        count = len(request.x)
+        if isinstance(request, Advance):
+            count *= self._advance_cost
+        if self._limited and self._beyond(request.level, count):
+            self._refused = count
             self.end(StopReason.MAX_EVALS)
         elif now - self._started >= self._limits.time:
             self.end(StopReason.MAX_TIME)
         else:
-            x, y = self.x_box.real(x), self.y_box.real(y)
-            x.setflags(write=False)
-            y.setflags(write=False)
-            self.batch = Batch(level, x, y)
+            self.batch = self._in_users_units(request)
+
+    def _in_users_units(self, request: Evaluate | Advance) -> Batch | Turns:
+        x = self.x_box.real(request.x)
+        x.setflags(write=False)
+        if isinstance(request, Advance):
+            return Turns(request.task, request.turn, x)
+        y = self.y_box.real(request.y)
+        y.setflags(write=False)
+        return Batch(request.level, x, y)
 
     def _note_best(self, best: Incumbent) -> None:
         x, y = self.x_box.real(best.x[None])[0], self.y_box.real(best.y[None])[0]

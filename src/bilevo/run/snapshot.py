@@ -1,6 +1,7 @@
 """Snapshots: an algorithm's state between two generations, as arrays and JSON in one npz file.
 
-A state is a tree of dataclasses, lists, numbers, strings and arrays. The file names the classes,
+A state is a tree of dataclasses, lists, dictionaries, numbers, strings, arrays and numpy's random
+generators; those of the user's own followers are kept alike. The file names the classes,
 and only those that the algorithm's own first state holds or declares are made again: reading one
 runs no code of the file's choosing. A snapshot saves time and nothing else; one that cannot be used
 is passed over, and the journal is replayed from its beginning.
@@ -24,6 +25,10 @@ from bilevo.run.journal import Position, write_whole
 FORMAT = "bilevo-snapshot-1"
 
 Classes = dict[str, type]
+_GENERATORS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (np.random.Philox, np.random.PCG64, np.random.PCG64DXSM, np.random.SFC64)
+}
 
 
 class Unusable(ValueError):  # noqa: N818 (never seen outside)
@@ -78,8 +83,8 @@ def _collect(value: Any, found: Classes) -> None:
         _collect_class(type(value), found)
         for field in fields(value):
             _collect(getattr(value, field.name), found)
-    elif isinstance(value, list | tuple):
-        for item in value:
+    elif isinstance(value, list | tuple | dict):
+        for item in value.values() if isinstance(value, dict) else value:
             _collect(item, found)
 
 
@@ -105,42 +110,65 @@ def _plain(value: Any, arrays: list[Any]) -> Any:
         return {"enum": _name(type(value)), "value": value.value}
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
-        arrays.append(value)
-        return {"array": len(arrays) - 1}
     if isinstance(value, list | tuple):
         kind = "list" if isinstance(value, list) else "tuple"
         return {kind: [_plain(item, arrays) for item in value]}
+    if type(value) is dict:
+        return {"dict": [[_plain(part, arrays) for part in item] for item in value.items()]}
     if is_dataclass(value) and not isinstance(value, type):
         content = {f.name: _plain(getattr(value, f.name), arrays) for f in fields(value)}
         return {"class": _name(type(value)), "fields": content}
+    return _plain_of_numpy(value, arrays)
+
+
+def _plain_of_numpy(value: Any, arrays: list[Any]) -> Any:
+    if isinstance(value, np.random.Generator):
+        kind = type(value.bit_generator).__name__
+        if kind in _GENERATORS:
+            return {"random": kind, "state": _plain(value.bit_generator.state, arrays)}
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "fiub":
+        arrays.append(np.asarray(value))
+        return {"array" if isinstance(value, np.ndarray) else "scalar": len(arrays) - 1}
     raise TypeError(f"a state of arrays and numbers cannot hold {value!r}")
 
 
 def _revive(value: Any, arrays: dict[str, Any], classes: Classes) -> Any:
+    if not isinstance(value, dict):
+        return value
     match value:
         case {"enum": name, "value": chosen}:
-            return classes[name](chosen)
+            made = classes[name](chosen)
         case {"array": index}:
-            return arrays[f"a{index}"]
+            made = arrays[f"a{index}"]
+        case {"scalar": index}:
+            made = arrays[f"a{index}"][()]
+        case {"random": kind, "state": stored}:
+            made = np.random.Generator(_GENERATORS[kind]())
+            made.bit_generator.state = _revive(stored, arrays, classes)
         case {"list": items}:
-            return [_revive(item, arrays, classes) for item in items]
+            made = [_revive(item, arrays, classes) for item in items]
         case {"tuple": items}:
-            return tuple(_revive(item, arrays, classes) for item in items)
+            made = tuple(_revive(item, arrays, classes) for item in items)
+        case {"dict": items}:
+            made = dict([_revive(part, arrays, classes) for part in item] for item in items)
         case {"class": name, "fields": content}:
-            kind = classes[name]
-            made = {key: _revive(item, arrays, classes) for key, item in content.items()}
-            if not is_dataclass(kind) or made.keys() != {field.name for field in fields(kind)}:
-                raise Unusable(f"another {name}")
-            hints = typing.get_type_hints(kind)
-            if wrong := [key for key, item in made.items() if not _fits(item, hints[key])]:
-                raise Unusable(f"another {name}.{wrong[0]}")
-            state = object.__new__(kind)
-            for key, item in made.items():
-                object.__setattr__(state, key, item)
-            return state
+            parts = {key: _revive(item, arrays, classes) for key, item in content.items()}
+            made = _revive_object(name, classes[name], parts)
         case _:
-            return value
+            raise Unusable("another format")
+    return made
+
+
+def _revive_object(name: str, kind: type, parts: dict[str, Any]) -> Any:
+    if not is_dataclass(kind) or parts.keys() != {field.name for field in fields(kind)}:
+        raise Unusable(f"another {name}")
+    hints = typing.get_type_hints(kind)
+    if wrong := [key for key, item in parts.items() if not _fits(item, hints[key])]:
+        raise Unusable(f"another {name}.{wrong[0]}")
+    made = object.__new__(kind)
+    for key, item in parts.items():
+        object.__setattr__(made, key, item)
+    return made
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -13,9 +13,13 @@ from hashlib import blake2b
 from time import perf_counter
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from bilevo.core.arrays import FloatArray
+from bilevo.core.follower import Move
 from bilevo.core.problem import Problem
 from bilevo.core.request import Level
+from bilevo.core.streams import stream
 from bilevo.core.values import Returned
 
 
@@ -41,6 +45,34 @@ class Reply(NamedTuple):
     objective: FloatArray
     constraints: FloatArray
     seconds: float
+
+
+class Turn(NamedTuple):
+    """A step of the user's follower for a task: its leader x (m,), and where its search stands.
+
+    The state, of bytes once it has travelled, has had `had` steps, `turn` are wanted before this
+    one: what is missing is made again, and must lead to `last`. No state: from the start.
+    """
+
+    task: int
+    turn: int
+    x: FloatArray
+    seed: int
+    had: int = 0
+    state: Any = None
+    last: Move | None = None
+
+
+class Moved(NamedTuple):
+    """Where a step has led, the follower's state after it (None once done), and the seconds."""
+
+    move: Move
+    state: Any
+    seconds: float
+
+
+class Changed(ValueError):  # noqa: N818 (reads as what is wrong)
+    """A follower's steps, made again, did not lead to where they had led."""
 
 
 class Raised:
@@ -88,6 +120,46 @@ def work(problem: Problem, job: Job) -> Reply:
     return Reply(values, returned.constraints(constraints, x, y), perf_counter() - started)
 
 
+def own_stream(seed: int, task: int) -> np.random.Generator:
+    """The random numbers of the user's follower for a task."""
+    return stream(seed, "own follower", 0, task)
+
+
+def take_turn(problem: Problem, turn: Turn) -> Moved:
+    """One step of the problem's own follower."""
+    started, guide = perf_counter(), problem.guide()
+    state, had = turn.state, turn.had
+    if state is None:
+        state, had = guide.follower.start(turn.x, own_stream(turn.seed, turn.task)), 0
+    while had < turn.turn:
+        state, move = guide.advance(state, had == 0)
+        had += 1
+        if had == turn.turn and turn.last is not None and not _same(move, turn.last):
+            raise Changed(
+                f"the follower of x = {turn.x.tolist()} does not answer as it did before the run "
+                "was taken up again: the same steps must lead to the same answers"
+            )
+    state, move = guide.advance(state, had == 0)
+    return Moved(move, None if move.done else state, perf_counter() - started)
+
+
+def _same(move: Move, other: Move) -> bool:
+    return np.array_equal(move.y, other.y, equal_nan=True) and move[1:3] == other[1:3]
+
+
+def _pack(state: Any) -> bytes:
+    """A follower's state for its way between processes."""
+    import cloudpickle
+
+    try:
+        packed: bytes = cloudpickle.dumps(state)
+        return packed
+    except Exception as error:
+        raise CannotTravel(
+            f"the follower's state cannot travel between processes: {error}"
+        ) from error
+
+
 class Carrier:
     """A problem that can travel: packed once, and unpacked once in each process it comes to.
 
@@ -114,16 +186,30 @@ class Carrier:
     def __reduce__(self) -> tuple[Callable[..., Carrier], tuple[Any, ...]]:
         return unpack, self.parcel
 
-    def run(self, job: Job) -> Reply | Raised:
+    def run(self, job: Job | Turn) -> Reply | Moved | Raised:
         if isinstance(self.problem, CannotTravel):
             return Raised(self.problem)
         try:
-            job.x.flags.writeable = job.y.flags.writeable = False  # lost on the way
+            job.x.flags.writeable = False  # lost on the way
+            if isinstance(job, Turn):
+                return self._turn(self.problem, job)
+            job.y.flags.writeable = False
             return work(self.problem, job)
         except Exception as error:
             return Raised(error)
         except BaseException as error:  # such as that of sys.exit
             return Raised(RuntimeError(f"the functions raised {described(error)}"))
+
+    def _turn(self, problem: Problem, turn: Turn) -> Moved:
+        moved = take_turn(problem, turn._replace(state=opened(turn.state)))
+        return moved if moved.state is None else moved._replace(state=_pack(moved.state))
+
+
+def opened(state: Any) -> Any:
+    """A follower's state, of bytes if it has travelled."""
+    import cloudpickle
+
+    return cloudpickle.loads(state) if isinstance(state, bytes) else state
 
 
 _unpacked: dict[bytes, Carrier] = {}
@@ -143,7 +229,7 @@ def unpack(packed: bytes, key: bytes) -> Carrier:
     return _unpacked[key]
 
 
-def carry_out(carrier: Carrier, ticket: int, job: Job) -> Reply | Raised:
+def carry_out(carrier: Carrier, ticket: int, job: Job | Turn) -> Reply | Moved | Raised:
     """What a foreign executor is given to run.
 
     The ticket makes each call a different one: Dask takes equal calls for the same.

@@ -1,0 +1,166 @@
+"""Steps of a follower that is a solver of the user's, and the states between them.
+
+A state is a cache: with its task's leader, its random stream and the number of its steps it can be
+made again, and is where it was lost. So only those in use are held, a run's directory keeps those
+that took long (the shelf), and a step that failed, which may have left its state half changed,
+is repeated from the start.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from bilevo.core.arrays import FloatArray
+from bilevo.core.follower import Move, cost_of
+from bilevo.core.problem import Problem
+from bilevo.run import snapshot
+from bilevo.run.evaluate import piece_rows
+from bilevo.run.executors import Workers
+from bilevo.run.journal import Position
+from bilevo.run.labour import NOTHING, Keep, Labour, OnFailure
+from bilevo.run.session import Turns
+from bilevo.run.work import Moved, Raised, Reply, Turn, described, opened, own_stream, take_turn
+
+HELD = 64  # states at least, however small a batch is
+GENERATIONS = 4  # of tasks whose states are held
+SHELVED_AFTER = 1.0  # seconds of steps that would have to be made again
+
+
+@dataclass(slots=True)
+class Held:
+    """A task's state after `had` steps, its last move, and the seconds that no file has of it."""
+
+    state: Any = None
+    had: int = 0
+    last: Move | None = None
+    unsaved: float = 0.0
+
+
+class Shelf:
+    """The states in a run's directory, one file for each task under way.
+
+    Those that are not arrays, numbers and the like are not kept.
+    """
+
+    def __init__(self, directory: Path, problem: Problem, seed: int) -> None:
+        self._directory, self._problem, self._seed = directory, problem, seed
+        self._usable = True
+
+    def _path(self, task: int) -> Path:
+        return self._directory / f"{task}.npz"
+
+    def put(self, task: int, x: FloatArray, held: Held) -> None:
+        if not self._usable:
+            return
+        self._directory.mkdir(exist_ok=True)
+        try:
+            place = Position(held.had, crc32(x.tobytes()))
+            snapshot.save(self._path(task), opened(held.state), place)
+        except TypeError:  # this follower's states are something else
+            self._usable = False
+
+    def get(self, task: int, x: FloatArray, most: int) -> tuple[Any, int]:
+        """A task's state of at most so many steps, and how many they are; None if there is none."""
+        if not self._path(task).exists():
+            return None, 0
+        try:
+            like = self._problem.guide().follower.start(x, own_stream(self._seed, task))
+            state, (had, leader) = snapshot.load(self._path(task), like)
+        except Exception:  # the user's start may do anything; it can be made again without this
+            return None, 0
+        return (state, had) if 0 < had <= most and leader == crc32(x.tobytes()) else (None, 0)
+
+    def drop(self, task: int) -> None:
+        self._path(task).unlink(missing_ok=True)
+
+
+class Advancer(Labour[Turns, Move]):
+    """Has a problem's own follower take steps, here or by workers."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        seed: int,
+        on_failure: OnFailure = "raise",
+        *,
+        retries: int = 0,
+        workers: Workers | None = None,
+        shelf: Shelf | None = None,
+    ) -> None:
+        super().__init__(on_failure, retries, workers)
+        self._problem, self._seed, self._shelf = problem, seed, shelf
+        self._held: OrderedDict[int, Held] = OrderedDict()  # the one used last is the last
+        self._most_held = HELD
+
+    def __call__(
+        self,
+        batch: Turns,
+        known: Mapping[int, Move] = NOTHING,
+        keep: Keep[Turns, Move] | None = None,
+        time_left: Callable[[], float] = lambda: math.inf,
+    ) -> list[Move]:
+        """What comes of a batch (see `make`)."""
+        for i, move in known.items():
+            self._of(int(batch.task[i])).last = move
+        moves = self.make(batch, known, keep, time_left)
+        self._tidy(batch, moves)
+        return moves
+
+    def _of(self, task: int) -> Held:
+        held = self._held.setdefault(task, Held())
+        self._held.move_to_end(task)
+        return held
+
+    def _tidy(self, batch: Turns, moves: list[Move]) -> None:
+        """Shelve what took long, and let go of what is done or was not used for long."""
+        self._most_held = max(self._most_held, GENERATIONS * len(batch.task))
+        over = [task for task, move in zip(batch.task.tolist(), moves, strict=True) if move.done]
+        for task, x in zip(batch.task.tolist(), batch.x, strict=True):
+            held = self._held[task]
+            if self._shelf is not None and task not in over and held.unsaved >= SHELVED_AFTER:
+                self._shelf.put(task, x, held)
+                held.unsaved = 0.0
+        excess = len(self._held) - len(over) - self._most_held
+        for task in over + [task for task in self._held if task not in over][: max(excess, 0)]:
+            del self._held[task]
+            if self._shelf is not None:
+                self._shelf.drop(task)
+
+    def _pieces(self, batch: Turns) -> tuple[slice, ...]:
+        return piece_rows(False, len(batch.task))
+
+    def _job(self, batch: Turns, rows: slice) -> Turn:
+        task, turn, x = (column[rows.start] for column in batch)
+        held = self._of(int(task))
+        if held.state is None and turn and self._shelf is not None:
+            held.state, held.had = self._shelf.get(int(task), x, int(turn))
+        return Turn(int(task), int(turn), x, self._seed, held.had, held.state, held.last)
+
+    def _attempt(self, batch: Turns, rows: slice) -> Moved | Raised:
+        job = self._job(batch, rows)
+        try:
+            return take_turn(self._problem, job)
+        except Exception as error:
+            held = self._of(job.task)
+            held.state, held.had = None, 0
+            return Raised(error)
+
+    def _made(self, batch: Turns, rows: slice, reply: Reply | Moved) -> Move:
+        assert isinstance(reply, Moved)
+        held = self._of(int(batch.task[rows.start]))
+        held.state, held.had, held.last = reply.state, int(batch.turn[rows.start]) + 1, reply.move
+        held.unsaved += reply.seconds
+        return reply.move
+
+    def _lost(self, batch: Turns, rows: slice, error: Exception) -> Move:
+        y = np.full(self._problem.n, np.nan)
+        cost = cost_of(self._problem.follower)
+        return Move(y, math.inf, math.inf, True, cost, described(error))
