@@ -15,7 +15,7 @@ from bilevo import kernels
 from bilevo.core.algorithm import Algorithm
 from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.budget import Budget, FullBudget, Limits, require_count, require_positive
-from bilevo.core.follower import cost_of
+from bilevo.core.follower import Follower, bound, cost_of
 from bilevo.core.problem import Function, Problem, Spec, Target
 from bilevo.core.result import Certificate, Result
 from bilevo.core.space import UnitBox, answer_box
@@ -132,7 +132,14 @@ def minimize(
         return drive(session, evaluate, kept, advance)
 
 
-def verify(problem: Problem, res: Result, *, rng: Any = 1, starts: int = 5) -> Certificate:
+def verify(
+    problem: Problem,
+    res: Result,
+    *,
+    rng: Any = 1,
+    starts: int = 5,
+    follower: Follower[Any] | None = None,
+) -> Certificate:
     """Check an answer: re-solve the follower at `res.x` from independent starts.
 
     The starts are spread over the follower's whole box and know nothing of the run; searches from
@@ -141,8 +148,12 @@ def verify(problem: Problem, res: Result, *, rng: Any = 1, starts: int = 5) -> C
     `res.certificate`. It costs thousands of lower evaluations, more with more variables and
     `starts`; the certificate counts them, and the run's limits do not apply to them. It computes
     with the kernels at hand, whatever the run had.
+
+    A problem's own `follower` is started again instead, with other random numbers; one given here
+    is a second solver, for any problem, and its word is taken unless the problem has f.
     """
     from bilevo.certify import resolve_follower
+    from bilevo.certify_own import claimed_by, resolve_by
 
     require_count("starts", starts)
     if not isinstance(problem, Problem) or not isinstance(res, Result):
@@ -158,8 +169,14 @@ def verify(problem: Problem, res: Result, *, rng: Any = 1, starts: int = 5) -> C
     for point, bounds, name in ((x, problem.x_bounds, "x"), (y, problem.y_bounds, "y")):
         if not (np.all(bounds.lower <= point) and np.all(point <= bounds.upper)):
             raise ValueError(f"the result's {name} = {point.tolist()} is outside its bounds")
+    solver = problem.follower if follower is None else bound(follower, problem)
     with kernels.using(kernels.default()):
-        res.certificate = resolve_follower(problem, x, y, seed_of(rng), starts)
+        if solver is None:
+            res.certificate = resolve_follower(problem, x, y, seed_of(rng), starts)
+        else:
+            claimed = claimed_by(problem, x, y, res.f, res.violation)
+            guide = problem.guide(solver)
+            res.certificate = resolve_by(guide, problem, claimed, x, seed_of(rng), starts)
     return res.certificate
 
 

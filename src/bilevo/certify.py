@@ -295,14 +295,15 @@ def _certify(
         feasible=feasible,
         nfev_lower=follower.counts[Level.LOWER],
         nfev_upper=follower.counts[Level.UPPER],
-        message=_sentence(gap, best, gap <= negligible, F, feasible),
+        message=sentence(gap, best.violation, gap <= negligible, F, feasible),
     )
 
 
-def _sentence(gap: float, best: Answer, confirmed: bool, F: float, feasible: bool) -> str:
-    if math.isinf(best.violation):
+def sentence(gap: float, violation: float, confirmed: bool, F: float, feasible: bool) -> str:
+    """What a certificate means; `violation` is that of the best answer of the follower."""
+    if math.isinf(violation):
         return "no finite value of the follower was found at this x"
-    if best.violation > 0:
+    if violation > 0:
         return "no feasible follower answer was found at this x"
     if math.isinf(gap):
         text = "y is infeasible for the follower; at its best answer"

@@ -51,7 +51,7 @@ def solve(
     /,
     *,
     dim: str | None = None,
-    method: str = registry.DEFAULT_METHOD,
+    method: str | None = None,
     seed: Whole = 1,
     max_evals: Whole | None = None,
     max_evals_upper: Whole | None = None,
@@ -116,7 +116,7 @@ def solve(
         chosen = load_problem(problem, dim)
         result = minimize(
             chosen,
-            method=named_method(method),
+            method=None if method is None else named_method(method),
             rng=seed,
             max_evals=max_evals,
             max_evals_upper=max_evals_upper,

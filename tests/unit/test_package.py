@@ -23,10 +23,20 @@ ALLOWED = {  # room -> the rooms it may import from
     "plot": {"core"},
     "registry": {"core", "algorithms", "optimizers"},
     "certify": {"core", "optimizers", "run"},
-    "api": {"core", "kernels", "optimizers", "registry", "run", "certify"},
+    "certify_own": {"core", "certify", "run"},
+    "api": {"core", "kernels", "optimizers", "registry", "run", "certify", "certify_own"},
     "options": set(),
     "named": {"core", "problems", "registry"},
-    "experiments": {"algorithms", "api", "certify", "core", "kernels", "named", "optimizers"}
+    "experiments": {
+        "algorithms",
+        "api",
+        "certify",
+        "certify_own",
+        "core",
+        "kernels",
+        "named",
+        "optimizers",
+    }
     | {"options", "plot", "problems", "registry", "version", "experiments"},
     "cli": {"api", "core", "named", "options", "problems", "registry", "version"},
     "version": set(),

@@ -74,8 +74,18 @@ class Move(NamedTuple):
         return self.cost
 
 
-def require_follower(follower: Any) -> None:
-    """Refuse what is not a follower."""
+def bound(follower: Any, problem: Any) -> Follower[Any]:
+    """The follower to use for a problem; anything else than a follower is refused."""
+    _require_follower(follower)
+    if not hasattr(follower, "bind"):
+        own: Follower[Any] = follower
+        return own
+    made: Follower[Any] = follower.bind(problem)
+    _require_follower(made)
+    return made
+
+
+def _require_follower(follower: Any) -> None:
     missing = [name for name in ("start", "advance", "best", "done") if not hasattr(follower, name)]
     if missing or isinstance(follower, type):
         raise ValueError(

@@ -15,7 +15,7 @@ import numpy as np
 
 from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.budget import Budget, FullBudget
-from bilevo.core.follower import Follower, Guide, require_follower
+from bilevo.core.follower import Follower, Guide, bound
 from bilevo.core.request import Level
 from bilevo.core.values import Returned
 
@@ -152,11 +152,7 @@ class Problem:
         self.repeats_lower = repeats_lower
         self.response = response
         self.budget = budget or Budget()
-        self.follower = follower
-        if follower is not None:
-            require_follower(follower)
-            self.follower = follower.bind(self) if hasattr(follower, "bind") else follower
-            require_follower(self.follower)
+        self.follower = None if follower is None else bound(follower, self)
 
     @property
     def m(self) -> int:
@@ -175,10 +171,11 @@ class Problem:
         """A level's objective and constraints."""
         return (self.F, self.G) if level is Level.UPPER else (self.f, self.g)
 
-    def guide(self) -> Guide:
-        """What leads the problem's own follower."""
-        assert self.follower is not None
-        return Guide(self.follower, self.y_bounds.lower, self.y_bounds.upper)
+    def guide(self, follower: Follower[Any] | None = None) -> Guide:
+        """What leads the problem's own follower, or another one for it."""
+        chosen = self.follower if follower is None else follower
+        assert chosen is not None
+        return Guide(chosen, self.y_bounds.lower, self.y_bounds.upper)
 
     def repeats(self, level: Level) -> int:
         """How many last constraints of a level do not count towards its violation."""

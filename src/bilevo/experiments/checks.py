@@ -8,9 +8,11 @@ import numpy as np
 
 from bilevo import kernels, problems
 from bilevo.certify import resolve_follower
+from bilevo.certify_own import Solved, resolve_by
 from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.problem import Problem
 from bilevo.core.request import Level, Values
+from bilevo.core.result import Certificate
 
 
 class Checks(NamedTuple):
@@ -34,13 +36,20 @@ def checked(problem: Problem, x: FloatArray, y: FloatArray, f: float) -> Checks:
         *_, g = problem.evaluate(x, y)
         gap = max(0.0, float(f - best_f[0])) if (g <= 0).all() else np.inf
     else:
-        with kernels.using(kernels.default()):
-            certificate = resolve_follower(problem, x, y, seed=1, starts=5)
+        certificate = _resolved(problem, x, y, f)
         answer, gap = certificate.y, certificate.follower_gap
     F, G, best, g = problem.evaluate(x, answer)
-    upper = Values.of(F, G, problem.repeats(Level.UPPER), 0)
-    lower = Values.of(best, g, problem.repeats(Level.LOWER), 0)
-    return Checks(float(F[0]), float(upper.violation[0] + lower.violation[0]), gap)
+    violation = float(Values.of(F, G, problem.repeats(Level.UPPER), 0).violation[0])
+    if problem.f_is_known:
+        violation += float(Values.of(best, g, problem.repeats(Level.LOWER), 0).violation[0])
+    return Checks(float(F[0]), violation, gap)
+
+
+def _resolved(problem: Problem, x: FloatArray, y: FloatArray, f: float) -> Certificate:
+    with kernels.using(kernels.default()):
+        if problem.follower is None:
+            return resolve_follower(problem, x, y, seed=1, starts=5)
+        return resolve_by(problem.guide(), problem, Solved(y, f, 0.0), x, seed=1, starts=5)
 
 
 def known_response(problem: Problem, x: FloatArray) -> FloatArray | None:

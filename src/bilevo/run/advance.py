@@ -123,16 +123,20 @@ class Advancer(Labour[Turns, Move]):
         """Shelve what took long, and let go of what is done or was not used for long."""
         self._most_held = max(self._most_held, GENERATIONS * len(batch.task))
         over = [task for task, move in zip(batch.task.tolist(), moves, strict=True) if move.done]
-        for task, x in zip(batch.task.tolist(), batch.x, strict=True):
-            held = self._held[task]
-            if self._shelf is not None and task not in over and held.unsaved >= SHELVED_AFTER:
-                self._shelf.put(task, x, held)
-                held.unsaved = 0.0
+        if self._shelf is not None:
+            self._shelve(batch, self._shelf)
         excess = len(self._held) - len(over) - self._most_held
         for task in over + [task for task in self._held if task not in over][: max(excess, 0)]:
             del self._held[task]
             if self._shelf is not None:
                 self._shelf.drop(task)
+
+    def _shelve(self, batch: Turns, shelf: Shelf) -> None:
+        for task, x in zip(batch.task.tolist(), batch.x, strict=True):
+            held = self._held[task]
+            if held.state is not None and held.unsaved >= SHELVED_AFTER:  # not done, not replayed
+                shelf.put(task, x, held)
+                held.unsaved = 0.0
 
     def _pieces(self, batch: Turns) -> tuple[slice, ...]:
         return piece_rows(False, len(batch.task))

@@ -66,6 +66,8 @@ class Evaluator(Labour[Batch, Outcome]):
         workers: Workers | None = None,
     ) -> None:
         super().__init__(on_failure, retries, workers)
+        if problem.follower is not None:
+            self._overhead = None  # workers are for the follower: F may be quick
         self._vectorized = problem.vectorized
         self._at_once = 0 if workers is not None else ROWS if problem.vectorized else 1
         self._returned = {

@@ -56,7 +56,7 @@ class Labour(ABC, Generic[B, P]):
         self._forgiving = on_failure == "worst"
         self._retries = retries
         self._workers = workers
-        self._overhead = Overhead()
+        self._overhead: Overhead | None = Overhead()
 
     @abstractmethod
     def _pieces(self, batch: B) -> tuple[slice, ...]:
@@ -155,4 +155,5 @@ class Labour(ABC, Generic[B, P]):
                 computing = math.inf  # failures tell nothing of what workers cost
                 yield i, reply
             del jobs[i]
-        self._overhead.note(len(attempts), computing, perf_counter() - started)
+        if self._overhead is not None:
+            self._overhead.note(len(attempts), computing, perf_counter() - started)

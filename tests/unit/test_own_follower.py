@@ -1,0 +1,261 @@
+"""Problems whose follower is a solver of the user's: answers, counting, errors, verification."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from own_followers import Exact, F, Opaque, Walker, f, problem
+
+import bilevo
+from bilevo import BadValue, minimize, verify
+from bilevo.registry import for_followers
+
+METHODS = for_followers()
+pytestmark = pytest.mark.filterwarnings("ignore:workers slow this run down")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_exact_follower_is_one_step_per_leader(method: str) -> None:
+    result = minimize(problem(Exact()), method=method, max_evals=4000)
+    assert pytest.approx(0.8 / 2, abs=1e-5) == result.F
+    assert result.y == pytest.approx(result.x / 2, abs=0)  # as the follower gave it
+    assert result.nfev_lower == result.nfev_upper
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_follower_of_many_steps_is_solved(method: str) -> None:
+    result = minimize(problem(Walker()), method=method, max_evals=6000)
+    assert result.success
+    assert pytest.approx(0.4, abs=0.02) == result.F
+    assert verify(problem(Walker()), result).follower_gap < 1e-12  # it was done
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_cost_of_steps_is_counted_and_limits_are_kept(method: str) -> None:
+    follower = Walker(cost=3)
+    result = minimize(problem(follower), method=method, max_evals_lower=700)
+    assert result.nfev_lower == 3 * follower.taken
+    assert 600 < result.nfev_lower <= 700
+
+
+def test_a_follower_tells_what_its_steps_really_cost() -> None:
+    class Frugal(Walker):
+        def spent(self, state: Any) -> int:
+            return 1 + 2 * int(state.steps)
+
+    follower = Frugal(cost=5)
+    result = minimize(problem(follower), method="nested-cma-es", max_evals_lower=500)
+    assert result.nfev_lower <= 500
+    tasks = follower.taken // 12
+    assert result.nfev_lower == pytest.approx(2 * follower.taken + tasks, abs=8)
+
+    class Spendthrift(Walker):
+        def spent(self, state: Any) -> int:
+            return 7 * int(state.steps)
+
+    with pytest.raises(BadValue, match="spent 7 in a step; its `cost` says at most 5"):
+        minimize(problem(Spendthrift(cost=5)))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_same_seed_same_result_under_any_executor(method: str) -> None:
+    def run(workers: Any) -> Any:
+        result = minimize(problem(Walker()), method=method, max_evals=900, workers=workers, rng=3)
+        return result.x.tobytes(), result.y.tobytes(), result.F, result.nfev_lower
+
+    alone = run(None)
+    assert alone == run(None)
+    with ThreadPoolExecutor(2) as threads:
+        assert alone == run(threads)
+
+
+def test_worker_processes_give_the_same_result() -> None:
+    results = [
+        minimize(problem(follower), max_evals=400, workers=workers)
+        for workers in (None, 2)
+        for follower in (Walker(), Opaque())
+    ]
+    assert len({(result.F, result.nfev_lower, result.x.tobytes()) for result in results}) == 1
+
+
+def test_the_leader_may_have_constraints() -> None:
+    result = minimize(problem(Exact(), G=lambda x, y: y[0] - 0.25), max_evals=4000)
+    assert result.feasible
+    assert result.x == pytest.approx([0.5, 1.2], abs=1e-3)
+
+
+class Wrong(Exact):
+    """Returns what a test wants it to."""
+
+    def __init__(self, best: Any = None, done: Any = True, raises: Any = None) -> None:
+        self.told, self.over, self.raises = best, done, raises
+
+    def best(self, state: Any) -> Any:
+        return self.told
+
+    def done(self, state: Any) -> Any:
+        return self.over
+
+    def advance(self, state: Any) -> Any:
+        if self.raises is not None:
+            raise self.raises
+        return state
+
+
+@pytest.mark.parametrize(
+    ("follower", "says"),
+    [
+        (Wrong(([0.0, 7.0], 0.0, 0.0)), r"y\[1\] = 7.0 is outside its bounds \(-5.0, 5.0\)"),
+        (Wrong(([0.0], 0.0, 0.0)), r"y is of shape \(1,\), not \(2,\)"),
+        (Wrong((["a", "b"], 0.0, 0.0)), "not real numbers"),
+        (Wrong(([0.0, 0.0], 0.0)), r"must be a tuple \(y, f, violation\)"),
+        (Wrong(([0.0, 0.0], 0.0, -1.0)), "violation must be 0 or more, got -1.0"),
+        (Wrong(([0.0, 0.0], [0.0, 1.0], 0.0)), "not one number"),
+        (Wrong(([0.0, 0.0], 0.0, 0.0), done=None), "done must be True or False, got None"),
+    ],
+)
+def test_a_wrong_answer_is_an_error_under_either_rule(follower: Any, says: str) -> None:
+    for on_failure in ("raise", "worst"):
+        with pytest.raises(BadValue, match=says):
+            minimize(problem(follower), on_failure=on_failure)
+
+
+def test_an_answer_outside_by_rounding_is_put_on_the_bound() -> None:
+    result = minimize(problem(Wrong(([5.0 + 1e-9, -5.0 - 1e-9], 0.0, 0.0))), max_evals=50)
+    assert result.y.tolist() == [5.0, -5.0]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("told", [([0.0, 0.0], np.nan, 0.0), ([np.nan, 0.0], 0.0, 0.0)])
+def test_an_answer_that_is_not_finite_is_never_the_result(method: str, told: Any) -> None:
+    class Sometimes(Exact):
+        def best(self, state: Any) -> tuple[Any, float, float]:
+            return told if state[0] > 1 else super().best(state)
+
+    result = minimize(problem(Sometimes()), method=method, max_evals=2000, x0=[0, 0])
+    assert result.feasible and result.x[0] <= 1
+    nothing = minimize(problem(Wrong(told)), method=method, max_evals=2000)
+    assert not nothing.success and "no " in nothing.message
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_follower_that_raises_is_an_error_or_counts_as_failed(method: str) -> None:
+    class Fails(Walker):
+        def advance(self, state: Any) -> Any:
+            if state.x[0] > 1 and state.steps == 3:
+                raise ZeroDivisionError("no way")
+            return super().advance(state)
+
+    with pytest.raises(ZeroDivisionError, match="no way"):
+        minimize(problem(Fails()), method=method)
+    options = {"method": method, "on_failure": "worst", "max_evals": 3000}
+    result = minimize(problem(Fails()), x0=[0, 0], **options)
+    assert result.success and result.x[0] <= 1 and result.failures > 0
+    failed = result.failed_points[0]
+    assert failed.level == "lower" and "ZeroDivisionError: no way" in failed.error
+    assert failed.x[0] > 1 and np.isnan(failed.y).all()
+
+
+def test_a_step_that_fails_now_and_then_is_repeated_to_the_same_result() -> None:
+    class Moody(Walker):
+        calls = 0
+
+        def advance(self, state: Any) -> Any:
+            self.calls += 1
+            if self.calls % 50 == 0:
+                state.y = state.y + 1  # half changed
+                raise OSError("busy")
+            return super().advance(state)
+
+    calm = minimize(problem(Walker()), max_evals=500)
+    moody = minimize(problem(Moody()), max_evals=500, retries=2)
+    assert (moody.F, moody.nfev, moody.failures) == (calm.F, calm.nfev, 0)
+
+
+def test_a_follower_that_is_never_done_does_not_run_for_ever() -> None:
+    follower = Walker(length=10**9)
+    budget = bilevo.Budget(upper_max=12, lower_max=40)
+    result = minimize(problem(follower), method="nested-cma-es", budget=budget)
+    assert result.status == "budget"
+    assert follower.taken == 40 * result.nfev_upper
+
+
+def test_methods_that_search_f_refuse_and_name_those_that_do_not() -> None:
+    with pytest.raises(ValueError, match=r"drc-plus searches f itself.*take .*drc-cma-es"):
+        minimize(problem(Exact()), method="drc-plus")
+    with pytest.raises(ValueError, match="minimize drives a problem's follower"):
+        bilevo.Optimizer(problem(Exact()))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (Exact, "an object with the methods start, advance, best and done"),
+        (object(), "which has no start, advance, best, done"),
+        (Walker(cost=0), "follower.cost must be a positive whole number"),
+    ],
+)
+def test_what_is_no_follower_is_refused(wrong: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        problem(wrong)
+
+
+def test_f_is_dispensable_with_a_follower_only() -> None:
+    with pytest.raises(ValueError, match="f must be a function"):
+        bilevo.Problem(F, None, [(0, 1)], [(0, 1)])
+    with pytest.raises(ValueError, match="g without f"):
+        bilevo.Problem(F, None, [(0, 1)], [(0, 1)], g=f, follower=Exact())
+    *_, f_values, g = problem(Exact()).evaluate([1, 1], [1, 1])
+    assert np.isnan(f_values).all() and g.shape == (1, 0)
+
+
+def test_verify_starts_the_follower_again() -> None:
+    class Trapped(Walker):
+        """Ends in the wrong place in half of its starts."""
+
+        def start(self, x: Any, rng: np.random.Generator) -> Any:
+            walk = super().start(x, rng)
+            walk.wrong = rng.random() < 0.5  # type: ignore[attr-defined]
+            return walk
+
+        def best(self, state: Any) -> tuple[Any, float, float]:
+            y = state.y + 0.5 * state.wrong
+            return y, f(state.x, y), 0.0
+
+    trapped = problem(Trapped())
+    result = minimize(trapped, max_evals=3000)
+    certificate = verify(trapped, result)
+    assert certificate.nfev_lower == 5 * 12
+    if result.f > 0.1:  # the leader gains by a follower that errs
+        assert certificate.follower_gap == pytest.approx(0.5, abs=0.01)
+        assert "the follower has an answer better by 0.5" in certificate.message
+    assert pytest.approx(F(result.x, result.x / 2), abs=0.02) == certificate.F
+
+
+def test_verify_takes_a_second_solver_and_the_word_of_f() -> None:
+    class Liar(Exact):
+        def best(self, state: Any) -> tuple[Any, float, float]:
+            return np.ones(2), -1.0, 0.0
+
+    flattered = minimize(problem(Liar()), max_evals=500)
+    assert verify(problem(Liar()), flattered).message.startswith("confirmed")
+    certificate = verify(problem(Liar(), known=True), flattered, follower=Exact())
+    assert certificate.follower_gap == pytest.approx(f(flattered.x, np.ones(2)))
+    assert certificate.y == pytest.approx(flattered.x / 2)
+    by_functions = bilevo.Problem(F, f, [(-5, 5)] * 2, [(-5, 5)] * 2)
+    result = minimize(by_functions, max_evals=3000)
+    assert verify(by_functions, result, follower=Exact()).follower_gap < 1e-9
+
+
+def test_verify_fails_only_if_all_starts_do() -> None:
+    class Flaky(Walker):
+        def start(self, x: Any, rng: np.random.Generator) -> Any:
+            if rng.random() < 0.5:
+                raise OSError("no licence")
+            return super().start(x, rng)
+
+    result = minimize(problem(Walker()), max_evals=600)
+    assert verify(problem(Flaky()), result).message.startswith("confirmed")
+    with pytest.raises(OSError, match="broken"):
+        verify(problem(Wrong(raises=OSError("broken"))), result)
