@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -25,11 +24,11 @@ from bilevo.core.result import Certificate
 from bilevo.core.space import UnitBox
 from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
+from bilevo.optimizers.gradient import Differences, descend, usual_method
 from bilevo.optimizers.protocol import Start
 from bilevo.run.evaluate import Evaluator
 from bilevo.run.session import Batch
 
-MARGIN = 1e-10  # by which a local search stays inside the constraints: feasible means exactly <= 0
 NEGLIGIBLE = 1e-9  # a gap this small, relative to f's spread over the box, confirms an answer
 
 
@@ -150,77 +149,11 @@ def global_search(
     return best
 
 
-class Differences:
-    """f, g and their central differences at points of the unit box, each asked for once."""
-
-    STEP = 6e-6  # the cube root of the rounding error
-
-    def __init__(self, follower: FixedLeader, start: Answer) -> None:
-        self._follower = follower
-        self._values: dict[bytes, tuple[float, FloatArray]] = {}
-        self._slopes: dict[bytes, tuple[FloatArray, FloatArray]] = {}
-        self._base = start.f if math.isfinite(start.f) else 0.0
-        self._scale = abs(self._base) or 1.0
-
-    def values(self, y: FloatArray) -> tuple[float, FloatArray]:
-        """Scaled f, and the slack of the constraints."""
-        key = y.tobytes()
-        if key not in self._values:
-            f, slack = self._at(np.clip(y, 0, 1)[None])
-            self._values[key] = float(f[0]), slack[0]
-        return self._values[key]
-
-    def slopes(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Gradient of f (n,) and Jacobian of the slack (c, n), from one batch of 2 n points."""
-        key = y.tobytes()
-        if key not in self._slopes:
-            steps = self.STEP * np.eye(len(y))
-            rows = np.clip(np.concatenate([y + steps, y - steps]), 0, 1)
-            f, slack = self._at(rows)
-            n = len(y)
-            width = (rows[:n] - rows[n:]).diagonal()
-            jacobian = (slack[:n] - slack[n:]).T / width
-            self._slopes[key] = (f[:n] - f[n:]) / width, np.ascontiguousarray(jacobian)
-        return self._slopes[key]
-
-    def _at(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-        values = self._follower(Level.LOWER, rows)
-        f = (values.objective - self._base) / self._scale
-        return finite(f, nan=1e10), finite(-values.constraints - MARGIN, nan=-1e10)
-
-
-def finite(values: FloatArray, nan: float) -> FloatArray:
-    """Numbers that a solver can go on with."""
-    if math.isfinite(sum(values.ravel().tolist())):  # a tenth of the time of what follows
-        return values
-    return np.nan_to_num(values, nan=nan, posinf=1e10, neginf=-1e10)
-
-
 def local_search(follower: FixedLeader, start: Answer) -> Answer:
-    """A gradient search on f from a point; the point itself if nothing better comes of it.
-
-    L-BFGS-B does not move along directions in which f is flat, so that ties near the start are
-    kept; where there are constraints, SLSQP.
-    """
-    from scipy.optimize import minimize  # late: it would double the package's import time
-
-    at = Differences(follower, start)
-    how: dict[str, Any] = {"method": "L-BFGS-B", "options": {"ftol": 1e-16, "gtol": 1e-12}}
-    if at.values(start.y)[1].size:
-        how = {"method": "SLSQP", "options": {"ftol": 1e-15, "maxiter": 50}}
-        how["constraints"] = {
-            "type": "ineq",
-            "fun": lambda y: at.values(y)[1],
-            "jac": lambda y: at.slopes(y)[1],
-        }
-    solution = minimize(
-        lambda y: at.values(y)[0],
-        start.y,
-        jac=lambda y: at.slopes(y)[0],
-        bounds=[(0.0, 1.0)] * follower.box.size,
-        **how,
-    )
-    new = follower.answer(np.clip(np.nan_to_num(solution.x), 0, 1))
+    """A gradient search on f from a point; the point itself if nothing better comes of it."""
+    at = Differences(partial(follower, Level.LOWER), start.f)
+    method = usual_method(constrained=at.values(start.y)[1].size > 0)
+    new = follower.answer(descend(at, start.y, method))
     return new if new.no_worse(start) else start
 
 
