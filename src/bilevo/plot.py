@@ -1,6 +1,7 @@
-"""Pictures of results: how a run converges, and who got its evaluations.
+"""Pictures: how a run converges, who got its evaluations, and what the leader is up against.
 
-Needs matplotlib (`pip install 'bilevo[plot]'`). Functions return a matplotlib figure.
+Needs matplotlib (`pip install 'bilevo[plot]'`). Functions return a matplotlib figure, which
+notebooks show.
 """
 
 from __future__ import annotations
@@ -9,19 +10,29 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from io import BytesIO
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bilevo.core.arrays import FloatArray
 from bilevo.core.extras import need
+from bilevo.core.problem import Problem
 from bilevo.core.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from bilevo.landscape import Landscape
+
 SURVIVED, DROPPED = "#2a7f62", "#c9c9c9"
+ANSWER = {"marker": "*", "markersize": 13, "color": "#D55E00", "markeredgecolor": "white"}
+SHADES = 24  # of a heat map
+FEW = 30  # generations that are marked one by one
+SMALL: dict[str, Any] = {"frameon": False, "fontsize": 9}
 TICKS = 8  # at most, of tasks: more would be printed over each other
 STAGES = {"early": 0.0, "middle": 0.4, "late": 0.8}  # of a run's generations: the DRC paper's
 
@@ -55,27 +66,70 @@ def task_ticks(count: int) -> list[int]:
 
 
 def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, Any]:
-    figure = need("pictures", "matplotlib.figure", "plot").Figure(
-        figsize=size, layout="constrained"
-    )
-    return figure, figure.subplots(rows, columns, squeeze=False, sharey="row")
+    figure = _empty(size)
+    axes = figure.subplots(rows, columns, squeeze=False, sharey="row")
+    return figure, axes
+
+
+def _empty(size: tuple[float, float]) -> Figure:
+    """A figure that nobody has to close, and that notebooks show all the same.
+
+    They do so by themselves with figures of pyplot only, which keeps them until they are closed.
+    """
+    made = need("pictures", "matplotlib.figure", "plot")
+    figure: Figure = made.Figure(figsize=size, layout="constrained")
+    vars(figure)["_repr_png_"] = partial(_png, figure)
+    return figure
+
+
+def _png(figure: Figure) -> bytes:
+    image = BytesIO()
+    figure.savefig(image, format="png", dpi=100)
+    return image.getvalue()
+
+
+def run(result: Result, F_star: float | None = None) -> Figure:
+    """A run in one figure: its convergence, and below it how its evaluations were shared out.
+
+    Also `result.plot()`. Where one task had everything, there is the convergence only.
+    """
+    shown = _stages_of(result.method, result)
+    competed = any(len(stage.executions) > 1 for stage in shown)
+    figure = _empty((7.0, 5.2 if competed else 3.2))
+    layout = [["convergence"] * len(shown)] + [[stage.name for stage in shown]] * competed
+    axes: Any = figure.subplot_mosaic(layout, height_ratios=[3, 2][: len(layout)])  # type: ignore[arg-type]
+    _draw_convergence(axes["convergence"], {result.method: result}, F_star)
+    if competed:
+        below = [axes[stage.name] for stage in shown]
+        for ax in below[1:]:
+            ax.sharey(below[0])
+            ax.tick_params(labelleft=False)
+        _draw_stages(below, shown)
+        below[0].set_ylabel("executions", fontsize=9)
+        figure.legend(*_meanings(below[0]), loc="outside lower center", ncols=2, **SMALL)
+    return figure
 
 
 def convergence(results: Mapping[str, Result], F_star: float | None = None) -> Figure:
     """The elite's F, or its distance to `F_star`, over the evaluations of both levels."""
     figure, axes = _figure(1, 1, (5.5, 3.6))
-    ax = axes[0][0]
+    _draw_convergence(axes[0][0], results, F_star)
+    return figure
+
+
+def _draw_convergence(ax: Any, results: Mapping[str, Result], F_star: float | None) -> None:
     for name, result in results.items():
         evaluations = [row.nfev_upper + row.nfev_lower for row in result.history]
         F = np.array([row.F for row in result.history])
-        ax.step(evaluations, F if F_star is None else np.abs(F - F_star), where="post", label=name)
+        shown = F if F_star is None else np.abs(F - F_star)
+        marker = "o" if len(shown) <= FEW else ""  # a line of one point would not be seen
+        ax.step(evaluations, shown, where="post", marker=marker, markersize=3, label=name)
     if F_star is not None:
         ax.set_yscale("log")
     ax.set_xlabel("evaluations of both levels")
     ax.set_ylabel("F of the elite" if F_star is None else "|F - F*| of the elite")
     ax.legend(frameon=False)
     ax.spines[["top", "right"]].set_visible(False)
-    return figure
 
 
 def allocation(results: Mapping[str, Result]) -> Figure:
@@ -84,36 +138,135 @@ def allocation(results: Mapping[str, Result]) -> Figure:
     A task is the follower's search of one leader. It survives when its pair is among the better
     half, which updates the upper level.
     """
-    shown = []
-    for name, result in results.items():
-        if not result.history:
-            raise ValueError(f"{name} has no generation to show: it ended in its first one")
-        rows = result.history.generations
-        executions, survived = [row.executions for row in rows], [row.survived for row in rows]
-        shown.append((name, stages(result.history.numbers, executions, survived)))
-    return draw_stages(shown)
+    return draw_stages([(name, _stages_of(name, result)) for name, result in results.items()])
+
+
+def _stages_of(name: str, result: Result) -> list[Stage]:
+    if not result.history:
+        raise ValueError(f"{name} has no generation to show: it ended in its first one")
+    rows = result.history.generations
+    executions, survived = [row.executions for row in rows], [row.survived for row in rows]
+    return stages(result.history.numbers, executions, survived)
 
 
 def draw_stages(shown: Sequence[tuple[str, Sequence[Stage]]]) -> Figure:
     """A row of bar charts for each name, with a scale of its own: methods differ by far."""
     figure, axes = _figure(len(shown), len(STAGES), (8.0, 1.2 + 1.7 * len(shown)))
     for row, (name, found) in zip(axes, shown, strict=True):
-        for ax, stage in zip(row, found, strict=True):
-            tasks = np.arange(1, len(stage.executions) + 1)
-            colours = [SURVIVED if survived else DROPPED for survived in stage.survived]
-            ax.bar(tasks, stage.executions, color=colours)
-            ax.set_title(f"{stage.name} (generation {stage.generation})", fontsize=9)
-            ax.set_xticks(task_ticks(len(tasks)))
-            ax.spines[["top", "right"]].set_visible(False)
+        _draw_stages(row, found)
         row[0].set_ylabel(fill(name, 16), parse_math=False)
-        row[0].locator_params(axis="y", integer=True, nbins=5)
-    handles = [axes[0][0].bar(1, 0, color=colour) for colour in (SURVIVED, DROPPED)]
-    labels = ("in the better half: updates the leader", "dropped")
-    figure.legend(handles, labels, loc="outside upper center", ncols=2, frameon=False, fontsize=9)
+    figure.legend(*_meanings(axes[0][0]), loc="outside upper center", ncols=2, **SMALL)
     figure.supylabel("executions", fontsize=9)
-    for ax in axes[-1]:
-        ax.set_xlabel("task")
     return figure
+
+
+def _draw_stages(row: Sequence[Any], found: Sequence[Stage]) -> None:
+    for ax, stage in zip(row, found, strict=True):
+        tasks = np.arange(1, len(stage.executions) + 1)
+        colours = [SURVIVED if survived else DROPPED for survived in stage.survived]
+        ax.bar(tasks, stage.executions, color=colours)
+        ax.set_title(f"{stage.name} (generation {stage.generation})", fontsize=9)
+        ax.set_xticks(task_ticks(len(tasks)))
+        ax.set_xlabel("task")
+        ax.spines[["top", "right"]].set_visible(False)
+    row[0].locator_params(axis="y", integer=True, nbins=5)
+
+
+def _meanings(ax: Any) -> tuple[list[Any], tuple[str, str]]:
+    """What a legend of bars says."""
+    bars = [ax.bar(1, 0, color=colour) for colour in (SURVIVED, DROPPED)]
+    return bars, ("in the better half: updates the leader", "dropped")
+
+
+def landscape(problem: Problem, result: Result | None = None, points: int | None = None) -> Figure:
+    """F over x with the follower's answer y*(x), for problems of one or two upper variables.
+
+    With one variable a curve, with two a heat map; the result is the star, and one off the curve
+    tells that its follower was not solved. A follower with one variable is shown, too: its f and
+    its answer over x, or its answer over both variables of x. Where f has ties, one of the best
+    answers is shown, not always the leader's favourite.
+
+    The follower is solved at `points` grid points a side (121, or 25 for two variables), at a cost
+    of 50 to 200 evaluations of f for each of its variables, or of 1 where the problem's `response`
+    is known; F is evaluated once a point. A picture of f takes 121 evaluations a point more.
+    """
+    from bilevo.landscape import survey  # late: not for every import
+
+    found = survey(problem, points)
+    draw = _draw_curves if problem.m == 1 else _draw_maps
+    figure = draw(problem, found, result)
+    figure.suptitle(problem.name, fontsize=10, parse_math=False)
+    return figure
+
+
+def _draw_curves(problem: Problem, found: Landscape, result: Result | None) -> Figure:
+    """F, and f with the follower's answer where that is one number, over one variable."""
+    both = problem.n == 1
+    figure, axes = _figure(1 + both, 1, (5.5, 5.6 if both else 3.4))
+    x, upper = found.axes[0], axes[0][0]
+    outside = (found.violation > 0) & (found.lower_violation == 0)
+    if outside.any():
+        style = {"color": DROPPED, "label": "the leader's constraints are violated"}
+        upper.plot(x, np.where(found.lower_violation == 0, found.F, np.nan), ":", **style)
+    upper.plot(x, found.on_grid(found.F), ".-", markersize=3, linewidth=1, color=SURVIVED)
+    upper.set_ylabel("F(x, y*(x))")
+    if result is not None:
+        upper.plot(result.x, [result.F], **ANSWER, linestyle="", label="the result")
+    if outside.any() or result is not None:
+        upper.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, **SMALL)
+    if both:
+        axes[1][0].sharex(upper)
+        _draw_follower(axes[1][0], problem, found, result)
+    axes[-1][0].set_xlabel("x")
+    return figure
+
+
+def _draw_follower(ax: Any, problem: Problem, found: Landscape, result: Result | None) -> None:
+    from bilevo.landscape import follower_view
+
+    y, f = follower_view(problem, found.axes[0])
+    _shade(ax, found.axes[0], y, f, "f(x, y)")
+    answers = np.where(found.lower_violation == 0, found.y[:, 0], np.nan)
+    dots = {"color": "white", "markeredgecolor": "black", "markeredgewidth": 0.4, "markersize": 3}
+    ax.plot(found.axes[0], answers, "o", **dots, label="y*(x)")
+    if result is not None:
+        ax.plot(result.x, result.y, **ANSWER, linestyle="")
+    ax.legend(fontsize=9)
+    ax.set_ylabel("y")
+
+
+def _draw_maps(problem: Problem, found: Landscape, result: Result | None) -> Figure:
+    """F, and the follower's answer where that is one number, over two variables."""
+    shown = {"F(x, y*(x))": found.F}
+    if problem.n == 1:
+        shown["y*(x)"] = found.y[:, 0]
+    figure, axes = _figure(1, len(shown), (5.2 * len(shown), 4.2))
+    for ax, (name, values) in zip(axes[0], shown.items(), strict=True):
+        _shade(ax, found.axes[0], found.axes[1], found.on_grid(values).T, name)
+        if result is not None:
+            ax.plot(*result.x[:, None], **ANSWER, linestyle="")
+        ax.set_xlabel("x[0]")
+    axes[0][0].set_ylabel("x[1]")
+    return figure
+
+
+def _shade(ax: Any, x: FloatArray, y: FloatArray, values: FloatArray, name: str) -> None:
+    """A heat map of values (len(y), len(x)), grey where they are NaN.
+
+    Every shade covers an equal share of the points, so that basins are seen whatever the scale.
+    """
+    from matplotlib.colors import BoundaryNorm
+
+    finite = values[np.isfinite(values)]
+    shares = np.linspace(0, 1, SHADES + 1)
+    limits: FloatArray = np.unique(np.quantile(finite, shares)) if finite.size else finite
+    norm = BoundaryNorm(limits, 256) if len(limits) > 2 else None
+    mesh = ax.pcolormesh(x, y, values, norm=norm, shading="nearest", rasterized=True)
+    ticks = limits[:: SHADES // 6] if norm else None
+    ax.figure.colorbar(mesh, ax=ax, ticks=ticks, format="%.4g")
+    ax.set_facecolor(DROPPED)
+    grey = "" if np.isfinite(values).all() else "; grey: a constraint is violated"
+    ax.set_title(name + grey, fontsize=9)
 
 
 def save(figure: Figure, path: str | Path) -> None:

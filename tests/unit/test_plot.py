@@ -67,3 +67,21 @@ def test_at_most_eight_tasks_are_named(count: int) -> None:
     ticks = plot.task_ticks(count)
     assert len(ticks) <= plot.TICKS and ticks[:1] == [1][:count]
     assert len({b - a for a, b in pairwise(ticks)}) <= 1
+
+
+def test_a_result_draws_itself_and_notebooks_show_it() -> None:
+    result = bilevo.minimize(bilevo.problems.get("smd1"), method="drc-cma-es", max_evals=6000)
+    figure = result.plot(F_star=0.0)
+    first, *stages = figure.axes
+    assert first.lines[0].get_ydata().tolist() == [abs(row.F) for row in result.history]
+    heights = [bar.get_height() for bar in stages[0].patches]
+    assert heights[: len(result.history[0].executions)] == list(result.history[0].executions)
+    assert len({ax.get_ylim() for ax in stages}) == 1
+    assert figure._repr_png_().startswith(b"\x89PNG")
+
+
+def test_one_task_alone_shares_out_nothing() -> None:
+    result = bilevo.minimize(bilevo.problems.get("smd1"), rng=1)  # drc-plus descends
+    assert all(len(row.executions) == 1 for row in result.history)
+    (ax,) = result.plot().axes
+    assert ax.lines[0].get_marker() == "o"

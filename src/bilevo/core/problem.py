@@ -16,11 +16,13 @@ import numpy as np
 from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.budget import Budget, FullBudget
 from bilevo.core.follower import Follower, Guide, bound
+from bilevo.core.notebook import table
 from bilevo.core.request import Level
 from bilevo.core.values import Returned
 
 Function = Callable[[FloatArray, FloatArray], Any]
 Response = Callable[[FloatArray], FloatArray]
+SHOWN = 4  # different bounds in a notebook's table
 
 
 class Bounds:
@@ -184,6 +186,25 @@ class Problem:
     def __repr__(self) -> str:
         known = f", F*={self.optimum.F:g}" if self.optimum else ""
         return f"<Problem {self.name}: m={self.m}, n={self.n}{known}>"
+
+    def _repr_html_(self) -> str:
+        """Sizes, bounds, constraints and what is known of the solution, for notebooks."""
+        shown = {"upper": self._described(self.x_bounds, "x", self.G)}
+        shown["lower"] = self._described(self.y_bounds, "y", self.g)
+        if self.follower is not None:
+            shown["follower"] = type(self.follower).__name__
+        if self.optimum is not None:
+            shown["optimum"] = f"F = {self.optimum.F:.8g}, f = {self.optimum.f:.8g}"
+        return table(f"Problem {self.name}", shown)
+
+    def _described(self, bounds: Bounds, variable: str, constraints: Function | None) -> str:
+        boxes = dict.fromkeys(zip(bounds.lower.tolist(), bounds.upper.tolist(), strict=True))
+        shown = [f"[{low:g}, {high:g}]" for low, high in boxes][:SHOWN]
+        more = ", ..." if len(boxes) > SHOWN else ""
+        text = (
+            f"{bounds.size} variable{'s'[: bounds.size > 1]} {variable} in {', '.join(shown)}{more}"
+        )
+        return text + (", with constraints" if constraints is not None else "")
 
     def evaluate(self, x: Any, y: Any) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """F (k,), G (k, K), f (k,), g (k, J) at pairs of points; counts nothing.

@@ -7,13 +7,17 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import StopReason
 from bilevo.core.extras import need
+from bilevo.core.notebook import sparkline, table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FORMAT = "bilevo-result-1"
 LONGEST = 10_000  # rows of a history; even, so that thinning keeps the last one
@@ -166,12 +170,30 @@ class Result:
         return {**values, "x": self.x.tolist(), "y": self.y.tolist()}
 
     def __repr__(self) -> str:
+        shown = self._shown()
+        width = max(map(len, shown))
+        return "\n".join(f"{name:>{width}}: {text}" for name, text in shown.items())
+
+    def _repr_html_(self) -> str:
+        """A table and a small curve of F, for notebooks."""
+        shown = self._shown()
+        if self.certificate is not None:
+            shown["verified"] = self.certificate.message
+        curve = sparkline([row.F for row in self.history], "F of the elite by generation")
+        return table(f"Result of {self.method}", shown) + curve
+
+    def _shown(self) -> dict[str, str]:
+        """What people see of a result, as text."""
         shown = {k: v for k, v in self.summary().items() if k not in ("version", "time")}
         if self.failures:
             shown["failures"] = self.failures
-        width = max(map(len, shown))
-        lines = (f"{name:>{width}}: {_pretty(value)}" for name, value in shown.items())
-        return "\n".join(lines)
+        return {name: _pretty(value) for name, value in shown.items()}
+
+    def plot(self, F_star: float | None = None) -> Figure:
+        """Convergence and resource allocation in one figure: `bilevo.plot.run`."""
+        from bilevo.plot import run  # results know of pictures only when asked for one
+
+        return run(self, F_star)
 
     def save(self, path: str | Path) -> None:
         """Write the result as JSON; `Result.load` reads it back with the same bits."""

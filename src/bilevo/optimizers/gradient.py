@@ -103,5 +103,5 @@ def descend(at: Differences, start: FloatArray, method: str) -> FloatArray:
         if kind.gradient:
             how["constraints"]["jac"] = lambda y: at.slopes(y)[1]
     bounds = [(0.0, 1.0)] * len(start)
-    solution = minimize(lambda y: at.values(y)[0], start, bounds=bounds, **how)
-    return np.clip(np.nan_to_num(solution.x), 0, 1)
+    end: FloatArray = minimize(lambda y: at.values(y)[0], start, bounds=bounds, **how).x
+    return np.clip(np.nan_to_num(end), 0, 1)
