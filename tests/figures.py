@@ -57,7 +57,7 @@ def write_figures(path: str, figures: Counter[tuple[int, str]]) -> None:
         "",
         "What bilevo promises, and how often each promise was tried without being broken.",
         "No failure in n trials bounds the rate of failures by 3/n (95%). Made by",
-        "`scripts/test --full`; the tests are in [tests/crash](../tests/crash).",
+        "`scripts/test --full`; the tests are in `tests/crash`.",
         "",
         "| # | threat | promise | trials, none of which failed |",
         "|---|---|---|---|",

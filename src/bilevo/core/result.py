@@ -38,7 +38,7 @@ class Generation:
 
 @dataclass(slots=True)
 class History:
-    """The upper generations of a run: a sequence of `Generation`s and a table.
+    """The upper generations of a run: a sequence of rows, each a `Generation`, and a table.
 
     It has them all up to 10,000, and then every second, fourth, ... one and the last: a long run
     is seen evenly, in bounded memory. `numbers` tells which they are.
