@@ -1,22 +1,112 @@
-"""The pictures of the README: `python docs/make_pictures.py`."""
+"""The pictures of the README and of the pages: `python docs/make_pictures.py`."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from pathlib import Path
 
 import bilevo
 from bilevo import plot
+from bilevo.core.result import Generation
 
 FOLDER = Path(__file__).parent / "pictures"
+METHODS = {"bl-cma-es": "BL-CMA-ES: each to its end", "drc-cma-es": "DRC-CMA-ES: they compete"}
+
+# Of the animation: sizes in pixels, times in seconds.
+WIDTH, HEIGHT, BASE, UNIT, BAR = 640, 300, 250, 10, 22
+LOOP, GROWING, CHOOSING = 12.0, 8.0, 9.0
 
 
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     problem = bilevo.problems.get("smd1")
-    results = {
-        method: bilevo.minimize(problem, method=method, rng=1)
-        for method in ("bl-cma-es", "drc-cma-es")
-    }
+    results = {method: bilevo.minimize(problem, method=method, rng=1) for method in METHODS}
     plot.save(plot.allocation(results), FOLDER / "allocation.svg")
     plot.save(plot.convergence(results, F_star=0.0), FOLDER / "convergence.svg")
+    plot.save(plot.convergence({"wholesale": wholesale()}, F_star=-400), FOLDER / "wholesale.svg")
+    shown = {title: first_generation(problem, method) for method, title in METHODS.items()}
+    (FOLDER / "competition.svg").write_text(animation(shown), encoding="utf-8")
+
+
+def wholesale() -> bilevo.Result:
+    """The run of the practitioner's tutorial."""
+    return bilevo.minimize(
+        lambda x, y: -(x[0] - 10) * (100 - 2 * y[0]),
+        lambda x, y: -(y[0] - x[0]) * (100 - 2 * y[0]),
+        [(10, 50)],
+        [(10, 50)],
+    )
+
+
+def first_generation(problem: bilevo.Problem, method: str) -> tuple[list[int], Generation]:
+    """Whose search ran, execution by execution, and how the generation ended.
+
+    A lower batch has the points of some followers' searches; a search is known by its leader's x.
+    """
+    optimizer = bilevo.Optimizer(problem, method=method, rng=1)
+    leaders: dict[bytes, int] = {}
+    turns: list[int] = []
+    while optimizer.result.nit == 0:
+        batch = optimizer.ask()
+        rows = [leaders.setdefault(x.tobytes(), len(leaders)) for x in batch.x]
+        if batch.level == "lower":
+            turns += sorted(set(rows))
+        F, _, f, _ = problem.evaluate(batch.x, batch.y)
+        optimizer.tell(batch, F if batch.level == "upper" else f)
+    row = optimizer.result.history[0]
+    competed = turns[: sum(row.executions)]  # what comes after is refinement
+    assert tuple(map(competed.count, range(len(leaders)))) == row.executions
+    return competed, row
+
+
+def animation(shown: dict[str, tuple[list[int], Generation]]) -> str:
+    """An SVG with a panel for each method, in which one execution after another is made."""
+    longest = max(len(turns) for turns, _ in shown.values())
+    panels = [
+        panel(title, 20 + i * WIDTH // 2, turns, row.survived, longest)
+        for i, (title, (turns, row)) in enumerate(shown.items())
+    ]
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}"'
+            f' width="{WIDTH}" font-family="sans-serif" font-size="12">',
+            f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
+            *panels,
+            "</svg>\n",
+        ]
+    )
+
+
+def panel(
+    title: str, left: int, turns: Sequence[int], survived: Sequence[bool], longest: int
+) -> str:
+    """The tasks of a method: a brick for each execution, laid when it is made."""
+    lines = [f'<text x="{left}" y="20" font-weight="bold">{title}</text>']
+    height = [0] * len(survived)
+    for number, task in enumerate(turns, 1):
+        height[task] += 1
+        place = f'x="{left + task * (BAR + 10)}" y="{BASE - height[task] * UNIT}"'
+        colour = plot.SURVIVED if survived[task] else plot.DROPPED
+        lines.append(
+            f'<rect {place} width="{BAR}" height="{UNIT - 1}" fill="{colour}">'
+            f"{switched('opacity', '0', '1', GROWING * number / longest)}"
+            f"{switched('fill', '#8fb4d9', colour, CHOOSING)}</rect>"
+        )
+    lines += [
+        f'<text x="{left + task * (BAR + 10) + BAR / 2}" y="{BASE + 15}"'
+        f' text-anchor="middle">{task + 1}</text>'
+        for task in range(len(survived))
+    ]
+    lines.append(f'<text x="{left}" y="{BASE + 37}">{len(turns)} executions in all</text>')
+    return "\n".join(lines)
+
+
+def switched(attribute: str, before: str, after: str, time: float) -> str:
+    """An attribute that changes at a time, again and again; still pictures have the last value."""
+    return (
+        f'<animate attributeName="{attribute}" values="{before};{after}" calcMode="discrete"'
+        f' keyTimes="0;{time / LOOP:.4f}" dur="{LOOP}s" repeatCount="indefinite"/>'
+    )
 
 
 if __name__ == "__main__":

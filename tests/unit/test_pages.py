@@ -1,0 +1,111 @@
+"""What the README and the pages show runs, and their links lead somewhere."""
+
+import re
+import shlex
+import tomllib
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pages import ROOT, blocks, pages, run_page
+
+from bilevo.algorithms import DRCPlus, drc_plus, phi, warm_follower
+from bilevo.cli import app
+from bilevo.experiments.plans import plan_of
+
+README = (ROOT / "README.md").read_text()
+PAGES = pages()
+WITH_PYTHON = [page for page in PAGES if any(block.kind == "python" for block in blocks(page))]
+# Of the others, commands take too long or need what is not there: they are read, and not run.
+COMMANDS_RUN = ("docs/quick_start.md", "docs/tutorial_")
+pytestmark = pytest.mark.filterwarnings("ignore:workers slow this run down")
+Spaces = list[dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def check_readme(spaces: Spaces, shown: str) -> None:
+    first, costly = spaces
+    assert abs(first["result"].F - 1.90) < 0.01
+    assert first["certificate"].follower_gap < 1e-6
+    assert "F = 1.90" in shown and "0 []\nTrue\n" in shown
+    assert costly["result"].F < 2
+
+
+def check_long_runs(spaces: Spaces, shown: str) -> None:
+    kept, _ = spaces
+    assert kept["more"].nfev > kept["result"].nfev == kept["again"].nfev
+    assert kept["looked_at"].nfev == kept["more"].nfev
+
+
+def check_drc_plus(spaces: Spaces, shown: str) -> None:
+    (made,) = spaces
+    assert made["result"].method == "drc-plus" and made["result"].follower_gap == 0
+    assert 4 * made["result"].nfev < made["published"].nfev
+
+
+def check_optimisers(spaces: Spaces, shown: str) -> None:
+    mixed, joined = spaces
+    assert mixed["mixed"].name == joined["ours"].name == "drc"
+    assert joined["result"].success and abs(joined["result"].F) < 1e-4
+
+
+def check_laboratory(spaces: Spaces, shown: str) -> None:
+    (made,) = spaces
+    assert len(made["runs"]) == 4 and set(made["history"]["method"]) == {"drc-cma-es", "bl-cma-es"}
+
+
+CHECKS: dict[str, Callable[[Spaces, str], None]] = {
+    "README.md": check_readme,
+    "docs/long_runs.md": check_long_runs,
+    "docs/drc-plus.md": check_drc_plus,
+    "docs/optimisers.md": check_optimisers,
+    "docs/laboratory.md": check_laboratory,
+}
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON)
+def test_the_code_of_a_page_runs_and_prints_what_is_shown(page: str, capsys) -> None:
+    spaces = run_page(page, commands=page.startswith(COMMANDS_RUN))
+    if page in CHECKS:
+        CHECKS[page](spaces, capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md"])
+def test_commands_that_are_shown_have_the_options_they_use(page: str) -> None:
+    for block in blocks(page):
+        for command in block.commands if block.kind == "console" else []:
+            if command.startswith("bilevo "):
+                app.parse_args(shlex.split(command)[1:], exit_on_error=False, print_error=False)
+
+
+def test_the_page_on_drc_plus_tells_every_switch_and_names_what_there_is() -> None:
+    page = (ROOT / "docs" / "drc-plus.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \|.*\| (.*) \|$", page, re.MULTILINE)
+    assert [name for name, _ in rows] == [field.name for field in fields(DRCPlus)]
+    found = {**vars(phi), **vars(warm_follower), **vars(drc_plus), "phi": phi}
+    for owner, attribute in re.findall(r"`(\w+)\.(\w+)`", " ".join(where for _, where in rows)):
+        assert hasattr(found[owner], attribute), f"{owner}.{attribute}"
+
+
+def test_the_plans_that_are_shown_are_plans() -> None:
+    (shown,) = (block for block in blocks("docs/laboratory.md") if block.kind == "toml")
+    runs = plan_of(tomllib.loads(shown.text), "shown").all_runs()
+    assert len(runs) == 3 * 21 * (12 * 2 * 2 + 10)
+
+
+@pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md"])
+def test_links_lead_to_files(page: str) -> None:
+    path = ROOT / page
+    for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+        assert (path.parent / target).exists(), target
+
+
+def test_named_commands_exist() -> None:
+    for name in re.findall(r"scripts/(\w+)", README + (ROOT / "CONTRIBUTING.md").read_text()):
+        assert (ROOT / "scripts" / name).stat().st_mode & 0o111
