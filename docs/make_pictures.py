@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+from matplotlib.figure import Figure
+
 import bilevo
 from bilevo import plot
 from bilevo.core.result import Generation
@@ -24,6 +27,7 @@ def main() -> None:
     plot.save(plot.allocation(results), FOLDER / "allocation.svg")
     plot.save(plot.convergence(results, F_star=0.0), FOLDER / "convergence.svg")
     plot.save(plot.convergence({"wholesale": wholesale()}, F_star=-400), FOLDER / "wholesale.svg")
+    plot.save(tie(), FOLDER / "tie.svg")
     shown = {title: first_generation(problem, method) for method, title in METHODS.items()}
     (FOLDER / "competition.svg").write_text(animation(shown), encoding="utf-8")
 
@@ -36,6 +40,24 @@ def wholesale() -> bilevo.Result:
         [(10, 50)],
         [(10, 50)],
     )
+
+
+def tie() -> Figure:
+    """F over x where the follower may answer either way, and the two positions' optima."""
+    figure = Figure(figsize=(5.5, 3.2), layout="constrained")
+    ax = figure.subplots()
+    x = np.linspace(0, 2.2, 300)
+    for sign, name, colour in ((-1, "optimistic", plot.SURVIVED), (1, "pessimistic", "#b5651d")):
+        F = (x - 1) ** 2 + sign * np.sqrt(x)
+        best = int(F.argmin())
+        ax.plot(x, F, color=colour, label=f"{name}: y = {'+' if sign > 0 else '-'}sqrt(x)")
+        ax.plot(x[best], F[best], "o", color=colour)
+        ax.annotate(f"x = {x[best]:.2f}", (x[best], F[best]), (0, 8), textcoords="offset points")
+    ax.set_xlabel("x")
+    ax.set_ylabel("F(x, y)")
+    ax.legend(frameon=False)
+    ax.spines[["top", "right"]].set_visible(False)
+    return figure
 
 
 def first_generation(problem: bilevo.Problem, method: str) -> tuple[list[int], Generation]:
