@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import own_followers
 from crashes import METHODS, course
 
 import bilevo
@@ -68,6 +69,8 @@ def main(kind: str) -> None:
             )
             for method in METHODS
         }
+        own = own_followers.problem(own_followers.Walker())
+        courses["own follower"] = course(bilevo.minimize(own, max_evals=300, workers=workers))
     print(json.dumps(courses))
 
 

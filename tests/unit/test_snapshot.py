@@ -1,0 +1,67 @@
+"""States as files: what goes in comes out, and what cannot is said so."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bilevo.run import snapshot
+from bilevo.run.journal import Position
+
+
+@dataclass
+class State:
+    weights: list[Any] = field(default_factory=lambda: [np.ones((2, 3)), np.arange(4)])
+    settings: dict[str, Any] = field(default_factory=dict)
+    rng: Any = None
+    step: Any = 3
+    shape: tuple[int, ...] = (1, 2)
+
+
+def again(state: Any, like: Any, folder: Path) -> Any:
+    snapshot.save(folder / "state.npz", state, Position(5, 7))
+    found, position = snapshot.load(folder / "state.npz", like)
+    assert position == Position(5, 7)
+    return found
+
+
+@pytest.mark.parametrize("kind", [np.random.Philox, np.random.PCG64, np.random.SFC64])
+def test_generators_dictionaries_and_scalars_come_back(kind: Any, tmp_path: Path) -> None:
+    rng = np.random.Generator(kind(3))
+    rng.random(5)
+    settings = {"rate": np.float32(0.1), "batch": np.int64(8), 3: None, "deep": {"on": True}}
+    state = State(settings=settings, rng=rng, step=np.int64(9))
+    found = again(state, State(), tmp_path)
+    assert found.settings == settings
+    assert [type(value) for value in found.settings.values()] == [
+        type(value) for value in settings.values()
+    ]
+    assert type(found.step) is np.int64 and found.shape == (1, 2)
+    assert all(np.array_equal(a, b) for a, b in zip(found.weights, state.weights, strict=True))
+    assert found.rng.standard_normal(3).tolist() == rng.standard_normal(3).tolist()
+
+
+def test_a_state_need_not_be_a_dataclass(tmp_path: Path) -> None:
+    state = {"x": np.zeros(2), "parts": (1.5, "text", [State()])}
+    found = again(state, {"parts": State()}, tmp_path)
+    assert found["parts"][:2] == (1.5, "text") and isinstance(found["parts"][2][0], State)
+
+
+def test_other_things_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    for other in (
+        object(),
+        {"f": len},
+        np.array([object()]),
+        np.random.Generator(np.random.MT19937(1)),
+    ):
+        with pytest.raises(TypeError, match="cannot hold"):
+            snapshot.save(tmp_path / "state.npz", [other], Position(0, 0))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_class_that_the_state_at_hand_has_not_is_not_made(tmp_path: Path) -> None:
+    snapshot.save(tmp_path / "state.npz", {"inner": State()}, Position(0, 0))
+    with pytest.raises(snapshot.Unusable):
+        snapshot.load(tmp_path / "state.npz", {})
