@@ -10,8 +10,10 @@ from bilevo.core.follower import Follower
 from bilevo.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    pass
+    from bilevo.followers.linear import LinProg, Milp
 else:
-    __getattr__, __dir__ = lazy_names(__name__, {})
+    __getattr__, __dir__ = lazy_names(
+        __name__, {"LinProg": "bilevo.followers.linear", "Milp": "bilevo.followers.linear"}
+    )
 
-__all__ = ["Follower"]
+__all__ = ["Follower", "LinProg", "Milp"]
