@@ -217,9 +217,10 @@ class Problem:
                 f"{self.name} takes x of shape (k, {self.m}) and y of shape (k, {self.n}); "
                 f"got {x_rows.shape} and {y_rows.shape}"
             )
-        return *self._level(Level.UPPER, x_rows, y_rows), *self._level(Level.LOWER, x_rows, y_rows)
+        return *self.values(Level.UPPER, x_rows, y_rows), *self.values(Level.LOWER, x_rows, y_rows)
 
-    def _level(self, level: Level, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def values(self, level: Level, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """A level's objective (k,) and constraints (k, c) at x (k, m), y (k, n); counts nothing."""
         objective, constraints = self.functions(level)
         returned = Returned(level, self.vectorized, least=self.repeats(level))
         batches = [(x, y)] if self.vectorized else list(zip(x, y, strict=True))

@@ -11,9 +11,17 @@ from bilevo.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from bilevo.followers.linear import LinProg, Milp
+    from bilevo.followers.minimise import Minimize
+    from bilevo.followers.population import Population
 else:
     __getattr__, __dir__ = lazy_names(
-        __name__, {"LinProg": "bilevo.followers.linear", "Milp": "bilevo.followers.linear"}
+        __name__,
+        {
+            "LinProg": "bilevo.followers.linear",
+            "Milp": "bilevo.followers.linear",
+            "Minimize": "bilevo.followers.minimise",
+            "Population": "bilevo.followers.population",
+        },
     )
 
-__all__ = ["Follower", "LinProg", "Milp"]
+__all__ = ["Follower", "LinProg", "Milp", "Minimize", "Population"]

@@ -31,7 +31,7 @@ METHODS = {
     "L-BFGS-B": Method(True, False, {"ftol": 1e-16, "gtol": 1e-12}),
     "SLSQP": Method(True, True, {"ftol": 1e-15, "maxiter": 50}),
     "Nelder-Mead": Method(False, False, {"xatol": 1e-9, "fatol": 1e-13, "maxiter": 10_000}),
-    "COBYLA": Method(False, True, {"rhobeg": 0.25, "tol": 1e-10, "maxiter": 10_000}),
+    "COBYLA": Method(False, True, {"rhobeg": 0.25, "tol": 1e-8, "maxiter": 10_000}),
 }
 
 

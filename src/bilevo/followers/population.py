@@ -1,0 +1,98 @@
+"""Any of our population optimisers as a follower: a step is a generation.
+
+A search ends when its points agree, in place or in value, to a small part of the box or of f's
+largest differences. The published rule, on changes of f over a window, suits searches that are
+refined later; here it would end some of them early, and the leader would pick those.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from bilevo.core.arrays import FloatArray
+from bilevo.core.budget import require_positive
+from bilevo.core.order import best_index, no_worse, ranking
+from bilevo.core.problem import Problem
+from bilevo.core.request import Values
+from bilevo.followers.lower import Lower, bound
+from bilevo.optimizers.cma_es import CMAES
+from bilevo.optimizers.protocol import PopulationOptimizer, Start
+
+DEVIATION = 0.3  # that a search over the unit box starts with
+
+
+@dataclass(slots=True, eq=False)
+class State:
+    """An optimiser's search for a leader's x, and its best point in the unit box."""
+
+    x: FloatArray
+    rng: np.random.Generator
+    search: Any
+    best: FloatArray
+    f: float = math.inf
+    violation: float = math.inf
+    spread: float = 0.0  # of f, the largest seen
+    generations: int = 0
+    finished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """A follower that searches f by CMA-ES, DE or another of `bilevo.optimizers`.
+
+    It is done when the better half of a generation lies within `precision` of the box, when its f
+    agree to the square of that, as they do at a smooth minimum, or after 100 + 50 n generations.
+    """
+
+    optimizer: PopulationOptimizer[Any] = field(default_factory=CMAES)
+    precision: float = 1e-5
+    lower: Lower | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        require_positive("precision", self.precision)
+
+    def bind(self, problem: Problem) -> Population:
+        return replace(self, lower=Lower(problem, "Population"))
+
+    @property
+    def cost(self) -> int:
+        return self.optimizer.population_size(1 if self.lower is None else self.lower.box.size)
+
+    def start(self, x: FloatArray, rng: np.random.Generator) -> State:
+        d = bound(self.lower, "Population").box.size
+        begin = Start.uniform(np.full(d, DEVIATION), rng)
+        return State(x, rng, self.optimizer.start(begin, rng), begin.mean)
+
+    def advance(self, state: State) -> State:
+        points = self.optimizer.ask(state.search, state.rng)
+        values = bound(self.lower, "Population")(state.x, points)
+        self.optimizer.tell(state.search, points, values.objective, values.violation)
+        i = best_index(values.objective, values.violation)
+        f, violation = values.objective.item(i), values.violation.item(i)
+        if no_worse(f, violation, state.f, state.violation):
+            state.best, state.f, state.violation = points[i].copy(), f, violation
+        state.generations += 1
+        longest = 100 + 50 * len(state.best)
+        state.finished = state.generations >= longest or self._settled(state, points, values)
+        return state
+
+    def _settled(self, state: State, points: FloatArray, values: Values) -> bool:
+        better = ranking(values.objective, values.violation)[: len(points) // 2 + 1]
+        if float(np.ptp(points[better], axis=0).max()) < self.precision:
+            return True
+        if values.violation[better].any():
+            return False
+        spread = float(np.ptp(values.objective[better]))
+        state.spread = max(state.spread, spread)
+        rounding = 4 * np.finfo(float).eps * abs(state.f)
+        return bool(spread <= self.precision**2 * state.spread + rounding)
+
+    def best(self, state: State) -> tuple[FloatArray, float, float]:
+        return bound(self.lower, "Population").answer(state.best), state.f, state.violation
+
+    def done(self, state: State) -> bool:
+        return state.finished
