@@ -20,6 +20,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from importlib import invalidate_caches
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ def pages() -> list[str]:
 
 def run_page(page: str, commands: bool) -> list[dict[str, Any]]:
     """Run a page in the working folder; the namespace as it is after each Python block."""
-    with modules_forgotten():
+    with importable_folder():
         return run_blocks(blocks(page), commands)
 
 
@@ -89,6 +90,7 @@ def run_blocks(found: list[Block], commands: bool) -> list[dict[str, Any]]:
             shown.write("".join(map(run_command, block.commands)))
         elif block.kind == "python" and (named := FILE.match(block.text)):
             Path(named[1]).write_text(block.text, encoding="utf-8")
+            invalidate_caches()  # it may be imported at once
         elif block.kind == "python":
             with redirect_stdout(shown):
                 exec(compile(block.text, block.where, "exec"), namespace)  # noqa: S102 (ours)
@@ -109,18 +111,21 @@ def run_command(command: str) -> str:
         done = subprocess.run(
             [sys.executable, *words], stdout=subprocess.PIPE, text=True, check=False
         )
-        assert done.returncode in (0, -signal.SIGKILL), command  # some show what a kill does
+        dies = words[-1] == "die"  # our scripts that show what a kill does kill themselves
+        assert done.returncode == (-signal.SIGKILL if dies else 0), command
         shown.write(done.stdout)
     return shown.getvalue()
 
 
 @contextmanager
-def modules_forgotten() -> Iterator[None]:
-    """What is imported from the working folder is not there for the next page."""
+def importable_folder() -> Iterator[None]:
+    """Modules in the working folder can be imported, and are forgotten after that."""
     here = os.getcwd()
+    sys.path.insert(0, here)
     try:
         yield
     finally:
+        sys.path.remove(here)
         for name, module in list(sys.modules.items()):
             if (getattr(module, "__file__", None) or "").startswith(here):
                 del sys.modules[name]

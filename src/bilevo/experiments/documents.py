@@ -16,7 +16,8 @@ from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 
-PAGES = tuple(map(Path, ("README.md", "docs/reproduction.md", "docs/drc-plus.md")))
+_SITE = ("reproduction", "drc-plus", "tutorial_researcher")
+PAGES = (Path("README.md"), *(Path(f"docs/{name}.md") for name in _SITE))
 LIKE = "docs/data/runs_2_3.csv --kind accuracy"
 
 
