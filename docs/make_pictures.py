@@ -26,19 +26,21 @@ def main() -> None:
     results = {method: bilevo.minimize(problem, method=method, rng=1) for method in METHODS}
     plot.save(plot.allocation(results), FOLDER / "allocation.svg")
     plot.save(plot.convergence(results, F_star=0.0), FOLDER / "convergence.svg")
-    plot.save(plot.convergence({"wholesale": wholesale()}, F_star=-400), FOLDER / "wholesale.svg")
+    shop = wholesale()
+    plot.save(plot.landscape(shop, bilevo.minimize(shop)), FOLDER / "wholesale.svg")
     plot.save(tie(), FOLDER / "tie.svg")
     shown = {title: first_generation(problem, method) for method, title in METHODS.items()}
     (FOLDER / "competition.svg").write_text(animation(shown), encoding="utf-8")
 
 
-def wholesale() -> bilevo.Result:
-    """The run of the practitioner's tutorial."""
-    return bilevo.minimize(
+def wholesale() -> bilevo.Problem:
+    """That of the practitioner's tutorial."""
+    return bilevo.Problem(
         lambda x, y: -(x[0] - 10) * (100 - 2 * y[0]),
         lambda x, y: -(y[0] - x[0]) * (100 - 2 * y[0]),
         [(10, 50)],
         [(10, 50)],
+        name="wholesale",
     )
 
 
