@@ -80,7 +80,7 @@ def _answers(guide: Guide, x: FloatArray, seed: int, starts: int) -> tuple[list[
     found, spent, errors = [], 0, []
     for i in range(starts):
         try:
-            solved, cost = _solve(guide, x, stream(seed, "verify own", 0, i))
+            solved, cost = solve(guide, x, stream(seed, "verify own", 0, i))
         except BadValue:
             raise
         except Exception as error:  # the user's solver may do anything
@@ -93,7 +93,7 @@ def _answers(guide: Guide, x: FloatArray, seed: int, starts: int) -> tuple[list[
     return found, spent
 
 
-def _solve(guide: Guide, x: FloatArray, rng: np.random.Generator) -> tuple[Solved, int]:
+def solve(guide: Guide, x: FloatArray, rng: np.random.Generator) -> tuple[Solved, int]:
     """A follower's answer to x from one start, and what it cost."""
     state: Any = guide.follower.start(x, rng)
     cost = 0

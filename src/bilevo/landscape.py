@@ -4,20 +4,25 @@ Numbers only; `bilevo.plot.landscape` draws them. The follower's answer at a gri
 problem's `response` where that is known; else the best of local searches from the neighbours'
 answers and from points spread over the follower's box, more of them at a few grid points. A second
 pass, backwards, starts from the answers of the neighbours that came later: an answer found anywhere
-spreads to where it is the best, and the line between two that compete is sharp.
+spreads to where it is the best, and the line between two that compete is sharp. A follower that is
+a solver of the user's is asked, instead.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from bilevo.certify import Answer, FixedLeader, best_answer, latin_hypercube, local_search
+from bilevo.certify_own import solve
 from bilevo.core.arrays import BoolArray, FloatArray
 from bilevo.core.problem import Problem
 from bilevo.core.request import Level, Values
 from bilevo.core.streams import stream
+from bilevo.core.values import BadValue
 from bilevo.run.evaluate import Evaluator
 from bilevo.run.session import Batch
 
@@ -27,6 +32,15 @@ THOROUGH = 9  # grid points at which searches start from all of them: rivals are
 APART = 0.02  # between answers of neighbours, in the unit box, that are not the same one moved
 SIDE = {1: 121, 2: 25}  # points of the grid a side, for so many variables
 SEED = 1  # of the spread points: a picture of a problem is always the same
+
+
+class Found(NamedTuple):
+    """A follower's answers y (k, n) with their values (k,), and what they have cost."""
+
+    y: FloatArray
+    f: FloatArray
+    violation: FloatArray
+    cost: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,19 +83,21 @@ def survey(problem: Problem, points: int | None = None) -> Landscape:
     ends = zip(problem.x_bounds.lower, problem.x_bounds.upper, strict=True)
     axes = tuple(np.linspace(low, high, points) for low, high in ends)
     x = np.stack([side.ravel() for side in np.meshgrid(*axes, indexing="ij")], axis=1)
-    leaders = [FixedLeader(problem, row, SEED) for row in x]
-    answers = _answers(problem, leaders, x, [points**k for k in range(problem.m)])
-    y = leaders[0].box.real(np.array([answer.y for answer in answers]))
-    above = _values(problem, Level.UPPER, x, y)
+    x.flags.writeable = False
+    if problem.follower is not None:
+        found = _told(problem, x)
+    else:
+        found = _searched(problem, x, [points**k for k in range(problem.m)])
+    above = _values(problem, Level.UPPER, x, found.y)
     return Landscape(
         axes,
         x,
-        y,
-        F=above.objective,
-        f=np.array([answer.f for answer in answers]),
-        violation=above.violation,
-        lower_violation=np.array([answer.violation for answer in answers]),
-        nfev_lower=sum(leader.counts[Level.LOWER] for leader in leaders),
+        found.y,
+        above.objective,
+        found.f,
+        violation=np.where(np.isfinite(found.f), above.violation, math.inf),
+        lower_violation=found.violation,
+        nfev_lower=found.cost,
     )
 
 
@@ -105,10 +121,39 @@ def _values(problem: Problem, level: Level, x: FloatArray, y: FloatArray) -> Val
     return Values.of(objective, constraints, problem.repeats(level), len(x))
 
 
+def _told(problem: Problem, x: FloatArray) -> Found:
+    """What a problem's own follower answers; where it fails, no value is finite."""
+    guide, middle = problem.guide(), (problem.y_bounds.lower + problem.y_bounds.upper) / 2
+    rows, cost = [], 0
+    for i, leader in enumerate(x):
+        try:
+            answer, paid = solve(guide, leader, stream(SEED, "landscape", i))
+        except BadValue:
+            raise
+        except Exception:  # the user's solver may do anything
+            rows.append((middle, math.inf, math.inf))
+            continue
+        rows.append(answer if np.isfinite(answer.y).all() else (middle, math.inf, math.inf))
+        cost += paid
+    y, f, violation = (np.array(column) for column in zip(*rows, strict=True))
+    return Found(y, f, violation, cost)
+
+
+def _searched(problem: Problem, x: FloatArray, steps: list[int]) -> Found:
+    """Answers at the points x by searches of f; `steps` lead from a point to its neighbours."""
+    leaders = [FixedLeader(problem, row, SEED) for row in x]
+    answers = _answers(problem, leaders, x, steps)
+    return Found(
+        y=leaders[0].box.real(np.array([answer.y for answer in answers])),
+        f=np.array([answer.f for answer in answers]),
+        violation=np.array([answer.violation for answer in answers]),
+        cost=sum(leader.counts[Level.LOWER] for leader in leaders),
+    )
+
+
 def _answers(
     problem: Problem, leaders: list[FixedLeader], x: FloatArray, steps: list[int]
 ) -> list[Answer]:
-    """Answers at the points x; `steps` lead from a point to its neighbours."""
     unknown = np.full((len(x), problem.n), np.nan)
     known = unknown if problem.response is None else problem.response(x)
     open_places = np.flatnonzero(~np.isfinite(known).all(axis=1)).tolist()

@@ -188,7 +188,8 @@ def landscape(problem: Problem, result: Result | None = None, points: int | None
 
     The follower is solved at `points` grid points a side (121, or 25 for two variables), at a cost
     of 50 to 200 evaluations of f for each of its variables, or of 1 where the problem's `response`
-    is known; F is evaluated once a point. A picture of f takes 121 evaluations a point more.
+    is known; a follower of the user's is asked once, at its own cost. F is evaluated once a point.
+    A picture of f takes 121 evaluations a point more.
     """
     from bilevo.landscape import survey  # late: not for every import
 
@@ -201,7 +202,7 @@ def landscape(problem: Problem, result: Result | None = None, points: int | None
 
 def _draw_curves(problem: Problem, found: Landscape, result: Result | None) -> Figure:
     """F, and f with the follower's answer where that is one number, over one variable."""
-    both = problem.n == 1
+    both = problem.n == 1 and problem.f_is_known
     figure, axes = _figure(1 + both, 1, (5.5, 5.6 if both else 3.4))
     x, upper = found.axes[0], axes[0][0]
     outside = (found.violation > 0) & (found.lower_violation == 0)

@@ -134,3 +134,31 @@ def test_a_landscape_needs_no_result_and_stands_a_flat_or_infeasible_one() -> No
         figure = plot.landscape(problem, points=3)
         figure.draw_without_rendering()
         assert not any(ax.lines for ax in figure.axes)
+
+
+class Halves:
+    """y = x / 2 in two steps, with f known to it alone; it fails at x = 1."""
+
+    def start(self, x, rng):
+        return {"x": x[0], "steps": 0}
+
+    def advance(self, state):
+        if state["x"] == 1:
+            raise ArithmeticError
+        return {**state, "steps": state["steps"] + 1}
+
+    def best(self, state):
+        return [state["x"] / 2], 7.0, 0.0
+
+    def done(self, state):
+        return state["steps"] == 2
+
+
+def test_a_follower_of_the_users_is_asked() -> None:
+    problem = bilevo.Problem(lambda x, y: y[0], None, [(0, 1)], [(0, 1)], follower=Halves())
+    found = survey(problem, 5)
+    assert found.y[:4, 0].tolist() == (found.x[:4, 0] / 2).tolist() == found.F[:4].tolist()
+    assert found.nfev_lower == 8 and found.f[0] == 7
+    assert found.feasible.tolist() == [True] * 4 + [False]
+    figure = plot.landscape(problem, points=5)
+    assert len(figure.axes) == 1  # there is no f to show

@@ -20,7 +20,7 @@ ALLOWED = {  # room -> the rooms it may import from
     "followers": {"core", "optimizers", "followers"},
     "algorithms": {"core", "kernels", "optimizers", "surrogates", "algorithms"},
     "run": {"core", "kernels", "run", "version"},
-    "landscape": {"certify", "core", "run"},
+    "landscape": {"certify", "certify_own", "core", "run"},
     "plot": {"core", "landscape"},
     "registry": {"core", "algorithms", "optimizers"},
     "certify": {"core", "optimizers", "run"},
@@ -103,7 +103,7 @@ def test_public_names_are_sorted_and_there() -> None:
 HEAVY = {"asyncio", "cloudpickle", "cyclopts", "difflib", "importlib.metadata", "loky"}
 HEAVY |= {"matplotlib", "multiprocessing", "numba", "polars", "ray", "rich", "scipy", "sklearn"}
 HEAVY |= {"socket", "subprocess", "unittest", "zipfile"}
-LAZY = ("bilevo", "bilevo.algorithms", "bilevo.optimizers")
+LAZY = ("bilevo", "bilevo.algorithms", "bilevo.followers", "bilevo.optimizers")
 
 
 def loaded_by(code: str) -> set[str]:
