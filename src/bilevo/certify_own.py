@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bilevo.certify import NEGLIGIBLE, sentence
+from bilevo.certify import NEGLIGIBLE, FixedLeader, sentence
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import interquartile_range
 from bilevo.core.follower import Guide
@@ -24,6 +24,7 @@ from bilevo.core.values import BadValue
 from bilevo.run.evaluate import Evaluator
 from bilevo.run.session import Batch
 
+SMALLEST = 1e-3  # size of f, where only solvers know it: answers may all be 0 but for rounding
 LONGEST = 100_000  # steps of a start that never says it is done
 
 
@@ -55,8 +56,13 @@ def resolve_by(
         spent += len(found)
     f, violation = np.array([s.f for s in found]), np.array([s.violation for s in found])
     best = found[best_index(f, violation)]
-    # How much f varies is not known: what starts differ by is no more than that.
-    negligible = NEGLIGIBLE * (abs(best.f) + interquartile_range(f))
+    if problem.f_is_known:
+        box = FixedLeader(problem, x, seed)
+        scale = box.spread
+        spent += box.counts[Level.LOWER]
+    else:  # what starts differ by is no more than f does
+        scale = max(abs(best.f) + interquartile_range(f), SMALLEST)
+    negligible = NEGLIGIBLE * scale
     tied = [s for s in found if s.f <= best.f + negligible and s.violation <= best.violation]
     upper = _values(problem, Level.UPPER, x, np.array([s.y for s in tied]))
     i = best_index(upper.objective, upper.violation)

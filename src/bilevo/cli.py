@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import sysconfig
 import traceback
@@ -233,7 +234,11 @@ def main(tokens: list[str] | None = None) -> int:
     """Run a command; exit status 0 on success, 2 on bad use, 1 otherwise. Never a traceback."""
     try:
         status = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
+        sys.stdout.flush()
         return status if isinstance(status, int) else 0
+    except BrokenPipeError:  # whoever read the output, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing to flush at exit
+        return 1
     except Exception as error:
         message, status = told(error)
         print(f"bilevo: {' '.join(message.split())}", file=sys.stderr)

@@ -180,3 +180,9 @@ def test_show_tells_how_a_run_ended_and_how_far_one_has_come(capsys, tmp_path) -
     assert "not ended" in capsys.readouterr().out
     assert main(["show", str(tmp_path)]) == 2
     assert "holds no run" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    command = f"'{sys.executable}' -m bilevo list | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stderr == "" and done.stdout.splitlines()[-1] in ("0", "1")

@@ -259,3 +259,9 @@ def test_verify_fails_only_if_all_starts_do() -> None:
     assert verify(problem(Flaky()), result).message.startswith("confirmed")
     with pytest.raises(OSError, match="broken"):
         verify(problem(Wrong(raises=OSError("broken"))), result)
+
+
+def test_a_follower_that_agrees_to_rounding_is_confirmed() -> None:
+    searched = problem(bilevo.followers.Minimize(), known=True)
+    result = minimize(searched, max_evals=600)
+    assert verify(searched, result).message.startswith("confirmed")

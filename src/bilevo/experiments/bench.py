@@ -18,7 +18,7 @@ from bilevo.experiments.plans import SUITES, Experiment, Plan, read_plan
 from bilevo.experiments.progress import longest_first, with_progress
 from bilevo.experiments.spread import executor as named_executor
 from bilevo.experiments.store import FAILED
-from bilevo.named import parse_sizes
+from bilevo.named import named_problem, parse_sizes
 from bilevo.options import Flag, Several, Whole
 
 STOPPED = 130  # exit status, as of Ctrl-C
@@ -125,8 +125,15 @@ def _plan_of_options(
         raise ValueError(f"give a plan, or --suite or --problems (suites are {suites})")
     given: dict[str, Any] = {"sizes": sizes, "runs": runs, "budgets": budgets}
     values = {name: value for name, value in given.items() if value not in ((), None)}
-    methods = wanted["methods"] or (registry.DEFAULT_METHOD,)
+    methods = wanted["methods"] or (_usual_method(wanted["problems"]),)
     return Plan((Experiment(methods, wanted["problems"], target=target, **values),))
+
+
+def _usual_method(names: tuple[str, ...]) -> str:
+    """The default for functions, or for followers where the user's own problems all have one."""
+    own = [named_problem(name) for name in names if ":" in name]
+    solvers = len(own) == len(names) and all(problem.follower is not None for problem in own)
+    return registry.DEFAULT_FOR_FOLLOWERS if solvers else registry.DEFAULT_METHOD
 
 
 def _count(option: str, word: str) -> int:
