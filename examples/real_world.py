@@ -1,0 +1,147 @@
+"""Two problems of the literature: a gold mine and its tax, a company and its divisions.
+
+Gold mining (Kuusamo): the government chooses a tax on each unit and how much the mine is to look at
+its profit rather than at pollution; the mine answers with its production. Decision making: an
+executive chooses two quantities and the divisions' weight of profit; they answer with three more.
+Both are `bilevo.problems`, from M. M. Islam, H. K. Singh and T. Ray (2017), used in the DRC paper.
+
+    python examples/real_world.py [--small] [--out FOLDER]
+
+Two checks. The mine's single quantity can be searched by scipy for every tax that scipy tries. And
+the company's F and constraints are linear: a program in which the executive decides everything can
+only be better, and the best run is as good as that, so there is no better answer. Other runs end in
+local optima, such as F = -1084.24, where most runs of the published algorithms end.
+
+**When bilevo is the wrong tool**: here. A follower of one variable, or a convex one such as the
+divisions', is solved by scipy in a moment, and each check takes less time than the search. It would
+be the right tool if production came out of a simulation.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import linprog, minimize, minimize_scalar
+
+import bilevo
+from bilevo import plot
+from bilevo.core.arrays import FloatArray
+from bilevo.core.extras import need
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The best verified result of some runs, what all of them found, and the check's F."""
+
+    result: bilevo.Result
+    certificate: bilevo.Certificate
+    found: list[float]
+    check: float
+
+
+def solved(
+    problem: bilevo.Problem, seeds: Sequence[int], max_evals: int | None, check: float
+) -> Answer:
+    """Run with each seed, verify, and take the best that is feasible where the follower answers."""
+    results = [bilevo.minimize(problem, rng=seed, max_evals=max_evals) for seed in seeds]
+    certificates = [bilevo.verify(problem, result) for result in results]
+    order = sorted(
+        range(len(seeds)), key=lambda i: (not certificates[i].feasible, certificates[i].F)
+    )
+    found = [certificate.F for certificate in certificates]
+    return Answer(results[order[0]], certificates[order[0]], found, check)
+
+
+def mine_by_scipy(problem: bilevo.Problem) -> float:
+    """F of gold mining by Nelder-Mead, with the mine's production searched for every tax."""
+
+    def production(x: FloatArray) -> float:
+        most = max(0.0, (99 - x[0]) / 2)  # beyond it the mine makes a loss
+
+        def f(q: float) -> float:
+            return float(problem.f(x[None], np.array([[q]]))[0])
+
+        grid = np.linspace(0, most, 33)
+        i = int(np.argmin([f(q) for q in grid]))
+        near = (grid[max(0, i - 1)], grid[min(32, i + 1)])
+        return float(minimize_scalar(f, bounds=near, method="bounded", options={"xatol": 1e-11}).x)
+
+    def F(x: FloatArray) -> float:
+        x = np.clip(x, problem.x_bounds.lower, problem.x_bounds.upper)
+        return float(problem.F(x[None], np.array([[production(x)]]))[0])
+
+    return float(minimize(F, [50, 0.9], method="Nelder-Mead", options={"xatol": 1e-6}).fun)
+
+
+def without_follower(problem: bilevo.Problem) -> float:
+    """F if the leader of a problem with linear F, G and g decided everything: a bound."""
+    m, n = problem.m, problem.n
+    points = np.concatenate([np.zeros((1, m + n)), np.eye(m + n)])
+    F, G, _, g = problem.evaluate(points[:, :m], points[:, m:])
+    limits = np.concatenate([G, g], axis=1)
+    lower = np.concatenate([problem.x_bounds.lower, problem.y_bounds.lower])
+    upper = np.concatenate([problem.x_bounds.upper, problem.y_bounds.upper])
+    slopes = (limits[1:] - limits[0]).T
+    bounds = np.stack([lower, upper], axis=1)
+    return float(F[0] + linprog(F[1:] - F[0], slopes, -limits[0], bounds=bounds).fun)
+
+
+def gold_mining(small: bool, folder: Path) -> Answer:
+    problem = bilevo.problems.get("gold-mining")
+    answer = solved(problem, [1], 3000 if small else None, mine_by_scipy(problem))
+    tax, weight = answer.result.x
+    (production,) = answer.certificate.y
+    print(
+        f"gold mining: a tax of {tax:.1f} a unit, at which a mine that weighs its profit with "
+        f"{weight:.2f} digs {production:.2f} units.\nThe state takes {tax * production:.0f}; F = "
+        f"{answer.certificate.F:.4f}, by scipy {answer.check:.4f}. {answer.certificate.message}"
+    )
+    figure = plot.landscape(problem, answer.result, points=9 if small else None)
+    plot.save(figure, folder / "gold_mining.png")
+    return answer
+
+
+def decision_making(small: bool, folder: Path) -> Answer:
+    problem = bilevo.problems.get("decision-making")
+    seeds, most = ([3], 8000) if small else ([1, 2, 3, 4], None)
+    answer = solved(problem, seeds, most, without_follower(problem))
+    x, y = answer.result.x, answer.certificate.y
+    print(
+        f"decision making: the executive sets {x[0]:.1f} and {x[1]:.1f} and has the divisions "
+        f"weigh profit with {x[2]:.2f}; they answer {', '.join(f'{part:.1f}' for part in y)}.\n"
+        f"F = {answer.certificate.F:.4f}, and if the divisions obeyed {answer.check:.4f}: "
+        f"they cost {answer.certificate.F - answer.check:.4f}. {answer.certificate.message}"
+    )
+    draw_runs(answer, folder / "decision_making.png")
+    return answer
+
+
+def draw_runs(answer: Answer, path: Path) -> None:
+    """What each run found beside the bound: runs end in different local optima."""
+    figure = need("pictures", "matplotlib.figure", "plot").Figure(
+        figsize=(5, 3), layout="constrained"
+    )
+    ax = figure.subplots()
+    numbers = range(1, len(answer.found) + 1)
+    ax.plot(numbers, answer.found, "o", color=plot.SURVIVED, label="verified F of a run")
+    ax.axhline(answer.check, linestyle="--", color=plot.DROPPED, label="if the divisions obeyed")
+    ax.set(xticks=numbers, xlabel="seed", ylabel="F, lower is better", title="decision making")
+    ax.legend(frameon=False)
+    plot.save(figure, path)
+
+
+def main(words: Sequence[str] | None = None) -> tuple[Answer, Answer]:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--small", action="store_true", help="short runs, to see that all works")
+    parser.add_argument("--out", type=Path, default=Path(), help="where the pictures go")
+    options = parser.parse_args(words)
+    options.out.mkdir(parents=True, exist_ok=True)
+    return gold_mining(options.small, options.out), decision_making(options.small, options.out)
+
+
+if __name__ == "__main__":
+    main()
