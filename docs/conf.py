@@ -30,7 +30,9 @@ python_maximum_signature_line_length = 80
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"bilevo {__version__}"
+html_favicon = "pictures/icon.svg"
 html_show_sourcelink = False
+html_context = {"default_mode": "auto"}  # light or dark, as the reader has it
 html_theme_options = {
     "navbar_align": "left",
     "header_links_before_dropdown": 7,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from browsing import Page, opened_browser
 from figures import figures_of, write_figures
 from hypothesis import settings
 
@@ -75,6 +76,12 @@ def quadratic(**options: Any) -> bilevo.Problem:
         [(-5, 10)] * 2,
         **options,
     )
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with opened_browser(tmp_path_factory.mktemp("profile")) as page:
+        yield page
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -11,21 +9,13 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from browsing import Page, needs_browser
 from made_up import METHODS, PROBLEMS, failing, frames
 
 from bilevo.experiments import report
 from bilevo.experiments.palette import shown
 
-BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    BROWSER is None or DRIVER is None,
-    reason="no browser to test with: apt-get install chromium chromium-driver",
-)
-FLAGS = (
-    *("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update", "--window-size=1200,900"),
-    *("--disable-dev-shm-usage", "--force-prefers-reduced-motion"),
-)
+pytestmark = needs_browser
 SCRIPT = "<script>alert(1)</script>"
 IMAGE = "</script><img src=x onerror=alert(1)>"
 LINK = '<a href="http://a.b">x</a>'
@@ -33,64 +23,6 @@ HOSTILE = {SCRIPT, IMAGE, LINK}
 PART = {"methods": list(METHODS), "problems": list(PROBLEMS), "sizes": [[2, 3]], "runs": 4}
 SETTINGS = {"experiments": [{**PART, "budgets": [0], "target": True}], "forms": {}}
 FIGURES = ("convergence", "ecdf", "critical-difference", "allocation", "runtime")
-
-
-class Page:
-    """A browser, and what is asked of a page in it."""
-
-    def __init__(self, driver: Any) -> None:
-        self.driver = driver
-
-    def open(self, path: Path) -> None:
-        """Load a file; the logs begin with it."""
-        self.driver.get("about:blank")
-        for kind in ("browser", "performance"):
-            self.driver.get_log(kind)
-        self.driver.get(path.as_uri())
-
-    def js(self, code: str, *arguments: Any) -> Any:
-        return self.driver.execute_script(code, *arguments)
-
-    def all(self, selector: str) -> list[Any]:
-        return self.driver.find_elements("css selector", selector)
-
-    def one(self, selector: str) -> Any:
-        return self.driver.find_element("css selector", selector)
-
-    def texts(self, selector: str) -> list[str]:
-        code = "return Array.from(document.querySelectorAll(arguments[0]), e => e.textContent)"
-        return list(self.js(code, selector))
-
-    def column(self, table: str, number: int) -> list[str]:
-        """The values or names in a column, counted from 1, from the top."""
-        cells = f"#{table} tbody tr > :nth-child({number})"
-        return self.texts(f"{cells} > span, {cells}:not(:has(span))")
-
-    def requests(self) -> set[str]:
-        """What the page has asked for since it was opened, itself included."""
-        events = [
-            json.loads(row["message"])["message"] for row in self.driver.get_log("performance")
-        ]
-        sent = [each for each in events if each["method"] == "Network.requestWillBeSent"]
-        return {each["params"]["request"]["url"] for each in sent}
-
-    def complaints(self) -> list[Any]:
-        return list(self.driver.get_log("browser"))
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    yield Page(driver)
-    driver.quit()
 
 
 @pytest.fixture(scope="module")
