@@ -12,9 +12,9 @@ from conftest import minimize_counted
 from bilevo import CMAES, Budget, Problem
 from bilevo.algorithms import BLCMAES, DRC, NestedCMAES
 from bilevo.algorithms.drc import Task, neighbours, selection_probability
-from bilevo.algorithms.follower import Follower, Pair
+from bilevo.algorithms.follower import Follower, FollowerRule, Pair
 from bilevo.algorithms.nested import PatientCMAES
-from bilevo.core.budget import FollowerRule, Scale
+from bilevo.core.budget import Scale
 from bilevo.optimizers import Start
 
 

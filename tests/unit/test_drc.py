@@ -23,9 +23,9 @@ from bilevo.algorithms.drc import (
     roulette,
     selection_probability,
 )
-from bilevo.algorithms.follower import Follower, Pair
+from bilevo.algorithms.follower import Follower, FollowerRule, Pair
 from bilevo.algorithms.leader import State, tell_leader
-from bilevo.core.budget import FollowerRule, Scale
+from bilevo.core.budget import Scale
 from bilevo.core.order import ranking
 from bilevo.optimizers import CMAES, DE, GA, PSO, Start
 

@@ -10,7 +10,7 @@ from conftest import minimize_counted
 
 import bilevo
 from bilevo.algorithms import TLEA, TLEADE
-from bilevo.algorithms.follower import Follower, Pair
+from bilevo.algorithms.follower import Follower, FollowerRule, Pair
 from bilevo.algorithms.tlea import (
     BalancedCMAES,
     TransferDE,
@@ -18,7 +18,7 @@ from bilevo.algorithms.tlea import (
     nearest,
     task_distances,
 )
-from bilevo.core.budget import FollowerRule, Scale
+from bilevo.core.budget import Scale
 from bilevo.core.order import ranking
 from bilevo.optimizers import CMAES, Start
 from bilevo.optimizers.success import NEVER, Memory

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bilevo.core.arrays import FloatArray
-from bilevo.core.budget import FollowerRule, Scale
+from bilevo.core.budget import FullBudget, Scale, change_over
 from bilevo.core.order import best_index, no_worse
 from bilevo.core.request import (
     Advance,
@@ -60,6 +60,39 @@ class Pair:
     @property
     def incumbent(self) -> Incumbent:
         return Incumbent(self.x, self.y, self.F, self.f, self.violation)
+
+
+ABSOLUTE, RELATIVE = 1e-5, 1e-4  # changes of f that count as none
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerRule:
+    """When a follower's search ends: its value has settled over a window, or its budget is used."""
+
+    window: int
+    longest: int
+    absolute: float = ABSOLUTE
+    relative: float = RELATIVE
+    feasible: bool = False  # only a feasible answer settles
+
+    @classmethod
+    def of(cls, budget: FullBudget, population: int) -> FollowerRule:
+        return cls(
+            math.ceil(budget.lower_window / population), math.ceil(budget.lower_max / population)
+        )
+
+    @classmethod
+    def steady(cls, budget: FullBudget, first: int, children: int) -> FollowerRule:
+        """For a search that asks for a start population and then for a few children at a time."""
+        window = math.ceil(budget.lower_window / children)
+        steps = math.ceil(max(0, budget.lower_max - first) / children)
+        return cls(window + 1, steps + 1, absolute=0.0, feasible=True)
+
+    def converged(self, record: list[float], scale: Scale) -> bool:
+        if len(record) <= self.window:  # most of the time, and without a call
+            return False
+        change, relative_change = change_over(record, self.window)
+        return change < scale.tolerance(self.absolute) or relative_change < self.relative
 
 
 def evaluate_answers(x: FloatArray, y: FloatArray) -> Steps[Values]:

@@ -23,10 +23,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bilevo.algorithms.follower import Follower, Pair, evaluate_answers
+from bilevo.algorithms.follower import Follower, FollowerRule, Pair, evaluate_answers
 from bilevo.algorithms.leader import State, evaluate_leader
 from bilevo.core.arrays import FloatArray
-from bilevo.core.budget import FollowerRule
 from bilevo.core.order import Key, best_index, order_key
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps, Values

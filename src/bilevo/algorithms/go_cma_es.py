@@ -40,12 +40,12 @@ import numpy as np
 
 from bilevo.algorithms import leader
 from bilevo.algorithms.bl_cma_es import BLCMAES
-from bilevo.algorithms.follower import Follower, Pair
+from bilevo.algorithms.follower import Follower, FollowerRule, Pair
 from bilevo.algorithms.grouping import Group, find_groups
 from bilevo.algorithms.nested import NestedCMAES, PatientCMAES
 from bilevo.core.algorithm import variant_name
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
-from bilevo.core.budget import FollowerRule, Scale, StopReason
+from bilevo.core.budget import Scale, StopReason
 from bilevo.core.order import ranking
 from bilevo.core.problem import Spec
 from bilevo.core.request import (

@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bilevo.algorithms.drc import DRC
-from bilevo.algorithms.follower import Follower, Pair
+from bilevo.algorithms.follower import ABSOLUTE, Follower, Pair
 from bilevo.algorithms.leader import State, alone_reaches
 from bilevo.core.arrays import FloatArray
-from bilevo.core.budget import ABSOLUTE
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps
 from bilevo.core.streams import stream

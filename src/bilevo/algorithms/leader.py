@@ -17,16 +17,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bilevo.algorithms.follower import AnyFollower, Follower, OwnFollower, Pair
-from bilevo.core.arrays import BoolArray, FloatArray, IntArray
-from bilevo.core.budget import (
+from bilevo.algorithms.follower import (
     ABSOLUTE,
+    AnyFollower,
+    Follower,
     FollowerRule,
-    Scale,
-    StopReason,
-    change_over,
-    interquartile_range,
+    OwnFollower,
+    Pair,
 )
+from bilevo.core.arrays import BoolArray, FloatArray, IntArray
+from bilevo.core.budget import Scale, StopReason, change_over, interquartile_range
 from bilevo.core.order import ranking
 from bilevo.core.problem import Spec
 from bilevo.core.request import Evaluate, Level, Steps, T, Values, alongside, together

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bilevo.algorithms import leader
-from bilevo.algorithms.follower import Follower, Pair
+from bilevo.algorithms.follower import Follower, FollowerRule, Pair
 from bilevo.algorithms.leader import (
     close_generation,
     evaluate_leader,
@@ -37,7 +37,7 @@ from bilevo.algorithms.leader import (
 from bilevo.algorithms.polish import misjudged, polish_follower, polish_leader
 from bilevo.core.algorithm import variant_name
 from bilevo.core.arrays import FloatArray, IntArray
-from bilevo.core.budget import FollowerRule, StopReason
+from bilevo.core.budget import StopReason
 from bilevo.core.problem import Spec
 from bilevo.core.request import Level, Steps, T, Values, relayed, together
 from bilevo.core.streams import stream

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from bilevo.algorithms.follower import AnyFollower, Follower
+from bilevo.algorithms.follower import AnyFollower, Follower, FollowerRule
 from bilevo.algorithms.leader import (
     State,
     close_generation,
@@ -24,7 +24,6 @@ from bilevo.algorithms.leader import (
 )
 from bilevo.core.algorithm import variant_name
 from bilevo.core.arrays import FloatArray
-from bilevo.core.budget import FollowerRule
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps, together
 from bilevo.core.streams import stream

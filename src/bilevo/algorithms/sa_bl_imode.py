@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bilevo.algorithms import leader
-from bilevo.algorithms.follower import Follower, Pair
+from bilevo.algorithms.follower import Follower, FollowerRule, Pair
 from bilevo.algorithms.leader import (
     candidate_index,
     evaluate_leaders,
@@ -44,7 +44,7 @@ from bilevo.algorithms.polish import (
 )
 from bilevo.core.algorithm import variant_name
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
-from bilevo.core.budget import FollowerRule, StopReason
+from bilevo.core.budget import StopReason
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps, together
 from bilevo.core.streams import stream

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from bilevo.algorithms.follower import Follower
+from bilevo.algorithms.follower import RELATIVE, Follower, FollowerRule
 from bilevo.algorithms.leader import (
     JointSearch,
     State,
@@ -42,7 +42,7 @@ from bilevo.algorithms.leader import (
 )
 from bilevo.core.algorithm import variant_name
 from bilevo.core.arrays import FloatArray, fractional_distances
-from bilevo.core.budget import RELATIVE, FollowerRule, change_over
+from bilevo.core.budget import change_over
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps, together
 from bilevo.optimizers.cma_es import CMAES

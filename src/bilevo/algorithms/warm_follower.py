@@ -21,10 +21,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from bilevo.algorithms.follower import Follower, Pair, evaluate_answers
+from bilevo.algorithms.follower import Follower, FollowerRule, Pair, evaluate_answers
 from bilevo.algorithms.sqp import LocalRule, sqp
 from bilevo.core.arrays import FloatArray
-from bilevo.core.budget import FollowerRule, Scale
+from bilevo.core.budget import Scale
 from bilevo.core.order import best_index
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps, T, Values, relayed, split, together
