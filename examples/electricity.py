@@ -1,0 +1,300 @@
+"""Electricity: what should a producer ask for, when a market clears by the cheapest dispatch?
+
+Above, a producer chooses the offers of its units and earns (price - cost) x quantity. Below, the
+market operator serves the demand at the least offered cost: a linear program over a DC network
+with line limits, whose duals are the prices at the buses. The system is PJM's with five buses:
+
+    F. Li, R. Bo (2010). Small test systems for power system economic studies. IEEE PES General
+    Meeting; the numbers are those of MATPOWER's case5, which is theirs, modified.
+
+Lines without a limit have one of 1000 MW here, the whole demand. Demand may be left unserved at the
+price cap, 80 $/MWh: without it the producer that nobody can do without asks for infinity.
+
+    python examples/electricity.py [--small] [--out FOLDER]
+
+**When bilevo is the wrong tool**: here, if these are all the data there are. A follower that is a
+linear program can be replaced by its optimality conditions, and the whole becomes one mixed-integer
+program (`single_level` below), which HiGHS solves in less time than a run of bilevo takes, and with
+a proof. It needs a bound M on the duals that nobody knows beforehand, and is silently wrong where M
+is too small or too large; that is shown, too. bilevo is for clearing that has no such form: unit
+commitment, AC flows, or a simulator that belongs to somebody else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import bilevo
+from bilevo.core.arrays import FloatArray
+from bilevo.followers import LinProg
+
+BUSES = "ABCDE"
+UNITS = {  # name: bus, MW, $/MWh
+    "Alta": ("A", 40, 14),
+    "Park City": ("A", 170, 15),
+    "Solitude": ("C", 520, 30),
+    "Sundance": ("D", 200, 40),
+    "Brighton": ("E", 600, 10),
+}
+DEMAND = {"B": 300, "C": 300, "D": 400}  # MW
+LINES = {  # from, to: reactance (p.u.), limit (MW)
+    ("A", "B"): (0.0281, 400),
+    ("A", "D"): (0.0304, 1000),
+    ("A", "E"): (0.0064, 1000),
+    ("B", "C"): (0.0108, 1000),
+    ("C", "D"): (0.0297, 1000),
+    ("D", "E"): (0.0297, 240),
+}
+PRICE_CAP = 80.0  # $/MWh
+
+# What can be dispatched: the units, and demand that is not served at the price cap.
+COST = np.array([cost for _, _, cost in UNITS.values()] + [PRICE_CAP] * len(DEMAND))
+SIZE = np.array([size for _, size, _ in UNITS.values()] + list(DEMAND.values()), dtype=float)
+BUS = np.array([BUSES.index(bus) for bus in [*(bus for bus, _, _ in UNITS.values()), *DEMAND]])
+LOAD = np.array([DEMAND.get(bus, 0.0) for bus in BUSES])
+
+
+def flow_factors() -> FloatArray:
+    """(lines, buses): the flow on each line by a MW fed in at each bus (the DC approximation)."""
+    ends = np.array([[float(bus == a) - float(bus == b) for bus in BUSES] for a, b in LINES])
+    by_angle = ends / np.array([[reactance] for reactance, _ in LINES.values()])
+    factors: FloatArray = by_angle @ np.linalg.pinv(ends.T @ by_angle)
+    return factors
+
+
+FACTORS = flow_factors()
+LIMIT = np.array([limit for _, limit in LINES.values()], dtype=float)
+ROWS = np.vstack([FACTORS[:, BUS], -FACTORS[:, BUS]])  # flows in both directions ...
+ROOM = np.append(LIMIT + FACTORS @ LOAD, LIMIT - FACTORS @ LOAD)  # ... and their limits
+
+
+class Producer:
+    """The owner of some units: the leader, whose x are their offers in $/MWh.
+
+    Of the market's answer it sees y: what each unit sells, and the price at each bus.
+    """
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        self.owned = [list(UNITS).index(name) for name in names]
+        self.cost = COST[self.owned]
+
+    def clearing(self, x: FloatArray) -> dict[str, Any]:
+        """The market's linear program: the dispatch of the least offered cost."""
+        offers = COST.copy()
+        offers[self.owned] = x
+        whole = {"A_eq": np.ones((1, SIZE.size)), "b_eq": [LOAD.sum()]}
+        return {"c": offers, "A_ub": ROWS, "b_ub": ROOM, "bounds": [(0, s) for s in SIZE], **whole}
+
+    def seen(self, x: FloatArray, cleared: Any) -> FloatArray:
+        """Quantities, and prices: that of energy anywhere, and what the lines add at a bus."""
+        there, back = np.split(cleared.ineqlin.marginals, 2)
+        prices = cleared.eqlin.marginals + FACTORS.T @ (there - back)
+        return np.append(cleared.x[: len(UNITS)], prices)
+
+    def loss(self, x: FloatArray, y: FloatArray) -> float:
+        prices = y[len(UNITS) :]
+        return float((self.cost - prices[BUS[self.owned]]) @ y[self.owned])
+
+    def at_its_offer(self, x: FloatArray) -> FloatArray:
+        """What it loses by each MW if paid its offer, as a unit is that is tied with another."""
+        d = np.zeros_like(COST)
+        d[self.owned] = self.cost - x
+        return d
+
+    def market(self, optimistic: bool = True) -> LinProg:
+        """Ties go to the producer, or against it."""
+        sign = 1.0 if optimistic else -1.0
+        return LinProg(self.clearing, lambda x: sign * self.at_its_offer(x), self.seen)
+
+    def problem(self) -> bilevo.Problem:
+        quantities = [(0.0, size) for size in SIZE[: len(UNITS)]]
+        prices = [(-10 * PRICE_CAP, 10 * PRICE_CAP)] * len(BUSES)  # lines may add more than the cap
+        return bilevo.Problem(
+            self.loss,
+            None,
+            x_bounds=[(0.0, PRICE_CAP)] * len(self.owned),
+            y_bounds=[*quantities, *prices],
+            follower=self.market(),
+            name=f"offers of {' and '.join(self.names)}",
+        )
+
+    def profit(self, *offers: float, optimistic: bool = True) -> float:
+        """What it earns per hour by these offers."""
+        x, follower = np.array(offers, dtype=float), self.market(optimistic)
+        y, _, _ = follower.best(follower.advance(follower.start(x, np.random.default_rng())))
+        return -self.loss(x, y)
+
+
+class Claim(NamedTuple):
+    """What the single-level program says, and how long it took."""
+
+    profit: float  # NaN if it says that there is no solution
+    offers: FloatArray
+    time: float
+
+
+def conditions(owned: list[int], big_m: float) -> list[tuple[Any, Any, dict[str, Any]]]:
+    """Optimality of the dispatch as rows: low, high, and the coefficients of variables.
+
+    offer - price of energy + what lines and bounds add = 0, and of each limit's room and its dual
+    one is zero. Which one a binary variable chooses, and that takes a bound on both: the room has
+    one, the dual gets `big_m`.
+    """
+    each, line, none, span = np.eye(SIZE.size), np.eye(ROOM.size), -np.inf, 2 * np.tile(LIMIT, 2)
+    known = np.where(np.isin(np.arange(SIZE.size), owned), 0.0, COST)
+    stationary = {"offer": each[:, owned], "energy": -np.ones((SIZE.size, 1)), "line": ROWS.T}
+    return [
+        (-known, -known, {**stationary, "upper": each, "lower": -each}),
+        (LOAD.sum(), LOAD.sum(), {"amount": np.ones((1, SIZE.size))}),
+        (none, ROOM, {"amount": ROWS}),
+        (none, span - ROOM, {"amount": -ROWS, "loaded": span * line}),
+        (none, 0, {"line": line, "loaded": -big_m * line}),
+        (none, 0, {"amount": -each, "full": SIZE * each}),
+        (none, 0, {"upper": each, "full": -big_m * each}),
+        (none, SIZE, {"amount": each, "empty": SIZE * each}),
+        (none, 0, {"lower": each, "empty": -big_m * each}),
+    ]
+
+
+class Variables(NamedTuple):
+    """Some variables of the single-level program: profit by a unit of each, and their bounds."""
+
+    profit: FloatArray
+    lower: float = 0.0
+    upper: float = np.inf
+    binary: bool = False
+
+
+def single_level(producer: Producer, big_m: float) -> Claim:
+    """The optimum by one mixed-integer program with the market's optimality conditions.
+
+    Income, price x quantity, is linear by strong duality: C. Ruiz, A. Conejo (2009). Pool strategy
+    of a producer with endogenous formation of locational marginal prices. IEEE Trans. Power Syst.
+    """
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    began, n, k, s = time.perf_counter(), SIZE.size, ROOM.size, len(producer.owned)
+    foreign = np.where(np.isin(np.arange(n), producer.owned), 0.0, SIZE)
+    groups = {
+        "offer": Variables(np.zeros(s), upper=PRICE_CAP),
+        "amount": Variables(-COST),
+        "energy": Variables(LOAD.sum(keepdims=True), lower=-np.inf),
+        "line": Variables(-ROOM),
+        "upper": Variables(-foreign),
+        "lower": Variables(np.zeros(n)),
+        "loaded": Variables(np.zeros(k), upper=1, binary=True),
+        "full": Variables(np.zeros(n), upper=1, binary=True),
+        "empty": Variables(np.zeros(n), upper=1, binary=True),
+    }
+    sizes = {name: group.profit.size for name, group in groups.items()}
+    profit, lower, upper, binary = (
+        np.concatenate([np.broadcast_to(group[i], group.profit.size) for group in groups.values()])
+        for i in range(4)
+    )
+    rows = []
+    for low, high, blocks in conditions(producer.owned, big_m):
+        count = len(next(iter(blocks.values())))
+        all_blocks = [blocks.get(name, np.zeros((count, size))) for name, size in sizes.items()]
+        rows.append(LinearConstraint(np.hstack(all_blocks), low, high))
+    exact = {"mip_rel_gap": 0.0}
+    solved = milp(
+        -profit, integrality=binary, bounds=Bounds(lower, upper), constraints=rows, options=exact
+    )
+    value, offers = (-solved.fun, solved.x[:s]) if solved.success else (np.nan, np.full(s, np.nan))
+    return Claim(value, offers, time.perf_counter() - began)
+
+
+def searched(producer: Producer, runs: int, evaluations: int, seed: int = 1) -> list[bilevo.Result]:
+    """Some runs, the best one first: profit has several local optima, on jumps."""
+    problem = producer.problem()
+    seeds = range(seed, seed + runs)
+    results = [bilevo.minimize(problem, max_evals=evaluations, rng=seed) for seed in seeds]
+    return sorted(results, key=lambda result: result.F)
+
+
+def report(producer: Producer, results: list[bilevo.Result], exact: Claim) -> None:
+    found, clearings = results[0], sum(result.nfev_lower for result in results)
+    cost = f"{len(results)} runs, {clearings:,} clearings, {sum(r.time for r in results):.1f} s"
+    at_cost = producer.profit(*producer.cost) + 0.0
+    print(f"{' and '.join(producer.names)}: profit in $/h")
+    print(f"  offering at cost {at_cost:10,.2f}")
+    print(f"  bilevo           {-found.F:10,.2f}  at {_listed(found.x)} ({cost})")
+    print(
+        f"  single level     {exact.profit:10,.2f}  at {_listed(exact.offers)} ({exact.time:.2f} s)"
+    )
+
+
+def _listed(offers: FloatArray) -> str:
+    return ", ".join(f"{offer:.4f}" for offer in offers)
+
+
+def picture(
+    path: Path,
+    offers: FloatArray,
+    profits: FloatArray,
+    found: bilevo.Result,
+    claims: dict[float, Claim],
+) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    left.plot(offers, profits, color="#555555", label="a grid of offers")
+    left.plot(found.x, [-found.F], "o", color="#2a7f62", label="bilevo")
+    left.set(xlabel="offer of Brighton ($/MWh)", ylabel="profit ($/h)")
+    left.set_title("Profit falls where another unit is cheaper", loc="left", fontsize=10)
+    right.semilogx(list(claims), [claim.profit for claim in claims.values()], "s", color="#b3452c")
+    right.axhline(profits.max(), color="#555555", linewidth=1, label="the best of the grid")
+    right.set(xlabel="M of the single-level program")
+    right.set_title("What that program calls optimal", loc="left", fontsize=10)
+    for axes in (left, right):
+        axes.legend(frameon=False)
+        axes.spines[["top", "right"]].set_visible(False)
+    bilevo.plot.save(figure, path)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="A producer's offers on PJM's five buses.")
+    parser.add_argument("--small", action="store_true", help="a coarse grid and short runs")
+    parser.add_argument("--out", type=Path, default=Path(), help="folder of the picture")
+    options = parser.parse_args(arguments)
+    runs, evaluations = (1, 100) if options.small else (3, 800)
+
+    brighton = Producer("Brighton")
+    claims = {M: single_level(brighton, M) for M in (20, 40, 50, 1e2, 1e4, 1e6, 1e7, 1e8)}
+    results = searched(brighton, runs, evaluations)
+    report(brighton, results, claims[1e4])
+    offers = np.linspace(0, PRICE_CAP, 41 if options.small else 401)
+    profits = np.array([brighton.profit(offer) for offer in offers])
+    best = int(profits.argmax())
+    print(f"  a grid           {profits[best]:10,.2f}  at {offers[best]:.4f}")
+    print("  single level by M, nan where it finds no solution:")
+    print("    " + ", ".join(f"{M:g}: {claim.profit:,.0f}" for M, claim in claims.items()))
+    for offer in (30.0, 30.0000001, 40.0):
+        friendly, hostile = (brighton.profit(offer, optimistic=good) for good in (True, False))
+        print(f"  at {offer:.7f} {friendly:10,.2f} if ties go to Brighton, {hostile:,.2f} if not")
+    print(
+        "Brighton runs as much as before, and sets the price at its bus itself: it can ask for\n"
+        "what Solitude costs, 30, where offering its own cost earns nothing. A hair more, and\n"
+        "Solitude runs instead. At 30 the two are tied, so a careful producer asks for 29.99."
+    )
+
+    pair = Producer("Brighton", "Alta")
+    report(pair, searched(pair, runs, 2 * evaluations), single_level(pair, 1e4))
+    print(
+        "Brighton's offer sets the price at Alta's bus, too, and Alta runs by any offer up to it:\n"
+        "an owner of both asks for 30 again, and has Alta's share of the gain besides."
+    )
+    options.out.mkdir(parents=True, exist_ok=True)
+    picture(options.out / "electricity.png", offers, profits, results[0], claims)
+
+
+if __name__ == "__main__":
+    main()
