@@ -1,0 +1,231 @@
+"""Pricing: what should a shop ask for, when a customer packs a bag of limited size?
+
+Above, a shop chooses whole prices for its goods and earns what the customer pays. Below, the
+customer fills a bag with the shop's goods and others at hand, for the greatest value less price: a
+knapsack, an integer program (`bilevo.followers.Milp`: HiGHS, without a gap). The customer's choice
+jumps as prices pass certain values, and just there several bags are equally good. So it matters
+which way ties go: to the shop (the optimistic position) or against it (the pessimistic one).
+
+    python examples/pricing.py [--small] [--out FOLDER]
+
+Two checks. A follower that tries all bags answers for the customer in place of HiGHS, and shows at
+the same time what a follower of one's own looks like. And of so few goods all whole prices can be
+tried, which gives the best ones for certain.
+
+**When bilevo is the wrong tool**: where all prices can be tried, as here; that takes no time and
+proves its answer. With ten goods of twenty prices there are 1e13 of them, and then a search is what
+is left, unless the customer's program is one that can be written into the shop's.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import bilevo
+from bilevo.core.arrays import BoolArray, FloatArray
+from bilevo.followers import Follower, Milp
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """Goods (n,) of whole value and weight to the customer; the first `own` are the shop's.
+
+    Ties go to the shop if it is `optimistic`, and against it if not.
+    """
+
+    value: FloatArray
+    weight: FloatArray
+    room: float
+    own: int
+    optimistic: bool = True
+
+    @classmethod
+    def random(cls, rng: np.random.Generator, goods: int = 12, own: int = 5) -> Shop:
+        """Values up to 20 and weights up to 10, in a bag for half of the goods."""
+        value, weight = rng.integers(1, (21, 11), (goods, 2)).T.astype(float)
+        return cls(value, weight, float(weight.sum() // 2), own)
+
+    def prices(self, x: FloatArray) -> FloatArray:
+        """The whole price of each good: what is not the shop's is free."""
+        return np.append(np.round(x), np.zeros(self.value.size - self.own))
+
+    def loss(self, x: FloatArray, bag: FloatArray) -> float:
+        return -float(self.prices(x) @ bag)
+
+    def packing(self, x: FloatArray) -> dict[str, Any]:
+        """The customer's integer program."""
+        return {
+            "c": self.prices(x) - self.value,
+            "integrality": 1,
+            "bounds": (0, 1),
+            "constraints": (self.weight[None], 0, self.room),
+        }
+
+    def tie(self, x: FloatArray) -> FloatArray:
+        """What the shop loses by each good that is bought, or gains if ties go against it."""
+        return -self.prices(x) if self.optimistic else self.prices(x)
+
+    def problem(self, customer: Follower[Any] | None = None) -> bilevo.Problem:
+        """With HiGHS as the customer, or another follower."""
+        return bilevo.Problem(
+            self.loss,
+            None,
+            x_bounds=[(0.0, value) for value in self.value[: self.own]],
+            y_bounds=[(0.0, 1.0)] * self.value.size,
+            follower=customer or Milp(self.packing, self.tie),
+            name="whole prices",
+        )
+
+
+class Enumeration:
+    """The customer by trying all bags: a follower of one's own, done after one step."""
+
+    def __init__(self, shop: Shop) -> None:
+        self.shop = shop
+        rows = np.array(list(product((0.0, 1.0), repeat=shop.value.size)))
+        self.bags = rows[rows @ shop.weight <= shop.room]
+
+    def start(self, x: FloatArray, rng: np.random.Generator) -> list[FloatArray]:
+        return [x]
+
+    def advance(self, state: list[FloatArray]) -> list[FloatArray]:
+        (x,) = state
+        worth = self.bags @ (self.shop.value - self.shop.prices(x))
+        tied = self.bags[worth == worth.max()]  # whole numbers, so this is exact
+        return [x, tied[(tied @ self.shop.tie(x)).argmin()]]
+
+    def best(self, state: list[FloatArray]) -> tuple[FloatArray, float, float]:
+        x, bag = state
+        return bag, float((self.shop.prices(x) - self.shop.value) @ bag), 0.0
+
+    def done(self, state: list[FloatArray]) -> bool:
+        return len(state) == 2
+
+
+def income(shop: Shop, x: FloatArray, customer: Any) -> float:
+    """What the shop earns by these prices from this follower."""
+    bag, _, _ = customer.best(customer.advance(customer.start(x, np.random.default_rng())))
+    return -shop.loss(x, bag)
+
+
+def best_income(shop: Shop) -> tuple[float, FloatArray]:
+    """The most that the shop can earn, and prices for it, by trying all whole prices.
+
+    The customer chooses among sets of the shop's goods, each with the best that fits beside it.
+    """
+    sets: dict[tuple[float, ...], float] = {}
+    for bag in Enumeration(shop).bags:
+        mine = tuple(bag[: shop.own])
+        sets[mine] = max(sets.get(mine, 0.0), float(bag @ shop.value))
+    prices = np.array(list(product(*(np.arange(v + 1) for v in shop.value[: shop.own]))))
+    paid = prices @ np.array(list(sets)).T
+    worth = np.array(list(sets.values())) - paid
+    chosen: BoolArray = worth == worth.max(axis=1, keepdims=True)
+    if shop.optimistic:
+        incomes = np.where(chosen, paid, -np.inf).max(axis=1)
+    else:
+        incomes = np.where(chosen, paid, np.inf).min(axis=1)
+    return float(incomes.max()), prices[incomes.argmax()]
+
+
+def searched(
+    problem: bilevo.Problem, runs: int, evaluations: int, seed: int = 1
+) -> list[bilevo.Result]:
+    """Some runs, the best one first: income is flat between its jumps, and a run may stay there."""
+    seeds = range(seed, seed + runs)
+    results = [bilevo.minimize(problem, max_evals=evaluations, rng=seed) for seed in seeds]
+    return sorted(results, key=lambda result: result.F)
+
+
+def ties(count: int) -> FloatArray:
+    """(count, 2): what shops with five goods at random prices earn if ties go to them, and if not.
+
+    Both by HiGHS, and both compared with enumeration.
+    """
+    rng, incomes = np.random.default_rng(7), []
+    for _ in range(count):
+        shop = Shop.random(rng)
+        x = np.floor(rng.uniform(0, shop.value[: shop.own] + 1))
+        for position in (shop, replace(shop, optimistic=False)):
+            by_highs = income(position, x, Milp(position.packing, position.tie))
+            if by_highs != income(position, x, Enumeration(position)):
+                raise ArithmeticError(f"HiGHS and enumeration differ at {x} of {position}")
+            incomes.append(by_highs)
+    return np.array(incomes).reshape(count, 2)
+
+
+def picture(path: Path, shop: Shop, x: FloatArray, incomes: FloatArray) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    asked = np.arange(shop.value[0] + 1)
+    for position, style in ((shop, "o-"), (replace(shop, optimistic=False), "x--")):
+        customer, label = (
+            Enumeration(position),
+            "to the shop" if position.optimistic else "against it",
+        )
+        earned = [income(position, np.array([price, *x[1:]]), customer) for price in asked]
+        left.plot(asked, earned, style, label=f"ties go {label}")
+    left.set(xlabel="price of the first good, the others at their best", ylabel="income")
+    left.legend(frameon=False)
+    right.plot(*incomes.T, ".", color="#555555", alpha=0.5)
+    right.axline((0, 0), slope=1, color="#c9c9c9", linewidth=1, zorder=0)
+    right.set(xlabel="income if ties go to the shop", ylabel="if they go against it")
+    right.set_title(f"{len(incomes)} shops with prices at random", loc="left", fontsize=10)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    bilevo.plot.save(figure, path)
+
+
+SHOP = Shop(
+    value=np.array([18.0, 11, 7, 2, 4, 13, 11, 20, 13, 12, 6, 14]),
+    weight=np.array([7.0, 3, 1, 1, 9, 10, 7, 8, 6, 10, 9, 1]),
+    room=36.0,
+    own=3,
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Prices for a customer who packs a knapsack.")
+    parser.add_argument("--small", action="store_true", help="fewer runs and fewer shops")
+    parser.add_argument("--out", type=Path, default=Path(), help="folder of the picture")
+    options = parser.parse_args(arguments)
+
+    runs, evaluations = (1, 60) if options.small else (4, 400)
+
+    found = {}
+    for shop in (SHOP, replace(SHOP, optimistic=False)):
+        problem = shop.problem()
+        results = searched(problem, runs, evaluations)
+        result, seconds = results[0], sum(each.time for each in results)
+        certificate = bilevo.verify(problem, result, follower=Enumeration(shop))
+        best, prices = best_income(shop)
+        found[shop.optimistic] = result
+        print(f"Ties go {'to the shop' if shop.optimistic else 'against it'}:")
+        print(f"  bilevo      {-result.F:g} by prices {np.round(result.x)} ({seconds:.1f} s)")
+        print(f"  verified    {-certificate.F:g} by a customer who tries all bags")
+        print(f"  all prices  {best:g} by prices {prices}")
+    print(
+        "The shop asks for what its goods are worth to the customer beside what else fits in the\n"
+        "bag, to the last coin, if it can count on goodwill; if not, it takes a coin off each."
+    )
+    incomes = ties(20 if options.small else 300)
+    differing = int((incomes[:, 0] > incomes[:, 1]).sum())
+    print(
+        f"At random prices ties matter to {differing} of {len(incomes)} shops: what a solver\n"
+        "happens to answer there is neither position. A follower needs to be told (`tie`)."
+    )
+    options.out.mkdir(parents=True, exist_ok=True)
+    picture(options.out / "pricing.png", SHOP, np.round(found[True].x), incomes)
+
+
+if __name__ == "__main__":
+    main()
