@@ -32,6 +32,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"bilevo {__version__}"
 html_favicon = "pictures/icon.svg"
 html_show_sourcelink = False
+html_sidebars = {page: [] for page in ("quick_start", "concepts", "examples")}  # parts of one page
 html_context = {"default_mode": "auto"}  # light or dark, as the reader has it
 html_theme_options = {
     "navbar_align": "left",

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import sys
 import tomllib
 from collections.abc import Callable
 from dataclasses import fields
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cyclopts import CycloptsError
 from pages import ROOT, blocks, pages, run_page
 
 from bilevo.algorithms import DRCPlus, drc_plus, phi, warm_follower
@@ -76,12 +78,50 @@ def test_the_code_of_a_page_runs_and_prints_what_is_shown(page: str, capsys) -> 
         CHECKS[page](spaces, capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md"])
-def test_commands_that_are_shown_have_the_options_they_use(page: str) -> None:
+def parse_commands(page: str) -> None:
     for block in blocks(page):
         for command in block.commands if block.kind == "console" else []:
             if command.startswith("bilevo "):
                 app.parse_args(shlex.split(command)[1:], exit_on_error=False, print_error=False)
+
+
+def written(text: str) -> str:
+    """A page in the working folder."""
+    path = Path("page.md").absolute()
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_page_that_shows_another_output_is_found_out() -> None:
+    code = "```python\nn = 1\nprint(n + n)\n```\n\n```text\n{}\n```\n"
+    (space,) = run_page(written(code.format(2)), commands=False)
+    assert space["n"] == 1
+    with pytest.raises(AssertionError, match="2"):
+        run_page(written(code.format(3)), commands=False)
+
+
+def test_blocks_of_a_page_share_names_files_and_a_folder() -> None:
+    page = written(
+        "```python\n# part.py\nimport sys\nvalue = len(sys.argv)\nprint(value)\n```\n"
+        "```console\n$ python part.py a b  # three words\n```\n\n```text\n3\n```\n"
+        "```python\nimport part\n```\n```python\nseen = part.value\n```\n"
+    )
+    assert run_page(page, commands=True)[-1]["seen"] > 0
+    assert "part" not in sys.modules
+
+
+def test_a_command_that_fails_or_is_not_there_is_found_out() -> None:
+    with pytest.raises(AssertionError, match="python absent"):
+        run_page(written("```console\n$ python absent.py\n```\n"), commands=True)
+    with pytest.raises(AssertionError, match="bilevo solve absent"):
+        run_page(written("```console\n$ bilevo solve absent\n```\n"), commands=True)
+    with pytest.raises(CycloptsError, match="--methd"):
+        parse_commands(written("```console\n$ bilevo solve smd1 --methd drc-de\n```\n"))
+
+
+@pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md"])
+def test_commands_that_are_shown_have_the_options_they_use(page: str) -> None:
+    parse_commands(page)
 
 
 def test_the_page_on_drc_plus_tells_every_switch_and_names_what_there_is() -> None:
