@@ -7,7 +7,7 @@ answers are compared by it and not by what solvers say of themselves.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -101,7 +101,7 @@ def _answers(guide: Guide, x: FloatArray, seed: int, starts: int) -> tuple[list[
 
 def solve(guide: Guide, x: FloatArray, rng: np.random.Generator) -> tuple[Solved, int]:
     """A follower's answer to x from one start, and what it cost."""
-    state: Any = guide.follower.start(x, rng)
+    state = guide.start(x, rng)
     cost = 0
     for step in range(LONGEST):
         state, move = guide.advance(state, step == 0)

@@ -3,12 +3,14 @@
 import os
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import pytest
 from crashes import boundaries, course, start
-from own_followers import Opaque, Walker, problem
+from own_followers import Exact, Opaque, Walk, Walker, problem
 
 import bilevo
 from bilevo import RunMismatch
@@ -76,6 +78,117 @@ def test_states_of_arrays_are_restored_and_others_made_again(tmp_path: Path) -> 
         assert course(run(follower, tmp_path / kind.__name__)) == course(whole)
         more = follower.taken - (whole.nfev_lower - taken)  # steps that were made twice
         assert (more > 0) is again
+
+
+class Point(NamedTuple):
+    x: Any
+    y: Any
+
+
+class Still(Breaking):
+    """One whose states hold what a test wants them to, at the beginning."""
+
+    def __init__(self, holds: Any = None) -> None:
+        super().__init__()
+        self.holds = holds
+
+    def start(self, x: Any, rng: np.random.Generator) -> Any:
+        y = rng.uniform(-4, 4, x.size)
+        return {"x": x, "y": y, "steps": 0, "holds": None if self.holds is None else self.holds(y)}
+
+    def advance(self, state: Any) -> Any:
+        if self.taken == self.breaks_at:
+            raise KeyError("the power went off")
+        self.taken += 1
+        kinds = Still.kinds.setdefault(str(self.holds), set())
+        holds = state["holds"]
+        kinds.add((type(holds), holds is state["y"], hasattr(holds, "more")))
+        state["steps"] += 1
+        state["y"] += 0.6 * (0.5 * state["x"] - state["y"])
+        return state
+
+    def best(self, state: Any) -> tuple[Any, float, float]:
+        return state["y"], float(((state["y"] - 0.5 * state["x"]) ** 2).sum()), 0.0
+
+    def done(self, state: Any) -> bool:
+        return bool(state["steps"] >= 12)
+
+    kinds: ClassVar[dict[str, Any]] = {}
+
+
+def with_itself(y: Any) -> Any:
+    ring = [y]
+    ring.append(ring)
+    return ring
+
+
+def with_more(y: Any) -> Any:
+    walk = Walk(y, y, np.random.default_rng(1))
+    walk.more = 1  # type: ignore[attr-defined]
+    return walk
+
+
+@pytest.mark.parametrize(
+    "holds",
+    [
+        lambda y: Point(y, y),
+        lambda y: y[0],
+        lambda y: np.ma.array(y, mask=False),
+        lambda y: y,
+        with_itself,
+        with_more,
+    ],
+    ids=["named tuple", "numpy's float", "masked", "shared", "itself", "attribute"],
+)
+def test_states_come_back_as_they_were_or_are_made_again(holds: Any, tmp_path: Path) -> None:
+    whole = run(Still(holds), None)
+    Still.kinds.clear()
+    stopped_in_the_middle(Still(holds), tmp_path / "run")
+    assert course(run(Still(holds), tmp_path / "run")) == course(whole)
+    (kinds,) = Still.kinds.values()
+    assert len(kinds) == 1
+
+
+def test_states_of_bytes_are_the_users_own(tmp_path: Path) -> None:
+    class Bytes(Exact):
+        """Comes nearer by halves; its state is the numbers of x and y."""
+
+        def start(self, x: Any, rng: np.random.Generator) -> bytes:
+            return np.append(x, np.zeros_like(x)).tobytes()
+
+        def advance(self, state: bytes) -> bytes:
+            x, y = np.frombuffer(state).reshape(2, -1)
+            return np.append(x, y + 0.5 * (0.5 * x - y)).tobytes()
+
+        def best(self, state: bytes) -> tuple[Any, float, float]:
+            x, y = np.frombuffer(state).reshape(2, -1)
+            return y, float(((y - 0.5 * x) ** 2).sum()), 0.0
+
+        def done(self, state: bytes) -> bool:
+            return self.best(state)[1] < 1e-6
+
+    assert course(run(Bytes(), tmp_path / "run")) == course(run(Bytes(), None))
+
+
+@pytest.mark.filterwarnings("ignore:workers slow this run down")
+def test_a_restored_state_is_not_the_worse_for_a_step_that_failed_in_a_thread(
+    tmp_path: Path,
+) -> None:
+    class Moody(Breaking):
+        calls = 0
+
+        def advance(self, state: Any) -> Any:
+            self.calls += 1
+            if self.breaks_at < 0 and self.calls % 3 == 1:
+                state.steps += 4  # half changed
+                raise OSError("busy")
+            return super().advance(state)
+
+    whole = run(Walker(), None)
+    stopped_in_the_middle(Moody(), tmp_path / "run")
+    with ThreadPoolExecutor(1) as threads:
+        again = run(Moody(), tmp_path / "run", workers=threads, retries=9)
+    assert course(again) == course(whole)
 
 
 def test_damaged_states_are_made_again(tmp_path: Path) -> None:

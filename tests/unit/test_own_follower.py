@@ -121,6 +121,15 @@ def test_a_wrong_answer_is_an_error_under_either_rule(follower: Any, says: str) 
             minimize(problem(follower), on_failure=on_failure)
 
 
+@pytest.mark.parametrize("method", ["start", "advance"])
+def test_a_state_that_is_not_returned_is_named(method: str) -> None:
+    forgetful = Walker()
+    setattr(forgetful, method, lambda *_: None)
+    for on_failure in ("raise", "worst"):
+        with pytest.raises(BadValue, match=f"{method} returned None: it must return the state"):
+            minimize(problem(forgetful), on_failure=on_failure)
+
+
 def test_an_answer_outside_by_rounding_is_put_on_the_bound() -> None:
     result = minimize(problem(Wrong(([5.0 + 1e-9, -5.0 - 1e-9], 0.0, 0.0))), max_evals=50)
     assert result.y.tolist() == [5.0, -5.0]

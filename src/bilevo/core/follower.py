@@ -101,6 +101,15 @@ def cost_of(follower: Any) -> int:
     return cost
 
 
+def _something(state: Any, method: str) -> Any:
+    if state is None:  # it stands for a state that is lost, and is mostly a return forgotten
+        raise BadValue(
+            f"the follower's {method} returned None: it must return the state, also one that it "
+            "has changed in place; what is known of x belongs there and not in the follower"
+        )
+    return state
+
+
 class Guide:
     """Leads a follower step by step, and takes its word for nothing that can be checked."""
 
@@ -112,10 +121,14 @@ class Guide:
         self._slack = ROUNDING * np.maximum(upper - lower, 1.0)
         self._numbers = Returned("lower", vectorized=False)
 
+    def start(self, x: FloatArray, rng: np.random.Generator) -> Any:
+        """A search before its first step."""
+        return _something(self.follower.start(x, rng), "start")
+
     def advance(self, state: Any, first: bool) -> tuple[Any, Move]:
         """The state after one step more, and where that has led. The first pays for the start."""
         before = 0 if first else self._spent(state)
-        state = self.follower.advance(state)
+        state = _something(self.follower.advance(state), "advance")
         return state, Move(*self.best(state), self._done(state), self._cost(state, before))
 
     def best(self, state: Any) -> tuple[FloatArray, float, float]:

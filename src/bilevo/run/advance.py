@@ -27,7 +27,17 @@ from bilevo.run.executors import Workers
 from bilevo.run.journal import Position
 from bilevo.run.labour import NOTHING, Keep, Labour, OnFailure
 from bilevo.run.session import Turns
-from bilevo.run.work import Moved, Raised, Reply, Turn, described, opened, own_stream, take_turn
+from bilevo.run.work import (
+    Moved,
+    Raised,
+    Reply,
+    Turn,
+    described,
+    opened,
+    own_stream,
+    packed,
+    take_turn,
+)
 
 HELD = 64  # states at least, however small a batch is
 GENERATIONS = 4  # of tasks whose states are held
@@ -72,7 +82,7 @@ class Shelf:
         if not self._path(task).exists():
             return None, 0
         try:
-            like = self._problem.guide().follower.start(x, own_stream(self._seed, task))
+            like = self._problem.guide().start(x, own_stream(self._seed, task))
             state, (had, leader) = snapshot.load(self._path(task), like)
         except Exception:  # the user's start may do anything; it can be made again without this
             return None, 0
@@ -146,6 +156,8 @@ class Advancer(Labour[Turns, Move]):
         held = self._of(int(task))
         if held.state is None and turn and self._shelf is not None:
             held.state, held.had = self._shelf.get(int(task), x, int(turn))
+            if self._workers is not None and held.state is not None:
+                held.state = packed(held.state)  # threads would change it, and repeat from there
         return Turn(int(task), int(turn), x, self._seed, held.had, held.state, held.last)
 
     def _attempt(self, batch: Turns, rows: slice) -> Moved | Raised:

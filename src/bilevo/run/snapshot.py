@@ -13,7 +13,7 @@ import io
 import json
 import types
 import typing
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -31,17 +31,43 @@ _GENERATORS: dict[str, Any] = {
 }
 
 
+@dataclass(slots=True)
+class _Parts:
+    """What has been put down of a state: its arrays, and its objects with their numbers.
+
+    One that is held twice is put down once, and comes back as one: it may be changed in place.
+    """
+
+    arrays: list[Any] = field(default_factory=list)
+    numbers: dict[int, tuple[int, Any]] = field(default_factory=dict)  # by id, which it keeps
+
+
+@dataclass(slots=True)
+class _Stored:
+    """What a file holds: its arrays, the classes allowed, and the objects made so far."""
+
+    arrays: dict[str, Any]
+    classes: Classes
+    made: list[Any] = field(default_factory=list)
+
+
 class Unusable(ValueError):  # noqa: N818 (never seen outside)
     """Not a snapshot, or not one of this state."""
 
 
 def save(path: Path, state: Any, position: Position) -> None:
-    """Replace the snapshot by this state, reached at this position of the journal."""
-    arrays: list[Any] = []
-    tree = {"format": FORMAT, "position": list(position), "state": _plain(state, arrays)}
+    """Replace the snapshot by this state, reached at this position of the journal.
+
+    A state that would not come back as it is, is a TypeError.
+    """
+    parts = _Parts()
+    try:
+        tree = {"format": FORMAT, "position": list(position), "state": _plain(state, parts)}
+    except RecursionError:
+        raise TypeError("a state that holds itself cannot be kept") from None
     text = np.frombuffer(json.dumps(tree).encode(), np.uint8)
     content = io.BytesIO()
-    named: dict[str, Any] = {f"a{i}": array for i, array in enumerate(arrays)}
+    named: dict[str, Any] = {f"a{i}": array for i, array in enumerate(parts.arrays)}
     np.savez(content, tree=text, **named)
     write_whole(path, content.getvalue())
 
@@ -61,7 +87,7 @@ def load(path: Path, like: Any) -> tuple[Any, Position]:
         if tree["format"] != FORMAT:
             raise Unusable("another format")
         offset, crc = (int(part) for part in tree["position"])
-        state = _revive(tree["state"], arrays, classes_of(like))
+        state = _revive(tree["state"], _Stored(arrays, classes_of(like)))
         if not _alike(state, like):
             raise Unusable("another state")
         return state, Position(offset, crc)
@@ -104,59 +130,83 @@ def _name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _plain(value: Any, arrays: list[Any]) -> Any:
-    """JSON for a value; its arrays go into a list. A value that is neither is a TypeError."""
+def _plain(value: Any, parts: _Parts) -> Any:
+    """JSON for a value; its arrays stand apart. What would come back as another is a TypeError."""
     if isinstance(value, Enum):
         return {"enum": _name(type(value)), "value": value.value}
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or type(value) in (bool, int, float, str):
         return value
-    if isinstance(value, list | tuple):
-        kind = "list" if isinstance(value, list) else "tuple"
-        return {kind: [_plain(item, arrays) for item in value]}
+    if type(value) is tuple:
+        return {"tuple": [_plain(item, parts) for item in value]}
+    if isinstance(value, np.generic):
+        return {"scalar": _array(np.asarray(value), parts)}
+    if id(value) in parts.numbers:
+        return {"again": parts.numbers[id(value)][0]}
+    content = _plain_object(value, parts)
+    parts.numbers[id(value)] = len(parts.numbers), value
+    return content
+
+
+def _plain_object(value: Any, parts: _Parts) -> Any:
+    """JSON for what can be changed in place."""
+    if type(value) is list:
+        return {"list": [_plain(item, parts) for item in value]}
     if type(value) is dict:
-        return {"dict": [[_plain(part, arrays) for part in item] for item in value.items()]}
-    if is_dataclass(value) and not isinstance(value, type):
-        content = {f.name: _plain(getattr(value, f.name), arrays) for f in fields(value)}
-        return {"class": _name(type(value)), "fields": content}
-    return _plain_of_numpy(value, arrays)
-
-
-def _plain_of_numpy(value: Any, arrays: list[Any]) -> Any:
+        return {"dict": [[_plain(part, parts) for part in item] for item in value.items()]}
+    if type(value) is np.ndarray:
+        return {"array": _array(value, parts)}
     if isinstance(value, np.random.Generator):
         kind = type(value.bit_generator).__name__
         if kind in _GENERATORS:
-            return {"random": kind, "state": _plain(value.bit_generator.state, arrays)}
-    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "fiub":
-        arrays.append(np.asarray(value))
-        return {"array" if isinstance(value, np.ndarray) else "scalar": len(arrays) - 1}
+            return {"random": kind, "state": _plain(value.bit_generator.state, parts)}
+    if is_dataclass(value) and not isinstance(value, type):
+        names = [each.name for each in fields(value)]
+        if not getattr(value, "__dict__", {}).keys() - set(names):  # no attributes beside them
+            content = {name: _plain(getattr(value, name), parts) for name in names}
+            return {"class": _name(type(value)), "fields": content}
     raise TypeError(f"a state of arrays and numbers cannot hold {value!r}")
 
 
-def _revive(value: Any, arrays: dict[str, Any], classes: Classes) -> Any:
+def _array(array: Any, parts: _Parts) -> int:
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"a state of arrays and numbers cannot hold {array!r}")
+    parts.arrays.append(array)
+    return len(parts.arrays) - 1
+
+
+def _revive(value: Any, stored: _Stored) -> Any:
     if not isinstance(value, dict):
         return value
     match value:
         case {"enum": name, "value": chosen}:
-            made = classes[name](chosen)
-        case {"array": index}:
-            made = arrays[f"a{index}"]
-        case {"scalar": index}:
-            made = arrays[f"a{index}"][()]
-        case {"random": kind, "state": stored}:
-            made = np.random.Generator(_GENERATORS[kind]())
-            made.bit_generator.state = _revive(stored, arrays, classes)
-        case {"list": items}:
-            made = [_revive(item, arrays, classes) for item in items]
+            return stored.classes[name](chosen)
         case {"tuple": items}:
-            made = tuple(_revive(item, arrays, classes) for item in items)
-        case {"dict": items}:
-            made = dict([_revive(part, arrays, classes) for part in item] for item in items)
-        case {"class": name, "fields": content}:
-            parts = {key: _revive(item, arrays, classes) for key, item in content.items()}
-            made = _revive_object(name, classes[name], parts)
-        case _:
-            raise Unusable("another format")
+            return tuple(_revive(item, stored) for item in items)
+        case {"scalar": index}:
+            return stored.arrays[f"a{index}"][()]
+        case {"again": number}:
+            return stored.made[number]
+    made = _revive_changeable(value, stored)
+    stored.made.append(made)
     return made
+
+
+def _revive_changeable(value: dict[str, Any], stored: _Stored) -> Any:
+    match value:
+        case {"list": items}:
+            return [_revive(item, stored) for item in items]
+        case {"dict": items}:
+            return dict([_revive(part, stored) for part in item] for item in items)
+        case {"array": index}:
+            return stored.arrays[f"a{index}"]
+        case {"random": kind, "state": content}:
+            made = np.random.Generator(_GENERATORS[kind]())
+            made.bit_generator.state = _revive(content, stored)
+            return made
+        case {"class": name, "fields": content}:
+            parts = {key: _revive(item, stored) for key, item in content.items()}
+            return _revive_object(name, stored.classes[name], parts)
+    raise Unusable("another format")
 
 
 def _revive_object(name: str, kind: type, parts: dict[str, Any]) -> Any:
@@ -183,7 +233,7 @@ def _fits(value: Any, hint: Any) -> bool:
     if origin is list:
         return type(value) is list and all(_fits(item, parts[0]) for item in value)
     if hint is float:
-        return type(value) is float or (type(value) is int and abs(value) < 2**63)
+        return type(value) in (float, np.float64) or (type(value) is int and abs(value) < 2**63)
     return type(value) is hint if isinstance(hint, type) and hint is not Any else True
 
 

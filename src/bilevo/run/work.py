@@ -50,7 +50,7 @@ class Reply(NamedTuple):
 class Turn(NamedTuple):
     """A step of the user's follower for a task: its leader x (m,), and where its search stands.
 
-    The state, of bytes once it has travelled, has had `had` steps, `turn` are wanted before this
+    The state, `Packed` once it has travelled, has had `had` steps, `turn` are wanted before this
     one: what is missing is made again, and must lead to `last`. No state: from the start.
     """
 
@@ -130,7 +130,7 @@ def take_turn(problem: Problem, turn: Turn) -> Moved:
     started, guide = perf_counter(), problem.guide()
     state, had = turn.state, turn.had
     if state is None:
-        state, had = guide.follower.start(turn.x, own_stream(turn.seed, turn.task)), 0
+        state, had = guide.start(turn.x, own_stream(turn.seed, turn.task)), 0
     while had < turn.turn:
         state, move = guide.advance(state, had == 0)
         had += 1
@@ -147,16 +147,22 @@ def _same(move: Move, other: Move) -> bool:
     return np.array_equal(move.y, other.y, equal_nan=True) and move[1:3] == other[1:3]
 
 
-def _pack(state: Any) -> bytes:
+class Packed(NamedTuple):
     """A follower's state for its way between processes."""
+
+    content: bytes
+
+
+def packed(state: Any) -> Packed:
+    """A state as it travels; nobody who works on it afterwards changes what is packed."""
     import cloudpickle
 
     try:
-        packed: bytes = cloudpickle.dumps(state)
-        return packed
+        return Packed(cloudpickle.dumps(state))
     except Exception as error:
         raise CannotTravel(
-            f"the follower's state cannot travel between processes: {error}"
+            f"the follower's state cannot travel between processes: {error}. It must not hold open "
+            "files, locks, generators or the like; or leave workers out"
         ) from error
 
 
@@ -202,14 +208,14 @@ class Carrier:
 
     def _turn(self, problem: Problem, turn: Turn) -> Moved:
         moved = take_turn(problem, turn._replace(state=opened(turn.state)))
-        return moved if moved.state is None else moved._replace(state=_pack(moved.state))
+        return moved if moved.state is None else moved._replace(state=packed(moved.state))
 
 
 def opened(state: Any) -> Any:
-    """A follower's state, of bytes if it has travelled."""
+    """A follower's state, whether it has travelled or not."""
     import cloudpickle
 
-    return cloudpickle.loads(state) if isinstance(state, bytes) else state
+    return cloudpickle.loads(state.content) if isinstance(state, Packed) else state
 
 
 _unpacked: dict[bytes, Carrier] = {}
