@@ -18,7 +18,7 @@ from bilevo.core.budget import Budget, FullBudget, Limits, require_count, requir
 from bilevo.core.follower import Follower, bound, cost_of
 from bilevo.core.problem import Function, Problem, Spec, Target
 from bilevo.core.result import Certificate, Result
-from bilevo.core.space import UnitBox, answer_box
+from bilevo.core.space import AsGiven, UnitBox, answer_box
 from bilevo.core.streams import seed_of
 from bilevo.registry import DEFAULT_FOR_FOLLOWERS, for_followers, get_method
 from bilevo.run.advance import Advancer, Shelf
@@ -285,12 +285,13 @@ def _spec(
     cost = None if problem.follower is None else cost_of(problem.follower)
     usual = problem.budget.over(_usual_budget(x_box.size, y_box.size, cost))
     own: Budget = getattr(algorithm, "budget", Budget())
+    searched = [x_box.width] if isinstance(y_box, AsGiven) else [x_box.width, y_box.width]
     return Spec(
         m=x_box.size,
         n=y_box.size,
         seed=seed_of(rng),
         budget=(budget or Budget()).over(own.over(usual)),
-        spread=_spread(np.concatenate([x_box.width, y_box.width])),
+        spread=_spread(np.concatenate(searched)),
         target=_target(problem, target, ftol),
         ftol=ftol,
         x0=None if x0 is None else x_box.unit(_inside(x0, problem)),

@@ -130,6 +130,26 @@ def test_a_state_that_is_not_returned_is_named(method: str) -> None:
             minimize(problem(forgetful), on_failure=on_failure)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_the_leaders_first_steps_do_not_depend_on_the_units_of_answers(method: str) -> None:
+    def first_leaders(width: float, n: int) -> Any:
+        box, answers = [(0, width)] * 2, [(0, 1)] * n
+        seen: list[Any] = []
+
+        class Constant(Exact):
+            def best(self, state: Any) -> tuple[Any, float, float]:
+                seen.append(state / width)
+                return np.zeros(n), 0.0, 0.0
+
+        wide = bilevo.Problem(F, None, box, answers, follower=Constant())
+        minimize(wide, method=method, max_evals=24)
+        return np.array(seen)[:6]
+
+    expected = first_leaders(1, 1)
+    for width, n in ((1, 7), (8, 1), (8, 7)):
+        assert first_leaders(width, n) == pytest.approx(expected)
+
+
 def test_an_answer_outside_by_rounding_is_put_on_the_bound() -> None:
     result = minimize(problem(Wrong(([5.0 + 1e-9, -5.0 - 1e-9], 0.0, 0.0))), max_evals=50)
     assert result.y.tolist() == [5.0, -5.0]

@@ -253,7 +253,8 @@ class Spec:
     deviations a search over the whole box starts with. `kernel` is what a run computes with.
 
     `advance_cost` is what a step of the user's own follower costs at most; None where there is none
-    and f is evaluated. Where there is one, answers y are in the user's units: nobody searches them.
+    and f is evaluated. Where there is one, answers y are in the user's units: nobody searches them,
+    and `spread` is (m,).
     """
 
     m: int

@@ -71,10 +71,6 @@ class AsGiven:
     def __init__(self, bounds: Bounds) -> None:
         self.bounds, self.size = bounds, bounds.size
 
-    @property
-    def width(self) -> FloatArray:
-        return np.ones(self.size)
-
     def real(self, given: FloatArray) -> FloatArray:
         return given.copy()
 
