@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from own_followers import Exact, F, Opaque, Walker, f, problem
+from own_followers import HALF, Exact, F, Opaque, Walker, f, problem
 
 import bilevo
 from bilevo import BadValue, minimize, verify
@@ -208,6 +208,60 @@ def test_a_follower_that_is_never_done_does_not_run_for_ever() -> None:
     result = minimize(problem(follower), method="nested-cma-es", budget=budget)
     assert result.status == "budget"
     assert follower.taken == 40 * result.nfev_upper
+
+
+def test_no_task_takes_more_steps_than_its_budget() -> None:
+    steps: list[int] = []
+
+    class Endless(Walker):
+        def advance(self, state: Any) -> Any:
+            state = super().advance(state)
+            steps.append(state.steps)
+            return state
+
+    budget = bilevo.Budget(upper_max=60, lower_max=10)
+    minimize(problem(Endless(length=10**9)), method="bl-cma-es", budget=budget)
+    assert max(steps) == 10
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_answer_may_become_feasible_without_a_change(method: str) -> None:
+    class Dual(Exact):
+        """Its answer is right at once; that it violates nothing, it knows later."""
+
+        def start(self, x: Any, rng: np.random.Generator) -> Any:
+            return [x, 3.0]
+
+        def advance(self, state: Any) -> Any:
+            return [state[0], max(state[1] - 1, 0.0)]
+
+        def best(self, state: Any) -> tuple[Any, float, float]:
+            return HALF * state[0], 0.0, state[1]
+
+        def done(self, state: Any) -> bool:
+            return bool(state[1] == 0)
+
+    assert minimize(problem(Dual()), method=method, max_evals=200).feasible
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_generation_whose_best_follower_fails_has_a_result(method: str) -> None:
+    class Late(Walker):
+        def advance(self, state: Any) -> Any:
+            good.add(bool(state.x[0] <= state.x[1]))
+            if state.x[0] > state.x[1] and state.steps == 3:
+                raise ZeroDivisionError("no way")
+            return super().advance(state)
+
+    for rng in range(8):
+        good: set[bool] = set()
+        options = {"method": method, "on_failure": "worst", "rng": rng}
+        first = minimize(problem(Late()), callback=stop, **options)
+        assert first.feasible is (True in good)
+
+
+def stop(result: bilevo.Result) -> None:
+    raise StopIteration
 
 
 def test_methods_that_search_f_refuse_and_name_those_that_do_not() -> None:

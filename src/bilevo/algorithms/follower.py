@@ -57,6 +57,11 @@ class Pair:
         """In the follower's order."""
         return no_worse(self.f, self.lower_violation, other.f, other.lower_violation)
 
+    def answers_alike(self, y: FloatArray, f: float, violation: float) -> bool:
+        """Whether the follower's part is this one, to the bit."""
+        values = (f, violation) == (self.f, self.lower_violation)
+        return values and np.array_equal(y, self.y, equal_nan=True)
+
     @property
     def incumbent(self) -> Incumbent:
         return Incumbent(self.x, self.y, self.F, self.f, self.violation)
@@ -191,7 +196,8 @@ class OwnFollower:
     @classmethod
     def again(cls, pair: Pair, longest: int) -> OwnFollower:
         """Go on with the search that a pair came from."""
-        return cls(pair.x, pair.task, longest, pair, pair.turns, pair.converged, pair.converged)
+        finished = pair.converged or pair.turns >= longest
+        return cls(pair.x, pair.task, longest, pair, pair.turns, pair.converged, finished)
 
     @property
     def answer(self) -> Pair:
@@ -208,12 +214,11 @@ class OwnFollower:
         self.converged = bool(moves.done[0])
         self.finished = self.converged or self.executions >= self.longest
         y, f, violation = moves.y[0], moves.f.item(0), moves.violation.item(0)
-        last = self.best
-        same = last is not None and f == last.f and np.array_equal(y, last.y, equal_nan=True)
-        if last is None or not same:
+        another = self.best is None or not self.best.answers_alike(y, f, violation)
+        if another:
             self.best = Pair(self.x, y, f, violation, task=self.task)
         self.answer.converged, self.answer.turns = self.converged, self.executions
-        return not same
+        return another
 
     def solve(self) -> Steps[Pair]:
         """Execute until the search ends, and return its answer (F not evaluated)."""

@@ -344,9 +344,16 @@ class JointSearch:
         return pairs
 
     def elect(self, spec: Spec, state: State, pairs: list[Pair], i: int) -> Steps[None]:
-        """Settle the elite with candidate i of the pairs, which is replaced when refined."""
+        """Settle the elite with candidate i of the pairs, which is replaced when refined.
+
+        Where a first elite's follower fails in that, the next best is the candidate.
+        """
         if challenges(spec, state, pairs[i]):
-            pairs[i] = yield from self.settle(spec, state, pairs[i])
+            pairs[i] = refined = yield from self.settle(spec, state, pairs[i])
+            others = any(pair.violation < math.inf for pair in pairs)
+            if others and state.elite is refined and math.isinf(refined.violation):
+                state.elite = None
+                yield from self.elect(spec, state, pairs, candidate_index(pairs))
             return
         elite = yield from self.settle(spec, state, None)
         if alone_reaches(spec, pairs[i], elite):
