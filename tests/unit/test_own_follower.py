@@ -1,6 +1,7 @@
 """Problems whose follower is a solver of the user's: answers, counting, errors, verification."""
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,21 @@ def test_a_follower_tells_what_its_steps_really_cost() -> None:
 
     with pytest.raises(BadValue, match="spent 7 in a step; its `cost` says at most 5"):
         minimize(problem(Spendthrift(cost=5)))
+
+
+@pytest.mark.parametrize("told", [2.5, np.nan, np.inf])
+def test_what_was_spent_is_a_whole_number(told: float) -> None:
+    class Vague(Walker):
+        def spent(self, state: Any) -> float:
+            return told
+
+    with pytest.raises(BadValue, match=f"spent must be a whole number, got {told}"):
+        minimize(problem(Vague(cost=5)), on_failure="worst")
+
+
+def test_a_cost_may_be_of_numpy(tmp_path: Path) -> None:
+    result = minimize(problem(Walker(cost=np.int64(3))), max_evals=90, run_dir=tmp_path)
+    assert result.nfev_lower == bilevo.load(tmp_path).nfev_lower > 60
 
 
 @pytest.mark.parametrize("method", METHODS)

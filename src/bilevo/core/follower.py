@@ -97,8 +97,8 @@ def _require_follower(follower: Any) -> None:
 
 def cost_of(follower: Any) -> int:
     """The most that an advance costs."""
-    cost: int = getattr(follower, "cost", 1)
-    return cost
+    cost: Any = getattr(follower, "cost", 1)
+    return int(cost) if isinstance(cost, np.integer) else cost
 
 
 def _something(state: Any, method: str) -> Any:
@@ -166,7 +166,12 @@ class Guide:
     def _spent(self, state: Any) -> int:
         """What a state has cost; 0 where the follower does not say."""
         spent = getattr(self.follower, "spent", None)
-        return 0 if spent is None else int(self._numbers.number(spent(state)))
+        if spent is None:
+            return 0
+        told = self._numbers.number(spent(state))
+        if not told.is_integer():
+            raise BadValue(f"the follower's spent must be a whole number, got {told}")
+        return int(told)
 
     def _cost(self, state: Any, before: int) -> int:
         most = cost_of(self.follower)
