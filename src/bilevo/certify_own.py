@@ -40,6 +40,8 @@ def claimed_by(
     problem: Problem, x: FloatArray, y: FloatArray, f: float, violation: float
 ) -> Solved:
     """A result's answer; of its violation, the part that is not the leader's."""
+    if not math.isfinite(f):
+        return Solved(y, math.inf, math.inf)
     above = float(_values(problem, Level.UPPER, x, y[None].copy()).violation[0])
     below = violation - above
     return Solved(y, f, below if below > 1e-9 * violation else 0.0)

@@ -10,6 +10,7 @@ from own_followers import HALF, Exact, F, Opaque, Walker, f, problem
 
 import bilevo
 from bilevo import BadValue, minimize, verify
+from bilevo.experiments.checks import checked
 from bilevo.registry import for_followers
 
 METHODS = for_followers()
@@ -345,6 +346,23 @@ def test_verify_takes_a_second_solver_and_the_word_of_f() -> None:
     by_functions = bilevo.Problem(F, f, [(-5, 5)] * 2, [(-5, 5)] * 2)
     result = minimize(by_functions, max_evals=3000)
     assert verify(by_functions, result, follower=Exact()).follower_gap < 1e-9
+
+
+def test_an_answer_without_a_value_is_not_confirmed() -> None:
+    nameless = problem(Wrong(([0.0, 0.0], np.nan, 0.0)))
+    certificate = verify(nameless, minimize(nameless, max_evals=50))
+    assert not certificate.feasible
+    assert certificate.message == "no finite value of the follower was found at this x"
+
+
+def test_campaigns_take_followers_at_their_word() -> None:
+    x, y = np.ones(2), np.full(2, HALF)
+    assert checked(problem(Exact()), x, y, 0.0) == (F(x, y), 0.0, 0.0)
+    infeasible = problem(Wrong((y, -1.0, 2.0)))
+    assert checked(infeasible, x, y, -1.0, 2.0) == (F(x, y), np.inf, np.inf)
+    assert np.isnan(checked(infeasible, x, np.full(2, np.nan), np.inf, np.inf)).all()
+    answered = problem(Exact(), response=lambda x: x / 2)
+    assert checked(answered, x, np.zeros(2), 0.5) == (F(x, y), 0.0, 0.5)
 
 
 def test_verify_fails_only_if_all_starts_do() -> None:

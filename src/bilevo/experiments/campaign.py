@@ -102,7 +102,7 @@ def too_long(task: Task) -> str:
 def described(problem: Problem, result: Result) -> Row:
     """What a result gave, what is true of it, and its distances from the known optimum."""
     best_F, best_f = known_optimum(problem)
-    checks = checked(problem, result.x, result.y, result.f)
+    checks = checked(problem, result.x, result.y, result.f, result.violation)
     return {
         **{"F": float(result.F), "f": float(result.f), "violation": float(result.violation)},
         "Acc_u": float(abs(result.F - best_F)),

@@ -8,7 +8,7 @@ import numpy as np
 
 from bilevo import kernels, problems
 from bilevo.certify import resolve_follower
-from bilevo.certify_own import Solved, resolve_by
+from bilevo.certify_own import claimed_by, resolve_by
 from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.problem import Problem
 from bilevo.core.request import Level, Values
@@ -23,33 +23,44 @@ class Checks(NamedTuple):
     follower_gap: float = np.nan  # how far the pair's f is above that answer's
 
 
-def checked(problem: Problem, x: FloatArray, y: FloatArray, f: float) -> Checks:
+def checked(
+    problem: Problem, x: FloatArray, y: FloatArray, f: float, violation: float = 0.0
+) -> Checks:
     """By the follower's known response, or by an independent re-solve.
 
-    The gap is infinite where y is infeasible below; all are NaN without an answer to check.
+    The gap is infinite where y is infeasible below; all are NaN without an answer to check. Where
+    only a solver knows f, its word is all there is: `violation` is what it told with y, and
+    `violation_verified` is infinite where it finds no feasible answer.
     """
-    if not np.isfinite(x).all():
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
         return Checks()
-    answer = known_response(problem, x)
+    answer = known_response(problem, x) if problem.f_is_known else None
+    told_feasible = True
     if answer is not None:
         *_, best_f, _ = problem.evaluate(x, answer)
         *_, g = problem.evaluate(x, y)
         gap = max(0.0, float(f - best_f[0])) if (g <= 0).all() else np.inf
     else:
-        certificate = _resolved(problem, x, y, f)
+        certificate = _resolved(problem, x, y, f, violation)
         answer, gap = certificate.y, certificate.follower_gap
+        told_feasible = certificate.feasible
     F, G, best, g = problem.evaluate(x, answer)
-    violation = float(Values.of(F, G, problem.repeats(Level.UPPER), 0).violation[0])
+    found = float(Values.of(F, G, problem.repeats(Level.UPPER), 0).violation[0])
     if problem.f_is_known:
-        violation += float(Values.of(best, g, problem.repeats(Level.LOWER), 0).violation[0])
-    return Checks(float(F[0]), violation, gap)
+        found += float(Values.of(best, g, problem.repeats(Level.LOWER), 0).violation[0])
+    elif found == 0 and not told_feasible:
+        found = np.inf
+    return Checks(float(F[0]), found, gap)
 
 
-def _resolved(problem: Problem, x: FloatArray, y: FloatArray, f: float) -> Certificate:
+def _resolved(
+    problem: Problem, x: FloatArray, y: FloatArray, f: float, violation: float
+) -> Certificate:
     with kernels.using(kernels.default()):
         if problem.follower is None:
             return resolve_follower(problem, x, y, seed=1, starts=5)
-        return resolve_by(problem.guide(), problem, Solved(y, f, 0.0), x, seed=1, starts=5)
+        claimed = claimed_by(problem, x, y, f, violation)
+        return resolve_by(problem.guide(), problem, claimed, x, seed=1, starts=5)
 
 
 def known_response(problem: Problem, x: FloatArray) -> FloatArray | None:
