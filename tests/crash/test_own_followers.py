@@ -49,11 +49,11 @@ def test_a_cut_anywhere_resumes_to_the_same_result(kind: Any, kept: str, tmp_pat
     assert course(bilevo.load(tmp_path / "whole")) == course(whole)
 
 
-def stopped_in_the_middle(follower: Any, run_dir: Path) -> int:
+def stopped_in_the_middle(follower: Any, run_dir: Path, **options: Any) -> int:
     """Steps that a run had taken when its follower broke it off, in the middle of a generation."""
     follower.breaks_at = 50
     with pytest.raises(KeyError):
-        run(follower, run_dir)
+        run(follower, run_dir, **options)
     return int(follower.taken)
 
 
@@ -70,12 +70,13 @@ class BreakingOpaque(Opaque, Breaking):
     pass
 
 
-def test_states_of_arrays_are_restored_and_others_made_again(tmp_path: Path) -> None:
-    whole = run(Walker(), None)
+@pytest.mark.parametrize("method", ["drc-cma-es", "bl-cma-es"])  # of small and of large batches
+def test_states_of_arrays_are_restored_and_others_made_again(method: str, tmp_path: Path) -> None:
+    whole = run(Walker(), None, method=method)
     for kind, again in ((Breaking, False), (BreakingOpaque, True)):
-        taken = stopped_in_the_middle(kind(), tmp_path / kind.__name__)
+        taken = stopped_in_the_middle(kind(), tmp_path / kind.__name__, method=method)
         follower = kind()
-        assert course(run(follower, tmp_path / kind.__name__)) == course(whole)
+        assert course(run(follower, tmp_path / kind.__name__, method=method)) == course(whole)
         more = follower.taken - (whole.nfev_lower - taken)  # steps that were made twice
         assert (more > 0) is again
 

@@ -120,7 +120,13 @@ class Advancer(Labour[Turns, Move]):
         """What comes of a batch (see `make`)."""
         for i, move in known.items():
             self._of(int(batch.task[i])).last = move
-        moves = self.make(batch, known, keep, time_left)
+
+        def kept(batch: Turns, i: int, move: Move) -> None:
+            if keep is not None:
+                keep(batch, i, move)
+            self._shelve(int(batch.task[i]), batch.x[i])  # a batch may take hours
+
+        moves = self.make(batch, known, kept, time_left)
         self._tidy(batch, moves)
         return moves
 
@@ -130,23 +136,22 @@ class Advancer(Labour[Turns, Move]):
         return held
 
     def _tidy(self, batch: Turns, moves: list[Move]) -> None:
-        """Shelve what took long, and let go of what is done or was not used for long."""
+        """Let go of what is done or was not used for long."""
         self._most_held = max(self._most_held, GENERATIONS * len(batch.task))
         over = [task for task, move in zip(batch.task.tolist(), moves, strict=True) if move.done]
-        if self._shelf is not None:
-            self._shelve(batch, self._shelf)
         excess = len(self._held) - len(over) - self._most_held
         for task in over + [task for task in self._held if task not in over][: max(excess, 0)]:
             del self._held[task]
             if self._shelf is not None:
                 self._shelf.drop(task)
 
-    def _shelve(self, batch: Turns, shelf: Shelf) -> None:
-        for task, x in zip(batch.task.tolist(), batch.x, strict=True):
-            held = self._held[task]
-            if held.state is not None and held.unsaved >= SHELVED_AFTER:  # not done, not replayed
-                shelf.put(task, x, held)
-                held.unsaved = 0.0
+    def _shelve(self, task: int, x: FloatArray) -> None:
+        """Keep a task's state if making it again would take long."""
+        held = self._held[task]
+        if self._shelf is None or held.state is None or held.unsaved < SHELVED_AFTER:
+            return
+        self._shelf.put(task, x, held)
+        held.unsaved = 0.0
 
     def _pieces(self, batch: Turns) -> tuple[slice, ...]:
         return piece_rows(False, len(batch.task))
