@@ -13,7 +13,7 @@ import io
 import json
 import types
 import typing
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -210,7 +210,11 @@ def _revive_changeable(value: dict[str, Any], stored: _Stored) -> Any:
 
 
 def _revive_object(name: str, kind: type, parts: dict[str, Any]) -> Any:
-    if not is_dataclass(kind) or parts.keys() != {field.name for field in fields(kind)}:
+    if not is_dataclass(kind):
+        raise Unusable(f"another {name}")
+    defaults = {each.name: each.default for each in fields(kind)}
+    parts = {**{key: value for key, value in defaults.items() if value is not MISSING}, **parts}
+    if parts.keys() != defaults.keys():  # fields with a default may be newer than the file
         raise Unusable(f"another {name}")
     hints = typing.get_type_hints(kind)
     if wrong := [key for key, item in parts.items() if not _fits(item, hints[key])]:
