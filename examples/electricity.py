@@ -11,13 +11,15 @@ Lines without a limit have one of 1000 MW here, the whole demand. Demand may be 
 price cap, 80 $/MWh: without it the producer that nobody can do without asks for infinity.
 
     python examples/electricity.py [--small] [--out FOLDER]
+    python examples/electricity.py --units Solitude Sundance
 
 **When bilevo is the wrong tool**: here, if these are all the data there are. A follower that is a
 linear program can be replaced by its optimality conditions, and the whole becomes one mixed-integer
 program (`single_level` below), which HiGHS solves in less time than a run of bilevo takes, and with
 a proof. It needs a bound M on the duals that nobody knows beforehand, and is silently wrong where M
-is too small or too large; that is shown, too. bilevo is for clearing that has no such form: unit
-commitment, AC flows, or a simulator that belongs to somebody else.
+is too small or too large; that is shown, too. And a search can miss the best offers, as it does for
+the owner of Solitude and Sundance: those lie on an edge of the box, and runs end 0.1% below. bilevo
+is for clearing that has no such form: unit commitment, AC flows, or somebody else's simulator.
 """
 
 from __future__ import annotations
@@ -222,7 +224,7 @@ def searched(producer: Producer, runs: int, evaluations: int, seed: int = 1) -> 
 def report(producer: Producer, results: list[bilevo.Result], exact: Claim) -> None:
     found, clearings = results[0], sum(result.nfev_lower for result in results)
     cost = f"{len(results)} runs, {clearings:,} clearings, {sum(r.time for r in results):.1f} s"
-    at_cost = producer.profit(*producer.cost) + 0.0
+    at_cost = round(producer.profit(*producer.cost), 2) + 0.0  # no -0.00
     print(f"{' and '.join(producer.names)}: profit in $/h")
     print(f"  offering at cost {at_cost:10,.2f}")
     print(f"  bilevo           {-found.F:10,.2f}  at {_listed(found.x)} ({cost})")
@@ -264,9 +266,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="A producer's offers on PJM's five buses.")
     parser.add_argument("--small", action="store_true", help="a coarse grid and short runs")
     parser.add_argument("--out", type=Path, default=Path(), help="folder of the picture")
+    parser.add_argument("--units", nargs="+", choices=UNITS, help="the units of another producer")
     options = parser.parse_args(arguments)
     runs, evaluations = (1, 100) if options.small else (3, 800)
 
+    if options.units:
+        other = Producer(*options.units)
+        report(other, searched(other, runs, 2 * evaluations), single_level(other, 1e4))
+        return
     brighton = Producer("Brighton")
     claims = {M: single_level(brighton, M) for M in (20, 40, 50, 1e2, 1e4, 1e6, 1e7, 1e8)}
     results = searched(brighton, runs, evaluations)

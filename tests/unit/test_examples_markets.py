@@ -41,6 +41,12 @@ def test_the_small_electricity_example_runs_and_says_what_it_found(
     assert (tmp_path / "pictures" / "electricity.png").stat().st_size > 5000
 
 
+def test_another_producer_can_be_asked_for(electricity, capsys) -> None:
+    electricity.main(["--small", "--units", "Solitude", "Sundance"])
+    said = capsys.readouterr().out
+    assert "single level       8,655.40  at 56.7559, 80.0000" in said
+
+
 @pytest.mark.parametrize(
     ("offer", "friendly", "hostile"),
     [
