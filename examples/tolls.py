@@ -1,0 +1,450 @@
+"""Tolls on a few roads: what they are worth when drivers choose their routes in answer.
+
+The leader sets tolls and wants the least total travel time. The follower is all drivers together:
+everyone takes the route of least time and toll, until nobody gains by changing (Wardrop's user
+equilibrium). That is the minimum of Beckmann's convex function, found by a Frank-Wolfe method of
+conjugate directions (Mitradjieva and Lindberg 2013, The stiff is moving, Transportation Science
+47(2)). How far it is from the end, its gap, is an error of the leader's objective. One `advance`
+is ten of its iterations, so the competition decides how exactly a toll is known: those that look
+hopeless are left at a coarse gap, and only the best are followed to a fine one.
+
+    python examples/tolls.py --out pictures            # two minutes with Sioux Falls
+    python examples/tolls.py --out pictures --small    # a few seconds
+
+The small network is that of Hearn and Ramana (1998), Solving congestion toll pricing models; the
+totals quoted for it, 2455.87 without tolls and 2253.92 at best, come out. Two links may be tolled,
+and neither toll alone is worth much: descents from no tolls end at 2453.88, as a search may, of
+which three are made; the best is 2419.87. Sioux Falls (76 links, 360,600 trips; LeBlanc, Morlok and
+Pierskalla 1975) is read from the package aequilibrae, if installed. Tolls are in units of time.
+
+When not to use bilevo for this: if every link can be tolled, the marginal costs of the system
+optimum are the answer, by one more equilibrium and no search. And equilibria have derivatives by
+the tolls (Tobin and Friesz 1988, Transportation Science 22(4)), which need fewer equilibria than
+any search, from a good start. Both are computed here for comparison. A search is for what they
+cannot do: local optima and kinks, as here, and drivers who are a simulation without derivatives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sqlite3
+import zipfile
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from scipy.linalg import null_space, pinvh
+from scipy.optimize import brentq, minimize
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
+
+import bilevo
+import bilevo.plot
+from bilevo.core.arrays import FloatArray, IntArray
+
+# from, to, time when empty, capacity; a link's time is time * (1 + 0.15 (flow / capacity)^4)
+NINE_NODES = """
+1 5 5 12   1 6 6 18   2 5 3 35   2 6 9 35   5 6 9 20   5 7 2 11   5 9 8 26   6 5 4 11   6 8 6 33
+6 9 7 32   7 3 3 25   7 4 6 24   7 8 2 19   8 3 8 39   8 4 6 43   8 7 4 36   9 7 4 26   9 8 8 30
+"""
+MEANING = {
+    "nine nodes": "Either toll of the answer alone is worse than none, as drivers crowd the other "
+    "link; both together save a sixth of what is possible. A descent from no tolls misses that.",
+    "Sioux Falls": "Tolls on five of 38 roads save two thirds of what tolls on all of them could.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Links in the order of their tails, with time = free + rise * flow^power; trips (n, n)."""
+
+    tail: IntArray
+    head: IntArray
+    free: FloatArray
+    rise: FloatArray
+    power: FloatArray
+    trips: FloatArray
+    first: IntArray = field(init=False)  # of the links that leave a node, as in a sparse array
+    link: IntArray = field(init=False)  # (n, n): which link leads from one node to another
+
+    def __post_init__(self) -> None:
+        nodes = len(self.trips)
+        number = np.zeros((nodes, nodes), int)
+        number[self.tail, self.head] = np.arange(len(self.tail))
+        object.__setattr__(self, "link", number)
+        object.__setattr__(self, "first", np.searchsorted(self.tail, np.arange(nodes + 1)))
+        cut_off = (self.trips > 0) & ~np.isfinite(self.routes(self.free)[0])
+        if cut_off.any():
+            raise ValueError(f"no route for trips between nodes {np.argwhere(cut_off).tolist()}")
+
+    @classmethod
+    def of(cls, links: Any, trips: FloatArray) -> Network:
+        """From rows (tail, head, free, capacity, factor, power), nodes counted from 0."""
+        rows = np.array(sorted(map(tuple, links)))
+        tail, head, (free, capacity, factor, power) = *rows.T[:2].astype(int), rows.T[2:]
+        return cls(tail, head, free, free * factor / capacity**power, power, trips)
+
+    def time(self, flow: FloatArray) -> FloatArray:
+        return np.asarray(self.free + self.rise * flow**self.power)
+
+    def slope(self, flow: FloatArray) -> FloatArray:
+        return np.asarray(self.power * self.rise * flow ** (self.power - 1))
+
+    def total_time(self, flow: FloatArray) -> float:
+        return float(flow @ self.time(flow))
+
+    def beckmann(self, flow: FloatArray) -> float:
+        """The sum of the integrals of time over flow, which an equilibrium minimises."""
+        return float(flow @ (self.free + self.rise * flow**self.power / (self.power + 1)))
+
+    def routes(self, cost: FloatArray) -> tuple[FloatArray, IntArray]:
+        """For every node of origin: the costs of the cheapest routes, and the nodes before."""
+        positive = np.maximum(cost, 1e-9)  # links that cost nothing would leave the order open
+        graph = csr_array((positive, self.head, self.first), shape=self.trips.shape)
+        distances, before = dijkstra(graph, return_predecessors=True)
+        return distances, before
+
+    def all_or_nothing(self, cost: FloatArray) -> FloatArray:
+        """Flows of the links when everybody takes the cheapest route."""
+        distances, before = self.routes(cost)
+        nodes = len(self.trips)
+        rows = np.arange(nodes) * (nodes + 1)  # of `load`: a last column takes what has no link
+        order = np.argsort(-distances, axis=1).T  # the farthest first
+        previous = np.where(before < 0, nodes, before)[np.arange(nodes), order]
+        load = np.pad(self.trips, ((0, 0), (0, 1)))
+        flat = load.ravel()
+        for node, towards in zip(rows + order, rows + previous, strict=True):
+            flat[towards] += flat[node]
+        origin, node = np.nonzero(before >= 0)
+        links = self.link[before[origin, node], node]
+        return np.bincount(links, weights=load[origin, node], minlength=len(cost)).astype(float)
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Where Frank-Wolfe stands: flows, its last two targets and step. Arrays and numbers only."""
+
+    toll: FloatArray
+    flow: FloatArray
+    last: FloatArray
+    last_but_one: FloatArray
+    step: float = 1.0
+    gap: float = 1.0
+    iterations: int = 1  # the start has looked for the cheapest routes, too
+
+
+@dataclass(frozen=True, slots=True)
+class Drivers:
+    """The follower: bi-conjugate Frank-Wolfe until changing routes saves `gap` of all costs."""
+
+    network: Network
+    share: FloatArray  # (links, m): which links each toll of the leader is raised on
+    gap: float = 1e-6
+    cost: int = 10  # iterations of one advance, each with the cheapest routes of all origins
+    limit: int = 3000
+
+    def start(self, x: FloatArray, rng: np.random.Generator) -> Traffic:
+        toll = self.share @ x
+        flow = self.network.all_or_nothing(self.network.free + toll)
+        return Traffic(toll, flow, flow, flow)
+
+    def advance(self, state: Traffic) -> Traffic:
+        until = (state.iterations // self.cost + 1) * self.cost
+        while state.iterations < until and not self.done(state):
+            self.iterate(state)
+        return state
+
+    def best(self, state: Traffic) -> tuple[FloatArray, float, float]:
+        f = self.network.beckmann(state.flow) + float(state.toll @ state.flow)
+        return state.flow, f, 0.0
+
+    def done(self, state: Traffic) -> bool:
+        return state.gap <= self.gap or state.iterations >= self.limit
+
+    def spent(self, state: Traffic) -> int:
+        return state.iterations
+
+    def iterate(self, state: Traffic) -> None:
+        cost = self.network.time(state.flow) + state.toll
+        cheapest = self.network.all_or_nothing(cost)
+        state.gap = float(cost @ (state.flow - cheapest) / (cost @ state.flow))
+        state.iterations += 1
+        if self.done(state):
+            return
+        target = self.conjugate(state, cheapest)
+        if cost @ (target - state.flow) >= 0:  # rounding
+            target = cheapest
+        state.step = self.line_search(state, target - state.flow)
+        state.flow = (1 - state.step) * state.flow + state.step * target
+        state.last, state.last_but_one = target, state.last
+
+    def conjugate(self, state: Traffic, cheapest: FloatArray) -> FloatArray:
+        """The target whose direction is conjugate to the last two."""
+        flow, step, curvature = state.flow, state.step, self.network.slope(state.flow)
+        if step > 1 - 1e-9:  # the last target is reached: nothing to be conjugate to
+            return cheapest
+        forward, one = cheapest - flow, state.last - flow
+        two = step * state.last + (1 - step) * state.last_but_one - flow
+        along_two = float(two @ (curvature * (state.last_but_one - state.last)))
+        along_one = float(one @ (curvature * one))
+        mu = max(0.0, -float(two @ (curvature * forward)) / along_two) if along_two else 0.0
+        nu = -float(one @ (curvature * forward)) / along_one if along_one else 0.0
+        nu = max(0.0, nu + mu * step / (1 - step))
+        return np.asarray((cheapest + nu * state.last + mu * state.last_but_one) / (1 + nu + mu))
+
+    def line_search(self, state: Traffic, direction: FloatArray) -> float:
+        """The step in [0, 1] to the least of Beckmann's function."""
+
+        def slope(step: float) -> float:
+            time = self.network.time(state.flow + step * direction)
+            return float(direction @ (time + state.toll))
+
+        return 1.0 if slope(1.0) <= 0 else float(brentq(slope, 0.0, 1.0, xtol=1e-12))
+
+
+def settled(drivers: Drivers, x: Any) -> Traffic:
+    """How drivers answer tolls x, without a leader's search."""
+    state = drivers.start(np.asarray(x, float), np.random.default_rng(1))
+    while not drivers.done(state):
+        state = drivers.advance(state)
+    return state
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A network and its roads with a toll of at most `most`: links as nodes counted from 1."""
+
+    name: str
+    network: Network
+    roads: tuple[tuple[tuple[int, int], ...], ...]
+    most: float
+
+    @property
+    def share(self) -> FloatArray:
+        share = np.zeros((len(self.network.tail), len(self.roads)))
+        for column, road in enumerate(self.roads):
+            share[[self.network.link[a - 1, b - 1] for a, b in road], column] = 1.0
+        return share
+
+    @property
+    def names(self) -> list[str]:
+        return [f"{road[0][0]}-{road[0][1]}" for road in self.roads]
+
+    def problem(self, gap: float = 1e-6) -> bilevo.Problem:
+        """Total travel time over tolls; the leader sees the flows of all links."""
+        return bilevo.Problem(
+            lambda x, flow: self.network.total_time(flow),
+            None,
+            [(0.0, self.most)] * len(self.roads),
+            [(0.0, self.network.trips.sum())] * len(self.network.tail),
+            follower=Drivers(self.network, self.share, gap),
+            name=self.name,
+        )
+
+    def equilibrium(self, x: Any, gap: float) -> Traffic:
+        return settled(Drivers(self.network, self.share, gap), x)
+
+    def total_time(self, x: Any, gap: float) -> float:
+        return self.network.total_time(self.equilibrium(x, gap).flow)
+
+
+def nine_nodes() -> Case:
+    rows = np.array(NINE_NODES.split(), float).reshape(-1, 4)
+    trips = np.zeros((9, 9))
+    trips[:2, 2:4] = [[10.0, 20.0], [30.0, 40.0]]  # from nodes 1 and 2 to 3 and 4
+    links = [(a - 1, b - 1, free, capacity, 0.15, 4.0) for a, b, free, capacity in rows]
+    return Case("nine nodes", Network.of(links, trips), (((2, 5),), ((6, 8),)), most=10.0)
+
+
+def sioux_falls(archive: Path) -> Case:
+    """From the sample of aequilibrae; each road is tolled in both directions."""
+    columns = "a_node, b_node, free_flow_time, capacity_ab, b, power"
+    with zipfile.ZipFile(archive) as sample, closing(sqlite3.connect(":memory:")) as database:
+        database.deserialize(sample.read("project_database.sqlite"))
+        rows = np.array(database.execute(f"SELECT {columns} FROM links").fetchall(), float)
+        zones, trips = trip_matrix(sample.read("matrices/demand.aem"))
+    nodes = np.unique(rows[:, :2])
+    rows[:, :2] = np.searchsorted(nodes, rows[:, :2])
+    everywhere = np.zeros((len(nodes), len(nodes)))
+    everywhere[np.ix_(*[np.searchsorted(nodes, zones)] * 2)] = trips
+    roads = ((5, 6), (11, 12), (13, 24), (15, 22), (17, 19))
+    both_ways = tuple((road, road[::-1]) for road in roads)
+    return Case("Sioux Falls", Network.of(rows, everywhere), both_ways, most=15.0)
+
+
+def trip_matrix(content: bytes) -> tuple[IntArray, FloatArray]:
+    """The zones and the first matrix of a file in aequilibrae's format (its matrix class)."""
+    (zones,) = np.frombuffer(content, "<u4", 1, offset=10)
+    matrices, indices = content[14], content[15]
+    start = 182 + 50 * matrices + 20 * indices
+    index = np.frombuffer(content, "<u8", zones * indices, offset=start)
+    cells = np.frombuffer(content, "<f8", zones**2 * matrices, offset=start + index.nbytes)
+    first = cells.reshape(zones, zones, matrices)[:, :, 0]
+    return index.reshape(zones, indices)[:, 0].astype(int), np.nan_to_num(first)
+
+
+def sample_of_aequilibrae() -> Path | None:
+    """Where the package keeps Sioux Falls; it is found without being imported."""
+    package = importlib.util.find_spec("aequilibrae")
+    if package is None or package.origin is None:
+        return None
+    archive = Path(package.origin).parent / "reference_files" / "sioux_falls.zip"
+    return archive if archive.is_file() else None
+
+
+def system_optimum(network: Network, gap: float) -> FloatArray:
+    """Flows of the least total time: the equilibrium of drivers who bear what they cost others."""
+    considerate = replace(network, rise=network.rise * (1 + network.power))
+    return settled(Drivers(considerate, np.zeros((len(network.tail), 0)), gap), ()).flow
+
+
+def sensitivity(case: Case, state: Traffic, tolerance: float = 1e-2) -> FloatArray:
+    """Derivatives of total time by the tolls, at an equilibrium (Tobin and Friesz).
+
+    Flows change within the links that the trips of each origin use, and keep their sums at nodes.
+    """
+    network, links = case.network, np.arange(len(case.network.tail))
+    cost = network.time(state.flow) + state.toll
+    balance = np.zeros((len(network.trips), len(links)))
+    balance[network.tail, links], balance[network.head, links] = -1.0, 1.0
+    shifts = []
+    for distance in network.routes(cost)[0][network.trips.any(axis=1)]:
+        excess = distance[network.tail] + cost - np.nan_to_num(distance[network.head], posinf=0.0)
+        used = (state.flow > 0) & (excess < tolerance * cost.mean())
+        inner = null_space(balance[:, used])
+        shifts.append(np.zeros((len(links), inner.shape[1])))
+        shifts[-1][used] = inner
+    shift, slope = np.hstack(shifts), network.slope(state.flow)
+    marginal = network.time(state.flow) + state.flow * slope
+    inverse = pinvh(shift.T @ (slope[:, None] * shift), rtol=1e-9)
+    return np.asarray(-case.share.T @ (shift @ (inverse @ (shift.T @ marginal))))
+
+
+def descend(case: Case, start: Any, gap: float) -> tuple[FloatArray, int]:
+    """Tolls of L-BFGS-B with these derivatives, and how many equilibria it needed."""
+    scale = case.total_time(start, gap) / 1000  # first steps are as long as derivatives
+
+    def value(x: FloatArray) -> tuple[float, FloatArray]:
+        state = case.equilibrium(x, gap)
+        return case.network.total_time(state.flow) / scale, sensitivity(case, state) / scale
+
+    box = [(0.0, case.most)] * len(case.roads)
+    found = minimize(value, start, jac=True, method="L-BFGS-B", bounds=box, options={"ftol": 1e-6})
+    return found.x, int(found.nfev) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A case, and how exactly drivers are followed: in the search, and beside it."""
+
+    case: Case
+    gap: float
+    fine: float
+    evals: int
+    seeds: range  # of runs: one may end in a local optimum
+
+    def bounds(self) -> tuple[float, float]:
+        """What is known without a search: total time without tolls, and the least there can be."""
+        case, network = self.case, self.case.network
+        print(f"\n{case.name}: {len(network.tail)} links, {network.trips.sum():,.0f} trips")
+        print("The follower's gap is the leader's error. Without tolls:")
+        for gap in (1e-2, 1e-3, 1e-4, 1e-5, self.fine):
+            state = case.equilibrium(np.zeros(len(case.roads)), gap)
+            total = network.total_time(state.flow)
+            print(f"  gap {gap:.0e}: total time {total:,.2f} after {state.iterations} iterations")
+        optimum = system_optimum(network, self.fine)
+        least = network.total_time(optimum)
+        all_links = Drivers(network, np.eye(len(network.tail)), self.fine)
+        priced = network.total_time(settled(all_links, optimum * network.slope(optimum)).flow)
+        print(f"Its objective (Beckmann) is {network.beckmann(state.flow):,.2f}.")
+        print(f"The least total time is {least:,.2f}; marginal costs on all links: {priced:,.2f}.")
+        return total, least
+
+    def search(self) -> bilevo.Result:
+        """The best tolls of some runs, what they cost, and drivers followed more exactly."""
+        problem = self.case.problem(self.gap)
+        runs = [bilevo.minimize(problem, max_evals=self.evals, rng=seed) for seed in self.seeds]
+        result = min(runs, key=lambda run: run.F)
+        finer = Drivers(self.case.network, self.case.share, self.fine)
+        found = bilevo.verify(problem, result, starts=1, follower=finer)
+        steps = np.concatenate([row.executions for row in result.history])
+        kept = np.concatenate([row.survived for row in result.history])
+        print(f"bilevo: {', '.join(f'{run.F:,.2f}' for run in runs)}; exactly {found.F:,.2f}.")
+        means = f"{steps[kept].mean():.1f} where they survived, {steps[~kept].mean():.1f} elsewhere"
+        print(f"  {result.nfev_lower} iterations for {len(steps)} tolls, in steps of ten: {means}.")
+        return result
+
+    def compare(self, result: bilevo.Result, untolled: float, least: float) -> None:
+        """The answer beside those of descents with derivatives."""
+        case, answers = self.case, [("bilevo", result.x)]
+        for name, start in (("no tolls", 0 * result.x), ("the answer", result.x)):
+            x, count = descend(case, start, self.gap)
+            answers.append((f"descent from {name}, {count} equilibria", x))
+        for name, x in answers:
+            total = case.total_time(x, self.fine)
+            saved = (untolled - total) / (untolled - least)
+            tolls = ", ".join(f"{a}: {b:.2f}" for a, b in zip(case.names, x, strict=True))
+            print(f"  {name:42} {total:,.2f}, {saved:.1%} of what is possible; {tolls}")
+
+    def pictures(self, result: bilevo.Result, folder: Path, points: int) -> list[Path]:
+        """Where tolls change the time lost and, over two tolls, what the leader is up against."""
+        figures = {"links": self.delays(result)}
+        if len(result.x) == 2:
+            figures["landscape"] = bilevo.plot.landscape(self.case.problem(1e-5), result, points)
+        folder.mkdir(parents=True, exist_ok=True)
+        name = self.case.name.replace(" ", "_").lower()
+        paths = [folder / f"tolls_{name}_{what}.png" for what in figures]
+        for path, figure in zip(paths, figures.values(), strict=True):
+            figure.savefig(path, dpi=120)
+        return paths
+
+    def delays(self, result: bilevo.Result) -> Figure:
+        """Bars of the time lost on the links where tolls change it most."""
+        network = self.case.network
+        flows = {
+            "no tolls": self.case.equilibrium(0 * result.x, self.gap).flow,
+            "bilevo's tolls": result.y,
+            "system optimum": system_optimum(network, self.gap),
+        }
+        lost = np.array([flow * (network.time(flow) - network.free) for flow in flows.values()])
+        most = np.argsort(-np.abs(lost[1] - lost[0]))[:10]
+        figure = Figure(figsize=(7, 4), layout="constrained")
+        axes = figure.subplots()
+        for i, name in enumerate(flows):
+            axes.bar(np.arange(len(most)) + 0.27 * (i - 1), lost[i, most], width=0.27, label=name)
+        names = [f"{network.tail[i] + 1}-{network.head[i] + 1}" for i in most]
+        axes.set_xticks(np.arange(len(most)), names, rotation=45)
+        axes.set(title=self.case.name, xlabel="link", ylabel="time lost by all vehicles")
+        axes.legend()
+        return figure
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--out", type=Path, default=Path(), help="folder of the pictures")
+    parser.add_argument("--small", action="store_true", help="a few seconds, for tests")
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args(words)
+    runs, evals, points = (1, 3000, 9) if asked.small else (3, 7000, 25)
+    seeds = range(asked.seed, asked.seed + runs)
+    studies = [Study(nine_nodes(), gap=1e-6, fine=1e-7, evals=evals, seeds=seeds)]
+    sample = None if asked.small else sample_of_aequilibrae()
+    if sample is not None:
+        studies.append(Study(sioux_falls(sample), 1e-5, 1e-6, evals=40_000, seeds=seeds[:1]))
+    for study in studies:
+        known = study.bounds()
+        result = study.search()
+        study.compare(result, *known)
+        print(MEANING[study.case.name])
+        print("Pictures:", *study.pictures(result, asked.out, points))
+    if sample is None and not asked.small:
+        print("\nSioux Falls needs the data of aequilibrae: pip install --no-deps aequilibrae")
+
+
+if __name__ == "__main__":
+    main()
