@@ -32,11 +32,12 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check_readme(spaces: Spaces, shown: str) -> None:
-    first, costly = spaces
+    first, costly, solver = spaces
     assert abs(first["result"].F - 1.90) < 0.01
     assert first["certificate"].follower_gap < 1e-6
     assert "F = 1.90" in shown and "0 []\nTrue\n" in shown
     assert costly["result"].F < 2
+    assert abs(solver["result"].F + 18) < 1e-3
 
 
 def check_long_runs(spaces: Spaces, shown: str) -> None:
