@@ -15,7 +15,7 @@ from bilevo import kernels
 from bilevo.core.algorithm import Algorithm
 from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.budget import Budget, FullBudget, Limits, require_count, require_positive
-from bilevo.core.follower import Follower, bound, cost_of
+from bilevo.core.follower import LONGEST, Follower, bound, cost_of
 from bilevo.core.problem import Function, Problem, Spec, Target
 from bilevo.core.result import Certificate, Result
 from bilevo.core.space import AsGiven, UnitBox, answer_box
@@ -33,7 +33,6 @@ from bilevo.run.session import Session
 
 __all__ = ["Optimizer", "load", "minimize", "verify"]
 
-LONGEST_SOLVE = 1000  # steps of a follower of the user's that never says it is done
 TargetLike = float | Literal[False] | None
 
 
@@ -304,7 +303,7 @@ def _usual_budget(m: int, n: int, advance_cost: int | None) -> FullBudget:
     """That of the papers; a follower of the user's knows its own end, or has a thousand steps."""
     if advance_cost is None:
         return FullBudget.for_size(m, n)
-    return replace(FullBudget.for_size(m, m), lower_max=LONGEST_SOLVE * advance_cost)
+    return replace(FullBudget.for_size(m, m), lower_max=LONGEST * advance_cost)
 
 
 def _spread(width: FloatArray) -> FloatArray:

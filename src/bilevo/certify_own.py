@@ -14,7 +14,7 @@ import numpy as np
 from bilevo.certify import NEGLIGIBLE, FixedLeader, sentence
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import interquartile_range
-from bilevo.core.follower import Guide
+from bilevo.core.follower import LONGEST, Guide
 from bilevo.core.order import best_index
 from bilevo.core.problem import Problem
 from bilevo.core.request import Level, Values
@@ -25,15 +25,15 @@ from bilevo.run.evaluate import Evaluator
 from bilevo.run.session import Batch
 
 SMALLEST = 1e-3  # size of f, where only solvers know it: answers may all be 0 but for rounding
-LONGEST = 100_000  # steps of a start that never says it is done
 
 
 class Solved(NamedTuple):
-    """A follower's answer, with values as far as the solver tells."""
+    """A follower's answer, with values as far as the solver tells, and whether it was done."""
 
     y: FloatArray
     f: float
     violation: float
+    done: bool = True
 
 
 def claimed_by(
@@ -52,6 +52,7 @@ def resolve_by(
 ) -> Certificate:
     """The certificate of the pair of x and what is claimed to be its follower's answer."""
     answers, spent = _answers(guide, x, seed, starts)
+    cut_off = sum(not solved.done for solved in answers)
     found = [claimed, *answers]
     if problem.f_is_known:
         found = _by_f(problem, x, found)
@@ -79,7 +80,8 @@ def resolve_by(
         feasible=bool(feasible),
         nfev_lower=spent,
         nfev_upper=len(tied),
-        message=sentence(gap, best.violation, gap <= negligible, F, bool(feasible)),
+        message=sentence(gap, best.violation, gap <= negligible, F, bool(feasible))
+        + (f"; {cut_off} of {starts} starts were not done after {LONGEST} steps" * (cut_off > 0)),
     )
 
 
@@ -102,7 +104,7 @@ def _answers(guide: Guide, x: FloatArray, seed: int, starts: int) -> tuple[list[
 
 
 def solve(guide: Guide, x: FloatArray, rng: np.random.Generator) -> tuple[Solved, int]:
-    """A follower's answer to x from one start, and what it cost."""
+    """A follower's answer to x from one start, done or after many steps, and what it cost."""
     state = guide.start(x, rng)
     cost = 0
     for step in range(LONGEST):
@@ -110,7 +112,7 @@ def solve(guide: Guide, x: FloatArray, rng: np.random.Generator) -> tuple[Solved
         cost += move.cost
         if move.done:
             break
-    return Solved(move.y, move.f, move.violation), cost
+    return Solved(move.y, move.f, move.violation, move.done), cost
 
 
 def _by_f(problem: Problem, x: FloatArray, found: list[Solved]) -> list[Solved]:

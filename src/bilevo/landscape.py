@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bilevo.certify import Answer, FixedLeader, best_answer, latin_hypercube, local_search
-from bilevo.certify_own import solve
+from bilevo.certify_own import Solved, solve
 from bilevo.core.arrays import BoolArray, FloatArray
 from bilevo.core.problem import Problem
 from bilevo.core.request import Level, Values
@@ -124,18 +124,18 @@ def _values(problem: Problem, level: Level, x: FloatArray, y: FloatArray) -> Val
 def _told(problem: Problem, x: FloatArray) -> Found:
     """What a problem's own follower answers; where it fails, no value is finite."""
     guide, middle = problem.guide(), (problem.y_bounds.lower + problem.y_bounds.upper) / 2
-    rows, cost = [], 0
+    nothing, rows, cost = Solved(middle, math.inf, math.inf), [], 0
     for i, leader in enumerate(x):
         try:
-            answer, paid = solve(guide, leader, stream(SEED, "landscape", i))
+            solved, paid = solve(guide, leader, stream(SEED, "landscape", i))
         except BadValue:
             raise
         except Exception:  # the user's solver may do anything
-            rows.append((middle, math.inf, math.inf))
+            rows.append(nothing)
             continue
-        rows.append(answer if np.isfinite(answer.y).all() else (middle, math.inf, math.inf))
+        rows.append(solved if np.isfinite(solved.y).all() else nothing)
         cost += paid
-    y, f, violation = (np.array(column) for column in zip(*rows, strict=True))
+    y, f, violation, _ = (np.array(column) for column in zip(*rows, strict=True))
     return Found(y, f, violation, cost)
 
 

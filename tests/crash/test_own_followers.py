@@ -223,7 +223,7 @@ def test_a_follower_that_does_not_answer_as_it_did_is_found_out(tmp_path: Path) 
 def test_files_of_tasks_that_are_over_are_removed(tmp_path: Path) -> None:
     result = run(Walker(), tmp_path / "run", method="nested-cma-es", max_evals=None, budget=SHORT)
     assert result.status == "budget"
-    assert list((tmp_path / "run" / "followers").iterdir()) == []
+    assert not (tmp_path / "run" / "followers").exists()
 
 
 SHORT = bilevo.Budget(upper_max=20)

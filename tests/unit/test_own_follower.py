@@ -382,3 +382,19 @@ def test_a_follower_that_agrees_to_rounding_is_confirmed() -> None:
     searched = problem(bilevo.followers.Minimize(), known=True)
     result = minimize(searched, max_evals=600)
     assert verify(searched, result).message.startswith("confirmed")
+
+
+def test_a_certificate_says_where_a_follower_never_came_to_an_end() -> None:
+    class Restless(Walker):
+        def done(self, state: Any) -> bool:
+            return False
+
+    result = minimize(problem(Walker()), max_evals=300)
+    assert (
+        "5 of 5 starts were not done after 1000 steps"
+        in verify(problem(Restless()), result).message
+    )
+
+
+def test_a_problem_says_that_it_has_a_solver() -> None:
+    assert "follower Walker" in repr(problem(Walker()))

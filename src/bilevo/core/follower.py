@@ -21,6 +21,7 @@ from bilevo.core.budget import require_count
 from bilevo.core.values import BadValue, Returned
 
 S = TypeVar("S")
+LONGEST = 1000  # steps of a search that never says it is done
 ROUNDING = 1e-6  # of a bound's width (or of 1): as far as solvers leave their bounds by rounding
 
 
@@ -36,7 +37,8 @@ class Follower(Protocol[S]):
 
     A state of arrays, numbers, texts, lists, dictionaries, dataclasses and numpy's generators is
     kept in a run's directory, and restored; any other is made again after a crash. `advance` may
-    change its state in place, and must do the same whenever it is given the same.
+    change its state in place, and must do the same whenever it is given the same. What is known of
+    one search belongs in its state: a follower's own fields are settings, by which a run knows it.
     """
 
     def start(self, x: FloatArray, rng: np.random.Generator) -> S:
@@ -77,7 +79,7 @@ class Move(NamedTuple):
 def bound(follower: Any, problem: Any) -> Follower[Any]:
     """The follower to use for a problem; anything else than a follower is refused."""
     _require_follower(follower)
-    if not hasattr(follower, "bind"):
+    if not callable(getattr(follower, "bind", None)):
         own: Follower[Any] = follower
         return own
     made: Follower[Any] = follower.bind(problem)
@@ -86,7 +88,8 @@ def bound(follower: Any, problem: Any) -> Follower[Any]:
 
 
 def _require_follower(follower: Any) -> None:
-    missing = [name for name in ("start", "advance", "best", "done") if not hasattr(follower, name)]
+    needed = ("start", "advance", "best", "done")
+    missing = [name for name in needed if not callable(getattr(follower, name, None))]
     if missing or isinstance(follower, type):
         raise ValueError(
             "a follower is an object with the methods start, advance, best and done, "
@@ -136,12 +139,15 @@ class Guide:
         told = self.follower.best(state)
         if not isinstance(told, tuple) or len(told) != 3:
             raise BadValue(f"the follower's best must be a tuple (y, f, violation), got {told!r}")
-        y, f, violation = self._inside(told[0]), *map(self._numbers.number, told[1:])
+        y, f, violation = self._inside(told[0]), *self._values(*told[1:])
         if violation < 0:
             raise BadValue(f"the follower's violation must be 0 or more, got {violation}")
         if not (np.isfinite(y).all() and math.isfinite(f) and math.isfinite(violation)):
             return y, math.inf, math.inf
         return y, f, violation
+
+    def _values(self, f: Any, violation: Any) -> tuple[float, float]:
+        return self._numbers.number(f, "f"), self._numbers.number(violation, "violation")
 
     def _inside(self, told: Any) -> FloatArray:
         y = self._numbers.real(told, "answer")
@@ -168,7 +174,7 @@ class Guide:
         spent = getattr(self.follower, "spent", None)
         if spent is None:
             return 0
-        told = self._numbers.number(spent(state))
+        told = self._numbers.number(spent(state), "spent")
         if not told.is_integer():
             raise BadValue(f"the follower's spent must be a whole number, got {told}")
         return int(told)

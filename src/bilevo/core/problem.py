@@ -185,7 +185,8 @@ class Problem:
 
     def __repr__(self) -> str:
         known = f", F*={self.optimum.F:g}" if self.optimum else ""
-        return f"<Problem {self.name}: m={self.m}, n={self.n}{known}>"
+        solver = "" if self.follower is None else f", follower {type(self.follower).__name__}"
+        return f"<Problem {self.name}: m={self.m}, n={self.n}{solver}{known}>"
 
     def _repr_html_(self) -> str:
         """Sizes, bounds, constraints and what is known of the solution, for notebooks."""

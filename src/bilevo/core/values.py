@@ -83,16 +83,16 @@ class Returned:
         if self._miscounted(count):
             raise self._bad("constraints", f"{count}, not {self.count} as before")
 
-    def number(self, value: Any) -> float:
+    def number(self, value: Any, what: str = "objective") -> float:
         """One number."""
         if isinstance(value, float | int):
             try:
                 return float(value)
             except OverflowError:
-                raise self._bad("objective", "an integer beyond floating point") from None
-        array = self.real(value, "objective")
+                raise self._bad(what, "an integer beyond floating point") from None
+        array = self.real(value, what)
         if array.size != 1:
-            raise self._bad("objective", f"of shape {array.shape}, not one number")
+            raise self._bad(what, f"of shape {array.shape}, not one number")
         return float(array.reshape(()))
 
     def _vector(self, value: Any) -> FloatArray:

@@ -31,7 +31,7 @@ class Lower:
         return np.asarray(y)
 
 
-def bound(lower: Lower | None, searcher: str) -> Lower:
+def required(lower: Lower | None, searcher: str) -> Lower:
     """What a follower searches; there is none before it was given to a problem."""
     if lower is None:
         raise ValueError(f"{searcher} belongs to a problem: Problem(..., follower={searcher}())")

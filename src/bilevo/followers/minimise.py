@@ -18,7 +18,7 @@ from bilevo.core.budget import require_count
 from bilevo.core.order import best_index, no_worse
 from bilevo.core.problem import Problem
 from bilevo.core.request import Values
-from bilevo.followers.lower import Lower, bound
+from bilevo.followers.lower import Lower, required
 from bilevo.optimizers.gradient import METHODS, Differences, descend, usual_method
 
 GRADIENTS = 5  # that a step pays for unless its evaluations are given
@@ -133,10 +133,10 @@ class Minimize:
         return self.evaluations or GRADIENTS * (2 * size + 1)
 
     def start(self, x: FloatArray, rng: np.random.Generator) -> State:
-        return State.fresh(x, rng, bound(self.lower, "Minimize").box.size, self.starts)
+        return State.fresh(x, rng, required(self.lower, "Minimize").box.size, self.starts)
 
     def advance(self, state: State) -> State:
-        lower = bound(self.lower, "Minimize")
+        lower = required(self.lower, "Minimize")
         assert self.method is not None
         before = state.spent
         try:
@@ -152,7 +152,7 @@ class Minimize:
         return state
 
     def best(self, state: State) -> tuple[FloatArray, float, float]:
-        return bound(self.lower, "Minimize").answer(state.best), state.f, state.best_violation
+        return required(self.lower, "Minimize").answer(state.best), state.f, state.best_violation
 
     def done(self, state: State) -> bool:
         return state.starts == 0

@@ -18,7 +18,7 @@ from bilevo.core.budget import require_positive
 from bilevo.core.order import best_index, no_worse, ranking
 from bilevo.core.problem import Problem
 from bilevo.core.request import Values
-from bilevo.followers.lower import Lower, bound
+from bilevo.followers.lower import Lower, required
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import PopulationOptimizer, Start
 
@@ -63,13 +63,13 @@ class Population:
         return self.optimizer.population_size(1 if self.lower is None else self.lower.box.size)
 
     def start(self, x: FloatArray, rng: np.random.Generator) -> State:
-        d = bound(self.lower, "Population").box.size
+        d = required(self.lower, "Population").box.size
         begin = Start.uniform(np.full(d, DEVIATION), rng)
         return State(x, rng, self.optimizer.start(begin, rng), begin.mean)
 
     def advance(self, state: State) -> State:
         points = self.optimizer.ask(state.search, state.rng)
-        values = bound(self.lower, "Population")(state.x, points)
+        values = required(self.lower, "Population")(state.x, points)
         self.optimizer.tell(state.search, points, values.objective, values.violation)
         i = best_index(values.objective, values.violation)
         f, violation = values.objective.item(i), values.violation.item(i)
@@ -92,7 +92,7 @@ class Population:
         return bool(spread <= self.precision**2 * state.spread + rounding)
 
     def best(self, state: State) -> tuple[FloatArray, float, float]:
-        return bound(self.lower, "Population").answer(state.best), state.f, state.violation
+        return required(self.lower, "Population").answer(state.best), state.f, state.violation
 
     def done(self, state: State) -> bool:
         return state.finished

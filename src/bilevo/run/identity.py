@@ -56,7 +56,8 @@ def identity(problem: Problem, algorithm: Algorithm[Any], spec: Spec) -> dict[st
 def _parameters(value: Any) -> Any:
     """An algorithm's settings, by class and field; of what is no dataclass, the class."""
     if is_dataclass(value):
-        content = {field.name: _parameters(getattr(value, field.name)) for field in fields(value)}
+        settings = [field.name for field in fields(value) if field.init]
+        content = {name: _parameters(getattr(value, name)) for name in settings}
         return {"class": type(value).__name__, **content}
     if value is None or isinstance(value, bool | int | float | str | np.number):
         return value
@@ -80,7 +81,7 @@ def require_same(directory: Path, there: dict[str, Any], here: dict[str, Any]) -
 def _differences(there: dict[str, Any], here: dict[str, Any]) -> Iterator[str]:
     stored, wanted = dict(_leaves(there)), dict(_leaves(here))
     for name in sorted(stored.keys() | wanted.keys()):
-        if stored.get(name) != wanted.get(name):
+        if repr(stored.get(name)) != repr(wanted.get(name)):  # NaN is the same as NaN
             values = (repr(side.get(name))[:200] for side in (stored, wanted))
             yield "{} is {} there and {} here".format(name[:200], *values)
 

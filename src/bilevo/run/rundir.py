@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import numpy as np
@@ -211,6 +212,8 @@ class RunDir:
             warnings.warn(
                 f"{self._directory} was removed: nothing of the run is kept", stacklevel=4
             )
+        if result.status in _OWN:  # nobody goes on with it
+            rmtree(self.followers, ignore_errors=True)
         live = self._next is None and not self._told_end
         if live and result.status is not StopReason.INTERRUPTED:
             self._append(account.end(result, self._first))
