@@ -132,5 +132,5 @@ class Overhead:
                 f"{1e6 * self._computing / self._points:.0f} us, by way of workers "
                 f"{1e6 * self._waiting / self._points:.0f} us ({factor} times as much); "
                 "leave workers out, or use vectorized functions",
-                stacklevel=7,  # the line that calls minimize
+                stacklevel=8,  # the line that calls minimize
             )
