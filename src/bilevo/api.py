@@ -226,7 +226,7 @@ class Optimizer(AskTell):
             problem = Problem(_never, _never, x_bounds, y_bounds, name="ask-tell")
         if problem.follower is not None:
             raise ValueError("ask and tell is for functions; minimize drives a problem's follower")
-        algorithm = get_method(method)
+        algorithm = _method(problem, method)
         spec = _spec(problem, algorithm, rng, budget, target, x0, ftol)
         limits = Limits.of(max_evals, max_evals_upper, max_evals_lower, max_time)
         super().__init__(
@@ -255,9 +255,15 @@ def _problem(
 
 
 def _method(problem: Problem, method: str | Algorithm[Any] | None) -> Algorithm[Any]:
-    """The algorithm to use; only some can do with a follower of the problem's own."""
+    """The algorithm to use; only some can do with a follower of the problem's own, or without."""
     if problem.follower is None:
-        return get_method(method)
+        algorithm = get_method(method)
+        if not getattr(algorithm, "searches", True):
+            raise ValueError(
+                f"{algorithm.name} is for problems with a follower of their own, and "
+                f"{problem.name} has none: see bilevo.followers, or leave the method out"
+            )
+        return algorithm
     algorithm = get_method(method or DEFAULT_FOR_FOLLOWERS)
     if not getattr(algorithm, "advances", False):
         raise ValueError(

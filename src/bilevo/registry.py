@@ -58,6 +58,9 @@ _METHODS = {
     "drc-plus": Method(
         partial(_make, "DRCPlus"), 2026, "DRC with followers that learn, descents, certificates"
     ),
+    "drc-race": Method(
+        partial(_make, "DRCRace"), 2026, "leaders compete for the steps of a user's own follower"
+    ),
     "go-cma-es": Method(
         partial(_make, "GOCMAES"), 2020, "Huang, Wang: GO, with CMA-ES", Status.PAPER
     ),
@@ -98,6 +101,11 @@ def methods() -> dict[str, Method]:
 def for_followers() -> list[str]:
     """The names of our methods that can do with a follower that is a solver of the user's."""
     return [name for name, method in _METHODS.items() if getattr(method.make(), "advances", False)]
+
+
+def for_functions() -> list[str]:
+    """The names of our methods that search f themselves, where it is a function."""
+    return [name for name in methods() if getattr(get_method(name), "searches", True)]
 
 
 def get_method(method: str | Algorithm[Any] | None) -> Algorithm[Any]:

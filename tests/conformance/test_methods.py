@@ -16,7 +16,7 @@ import bilevo
 from bilevo import DE, PSO, Budget, Problem
 from bilevo.algorithms import BLEAQ2, DRC
 from bilevo.problems import get, names
-from bilevo.registry import get_method, methods
+from bilevo.registry import for_functions, get_method, methods
 
 SHORT = Budget(lower_max=60, upper_max=200)
 STOPS = 4  # generations after which a run is stopped and resumed, at most
@@ -46,7 +46,7 @@ def test_has_the_name_it_is_registered_under(method: str) -> None:
     assert get_method(method).name == method
 
 
-@pytest.mark.parametrize("method", [*methods(), *VARIANTS])
+@pytest.mark.parametrize("method", [*for_functions(), *VARIANTS])
 class TestMethod:
     def test_repeats_to_the_bit(self, method: str | DRC) -> None:
         runs = [minimize_counted(get("smd2"), method=method, rng=8, budget=SHORT) for _ in "ab"]

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import bilevo
 from bilevo import BadValue, Budget, Problem, minimize
-from bilevo.registry import methods
+from bilevo.registry import for_functions
 
-METHODS = list(methods())
+METHODS = for_functions()
 LEVELS = {"F": "upper", "G": "upper", "f": "lower", "g": "lower"}
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import bilevo
 from bilevo import kernels
-from bilevo.registry import methods
+from bilevo.registry import for_functions
 
 STORED = Path(__file__).parent / "runs.json"
 # Their course hangs on last bits, by finite differences or by ties between equal children, and
@@ -28,7 +28,7 @@ BEGINNING = {
     "mfbla tp3": 600,
     "sa-bl-imode tp3": 1500,
 }
-CASES = [(method, problem) for method in methods() for problem in ("smd2", "tp3")]
+CASES = [(method, problem) for method in for_functions() for problem in ("smd2", "tp3")]
 
 
 def course(method: str, problem: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 import bilevo
 from bilevo.core import result
 from bilevo.core.result import Generation, History
-from bilevo.registry import methods
+from bilevo.registry import for_functions
 from bilevo.run import account
 from bilevo.run.journal import Kind, Record
 from bilevo.run.tally import LISTED
@@ -153,6 +153,6 @@ def test_a_long_run_hardly_grows() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", methods())
+@pytest.mark.parametrize("method", for_functions())
 def test_a_long_run_of_any_method_hardly_grows(method: str) -> None:
     assert growth(method, 100_000) < BYTES_PER_EVALUATION

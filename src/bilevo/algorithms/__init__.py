@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from bilevo.algorithms.bleaq2 import BLEAQ2
     from bilevo.algorithms.drc import DRC
     from bilevo.algorithms.drc_plus import DRCPlus
+    from bilevo.algorithms.drc_race import DRCRace
     from bilevo.algorithms.go_cma_es import GOCMAES
     from bilevo.algorithms.mfbla import MFBLA
     from bilevo.algorithms.nblea import NBLEA
@@ -23,6 +24,7 @@ else:
             "BLEAQ2": "bilevo.algorithms.bleaq2",
             "DRC": "bilevo.algorithms.drc",
             "DRCPlus": "bilevo.algorithms.drc_plus",
+            "DRCRace": "bilevo.algorithms.drc_race",
             "GOCMAES": "bilevo.algorithms.go_cma_es",
             "MFBLA": "bilevo.algorithms.mfbla",
             "NBLEA": "bilevo.algorithms.nblea",
@@ -44,5 +46,6 @@ __all__ = [
     "TLEA",
     "TLEADE",
     "DRCPlus",
+    "DRCRace",
     "NestedCMAES",
 ]

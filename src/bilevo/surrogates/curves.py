@@ -1,0 +1,195 @@
+"""A Gaussian process of learning curves: what values of unfinished tasks, and of new ones, will be.
+
+After K. Swersky, J. Snoek and R. P. Adams, "Freeze-thaw Bayesian optimization", 2014: the value of
+a task at x after a share t of the longest search is the value it tends to, plus what is still to
+come, which decays as beta / (beta + t). Both are smooth in x and differ from task to task:
+
+    k = a^2 M(x, x') + (c^2 + e^2 M(x, x')) D(t, t')
+        + [same task] (b^2 + e^2 D(t, t') + s^2 min(t, t') / max(t, t'))
+
+M is a Matern 5/2 kernel with a length for each variable, D(t, t') = beta / (beta + t + t'), and the
+last term is what else a curve does, which is forgotten as it ages. What differs from the paper, and
+why: decays are smooth in x as well, and have a part that all tasks share (c), so that one finished
+task tells what to expect of the others; settings are the most probable ones and are not averaged
+over, which would take many times as long.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from bilevo.core.arrays import BoolArray, FloatArray, IntArray
+from bilevo.core.order import ranking
+
+ROOT5 = math.sqrt(5)
+NEAR = 0.05  # differences to the best value, relative to the median one, that are hardly told apart
+JITTER = 1e-4  # a variance that keeps covariances invertible
+NEW = -1  # the number of a task that is not among those learnt from
+
+# Medians and log-deviations of the settings, for values of deviation 1 in the unit box.
+LENGTH = (0.5, 0.7)
+OTHERS = {"a": (0.8, 0.7), "b": (0.3, 0.7), "c": (1.0, 0.7), "e": (0.5, 0.7)} | {
+    "beta": (0.2, 0.5),
+    "s": (0.2, 0.7),
+}
+
+
+def scores(objective: FloatArray, violation: FloatArray) -> FloatArray:
+    """Values for a model, in Deb's order: of mean 0 and deviation 1, on a log scale from the best.
+
+    The infeasible and the failed follow the worst feasible one in equal steps.
+    """
+    feasible = (violation == 0) & np.isfinite(objective)
+    z = np.zeros(len(objective))
+    if feasible.any():
+        above = objective[feasible] - objective[feasible].min()
+        scale = float(np.median(above)) or float(above.mean())
+        z[feasible] = np.log(NEAR + above / scale) if 0 < scale < math.inf else 0.0
+    order = ranking(objective, violation)
+    behind = order[~feasible[order]]
+    step = (np.ptp(z[feasible]) + 1.0 if feasible.any() else 1.0) / len(z)
+    z[behind] = z.max(where=feasible, initial=-10.0) + step * np.arange(1, len(behind) + 1)
+    z -= z.mean()
+    return np.asarray(z / (z.std() or 1.0))
+
+
+def expected_improvement(mean: FloatArray, deviation: FloatArray, best: float) -> FloatArray:
+    """By how much a normal variable falls below the best, on average."""
+    from scipy.special import ndtr  # late: slow to import
+
+    u = (best - mean) / deviation
+    density = np.exp(-0.5 * u * u) / math.sqrt(2 * math.pi)
+    return np.asarray(deviation * (u * ndtr(u) + density))
+
+
+@dataclass(slots=True, eq=False)
+class Rows:
+    """What is learnt from: values z (r,) of tasks (r,) at x (r, m) after the shares t (r,)."""
+
+    x: FloatArray
+    t: FloatArray
+    task: IntArray
+    z: FloatArray
+
+
+@dataclass(slots=True, eq=False)
+class Relations:
+    """Between two sets of rows: squared differences (r, q, m), sums of shares, same tasks."""
+
+    squares: FloatArray
+    t: FloatArray
+    same: BoolArray
+    lasting: FloatArray  # the ratio of shares, for rows of a task
+
+    @classmethod
+    def between(cls, x: FloatArray, t: FloatArray, task: IntArray, rows: Rows) -> Relations:
+        same = task[:, None] == rows.task[None]
+        ratio = np.minimum(t[:, None], rows.t[None]) / np.maximum(t[:, None], rows.t[None])
+        squares = (x[:, None] - rows.x[None]) ** 2
+        return cls(squares, t[:, None] + rows.t[None], same, same * ratio)
+
+    @classmethod
+    def within(cls, rows: Rows) -> Relations:
+        return cls.between(rows.x, rows.t, rows.task, rows)
+
+
+class Kernel:
+    """The covariance between two sets of rows at some settings, and its parts."""
+
+    __slots__ = ("decay", "falls", "matern", "value", "x_part")
+
+    def __init__(self, settings: FloatArray, relations: Relations) -> None:
+        squares, t, same = relations.squares, relations.t, relations.same
+        m = squares.shape[2]
+        a, b, c, e, beta, s = np.exp(settings[m:])
+        r2 = squares @ np.exp(-2 * settings[:m])
+        r = np.sqrt(r2)
+        fall = np.exp(-ROOT5 * r)
+        self.matern = (1 + ROOT5 * r + 5 / 3 * r2) * fall
+        self.decay = beta / (beta + t)
+        self.x_part = a * a + e * e * self.decay
+        self.falls = 5 / 3 * (1 + ROOT5 * r) * fall  # of M by the log of a length, without squares
+        self.value = self.x_part * self.matern + (c * c) * self.decay
+        self.value += (b * b + e * e * self.decay) * same + (s * s) * relations.lasting
+
+
+def first_settings(m: int) -> FloatArray:
+    """The logarithms of the lengths (m,) and of the others: what is thought before all values."""
+    return _prior(m)[0]
+
+
+def _prior(m: int) -> tuple[FloatArray, FloatArray]:
+    medians, deviations = zip(*[LENGTH] * m, *OTHERS.values(), strict=True)
+    return np.log(medians), np.array(deviations)
+
+
+def learn_settings(rows: Rows, settings: FloatArray, steps: int) -> FloatArray:
+    """Settings of a higher posterior density, by a few steps of L-BFGS from those given."""
+    from scipy.optimize import minimize  # late: slow to import
+
+    medians, deviations = _prior(rows.x.shape[1])
+    relations = Relations.within(rows)
+
+    def loss(trial: FloatArray) -> tuple[float, FloatArray]:
+        value, slope = _likelihood(trial, relations, rows.z)
+        off = (trial - medians) / deviations
+        return value + 0.5 * float(off @ off), slope + off / deviations
+
+    bounds = list(zip(medians - 3 * deviations, medians + 3 * deviations, strict=True))
+    options = {"maxiter": steps}
+    found = minimize(loss, settings, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return np.asarray(found.x)
+
+
+def _likelihood(
+    settings: FloatArray, relations: Relations, z: FloatArray
+) -> tuple[float, FloatArray]:
+    """The negative log-likelihood of settings, and its slope."""
+    squares, same = relations.squares, relations.same
+    m = squares.shape[2]
+    a, b, c, e, _, s = np.exp(settings[m:])
+    kernel = Kernel(settings, relations)
+    covariance = kernel.value + JITTER * np.eye(len(z))
+    inverse = np.linalg.inv(covariance)
+    weights = inverse @ z
+    W = 0.5 * (inverse - np.outer(weights, weights))
+    decaying, both = W * kernel.decay, kernel.matern + same
+    slope = [
+        2 * a * a * (W * kernel.matern).sum(),
+        2 * b * b * W[same].sum(),
+        2 * c * c * decaying.sum(),
+        2 * e * e * (decaying * both).sum(),
+        (decaying * (1 - kernel.decay) * (c * c + e * e * both)).sum(),
+        2 * s * s * (W * relations.lasting).sum(),
+    ]
+    lengths = np.tensordot(W * kernel.x_part * kernel.falls, squares, 2) * np.exp(-2 * settings[:m])
+    value = 0.5 * float(z @ weights) + 0.5 * float(np.linalg.slogdet(covariance)[1])
+    return value, np.concatenate([lengths, slope])
+
+
+class CurveModel:
+    """The process given some rows; it predicts where tasks end."""
+
+    def __init__(self, rows: Rows, settings: FloatArray) -> None:
+        self.rows, self.settings = rows, settings
+        covariance = Kernel(settings, Relations.within(rows)).value
+        self._inverse = np.linalg.inv(covariance + JITTER * np.eye(len(rows.z)))
+        self._weights = self._inverse @ rows.z
+
+    @property
+    def lengths(self) -> FloatArray:
+        """How far values reach in each variable (m,)."""
+        return np.asarray(np.exp(self.settings[: self.rows.x.shape[1]]))
+
+    def at_end(self, x: FloatArray, task: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Mean and deviation (k,) of the values with which tasks (k,) at x (k, m) end."""
+        rows, m = self.rows, x.shape[1]
+        relations = Relations.between(x, np.ones(len(x)), task, rows)
+        k = Kernel(self.settings, relations).value
+        a, b, c, e, beta, s = np.exp(self.settings[m:])
+        alone = a * a + b * b + s * s + (c * c + 2 * e * e) * beta / (beta + 2)
+        variance = alone - np.einsum("ij,ij->i", k @ self._inverse, k)
+        return k @ self._weights, np.sqrt(np.maximum(variance, 1e-12))
