@@ -1,0 +1,298 @@
+"""Hyper-parameters as a bilevel problem: validation loss above, training below, epochs to share.
+
+The leader chooses four hyper-parameters of a small network, all on a log scale: learning rate,
+weight decay, batch size and width. The follower is training itself: one `advance` is an epoch of
+Adam, and it is done when the validation loss has not improved for eight epochs, or after fifty.
+What the leader sees of it is the validation loss of the best epoch so far, the network that one
+would keep. Followers of many leaders share one budget of epochs: `drc-race` gives few of them to
+most networks and many to those that may become the best.
+
+    python examples/tuning.py                       the digits, 1000 epochs, some seconds
+    python examples/tuning.py friedman --epochs 300 --picture tuning.png
+
+Wrong tool: where only regularisation of a convex loss is to be tuned, the validation loss can be
+differentiated by it, and gradients need far fewer trainings. docs/tuning.md has a comparison with
+Optuna. Needs scikit-learn, for its data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+import bilevo
+
+Array = NDArray[np.float64]
+
+NAMES = ("learning rate", "weight decay", "batch size", "width")
+X_BOUNDS = [(-4.0, 0.0), (-5.0, 0.5), (4.0, 8.0), (2.0, 6.0)]  # log10, log10, log2, log2
+WORST = 10.0  # a loss is cut off here: training may diverge
+LONGEST, PATIENCE = 50, 8  # epochs
+
+
+@dataclass(frozen=True)
+class Data:
+    """Inputs and targets, (k, inputs) and (k, outputs), for training and for validation."""
+
+    inputs: Array
+    targets: Array
+    validation_inputs: Array
+    validation_targets: Array
+    classes: bool  # cross entropy of classes, or else the squared error
+
+    @classmethod
+    def split(cls, X: Array, T: Array, classes: bool, training: int, seed: int) -> Data:
+        """Split by a seed; inputs are scaled by what is seen in training."""
+        order = np.random.default_rng([seed, 8]).permutation(len(X))
+        seen, held = order[:training], order[training:]
+        mean, deviation = X[seen].mean(axis=0), X[seen].std(axis=0) + 1e-9
+        scaled = np.clip((X - mean) / deviation, -5, 5)
+        return cls(scaled[seen], T[seen], scaled[held], T[held], classes)
+
+    def loss(self, outputs: Array, targets: Array) -> float:
+        """Of a network's outputs, per row."""
+        if self.classes:
+            return float(-(targets * log_softmax(outputs)).sum() / len(outputs))
+        return float(((outputs - targets) ** 2).sum() / len(outputs))
+
+    def slope(self, outputs: Array, targets: Array) -> Array:
+        """The derivative of the loss by the outputs."""
+        if self.classes:
+            return np.asarray((np.exp(log_softmax(outputs)) - targets) / len(outputs))
+        return np.asarray(2 * (outputs - targets) / len(outputs))
+
+
+def log_softmax(outputs: Array) -> Array:
+    shifted = outputs - outputs.max(axis=1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
+
+
+def digits(seed: int) -> Data:
+    """8x8 pictures of ten digits, the first 800 of 1797, 300 of them for training."""
+    from sklearn.datasets import load_digits
+
+    X, labels = load_digits(return_X_y=True)
+    return Data.split(X[:800], np.eye(10)[labels[:800]], True, 300, seed)
+
+
+def breast_cancer(seed: int) -> Data:
+    """Thirty measurements of cells, benign or malignant, 300 of 569 for training."""
+    from sklearn.datasets import load_breast_cancer
+
+    X, labels = load_breast_cancer(return_X_y=True)
+    return Data.split(X, np.eye(2)[labels], True, 300, seed)
+
+
+def friedman(seed: int) -> Data:
+    """Friedman-1: a smooth function of five of ten inputs, with noise; 300 of 700 for training."""
+    from sklearn.datasets import make_friedman1
+
+    X, t = make_friedman1(700, noise=1.0, random_state=seed)
+    return Data.split(X, (t[:, None] - 14.4) / 4.9, False, 300, seed)
+
+
+DATA: dict[str, Callable[[int], Data]] = {
+    "digits": digits,
+    "breast-cancer": breast_cancer,
+    "friedman": friedman,
+}
+
+
+@dataclass(slots=True)
+class Network:
+    """A training under way: all weights in one vector, Adam's moments, and what has been seen."""
+
+    width: int
+    batch: int
+    rate: float
+    decay: float
+    weights: Array
+    first: Array
+    second: Array
+    rng: np.random.Generator
+    steps: int = 0
+    epoch: int = 0
+    training: float = WORST  # loss of the last epoch
+    validation: float = WORST  # loss of the best epoch
+    best_epoch: int = 0
+    number: int = 0
+
+
+class Training:
+    """The follower: x (4,) to a network, an epoch at a time."""
+
+    def __init__(self, data: Data) -> None:
+        self.data = data
+        self.inputs, self.outputs = data.inputs.shape[1], data.targets.shape[1]
+
+    def start(self, x: Array, rng: np.random.Generator) -> Network:
+        width, batch = round(2 ** float(x[3])), round(2 ** float(x[2]))
+        count = (self.inputs + 1 + self.outputs) * width + self.outputs
+        weights = np.zeros(count)
+        W1, _, W2, _ = self.layers(weights, width)
+        W1[:] = rng.standard_normal(W1.shape) * math.sqrt(2 / self.inputs)
+        W2[:] = rng.standard_normal(W2.shape) * math.sqrt(1 / width)
+        rate, decay = 10.0 ** float(x[0]), 10.0 ** float(x[1])
+        return Network(width, batch, rate, decay, weights, np.zeros(count), np.zeros(count), rng)
+
+    def layers(self, vector: Array, width: int) -> tuple[Array, Array, Array, Array]:
+        """Views of a vector of weights, or of their derivatives: two layers and their biases."""
+        ends = np.cumsum([self.inputs * width, width, width * self.outputs])
+        W1, b1, W2, b2 = np.split(vector, ends)
+        return W1.reshape(self.inputs, width), b1, W2.reshape(width, self.outputs), b2
+
+    def advance(self, state: Network) -> Network:
+        """One epoch, then a look at the validation data."""
+        data, total = self.data, 0.0
+        order = state.rng.permutation(len(data.inputs))
+        slopes = np.empty_like(state.weights)
+        here, there = self.layers(state.weights, state.width), self.layers(slopes, state.width)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for at in range(0, len(order), state.batch):
+                rows = order[at : at + state.batch]
+                X, T = data.inputs[rows], data.targets[rows]
+                total += self.backward(here, there, X, T) * len(rows)
+                adam(state, slopes)
+            outputs = self.forward(here, data.validation_inputs)[1]
+            validation = data.loss(outputs, data.validation_targets)
+        state.epoch += 1
+        state.training = bounded(total / len(order))
+        if bounded(validation) < state.validation:
+            state.validation, state.best_epoch = bounded(validation), state.epoch
+        return state
+
+    def forward(self, layers: tuple[Array, ...], X: Array) -> tuple[Array, Array]:
+        """The hidden layer and the outputs."""
+        W1, b1, W2, b2 = layers
+        hidden = np.maximum(X @ W1 + b1, 0.0)
+        return hidden, hidden @ W2 + b2
+
+    def backward(
+        self, layers: tuple[Array, ...], slopes: tuple[Array, ...], X: Array, T: Array
+    ) -> float:
+        """The loss of a batch, and its derivatives by all weights."""
+        hidden, outputs = self.forward(layers, X)
+        by_output = self.data.slope(outputs, T)
+        by_hidden = (by_output @ layers[2].T) * (hidden > 0)
+        slopes[0][:], slopes[1][:] = X.T @ by_hidden, by_hidden.sum(axis=0)
+        slopes[2][:], slopes[3][:] = hidden.T @ by_output, by_output.sum(axis=0)
+        return self.data.loss(outputs, T)
+
+    def best(self, state: Network) -> tuple[Array, float, float]:
+        return np.array([state.validation]), state.training, 0.0
+
+    def done(self, state: Network) -> bool:
+        return state.epoch >= LONGEST or state.epoch - state.best_epoch >= PATIENCE
+
+
+def adam(state: Network, slopes: Array, b1: float = 0.9, b2: float = 0.99) -> None:
+    """One step of Adam with decoupled weight decay, in place."""
+    state.steps += 1
+    state.first *= b1
+    state.first += (1 - b1) * slopes
+    state.second *= b2
+    state.second += (1 - b2) * slopes * slopes
+    size = state.rate * math.sqrt(1 - b2**state.steps) / (1 - b1**state.steps)
+    state.weights *= 1 - min(1.0, state.rate * state.decay)
+    state.weights -= size * state.first / (np.sqrt(state.second) + 1e-8)
+
+
+def bounded(loss: float) -> float:
+    return min(loss, WORST) if math.isfinite(loss) else WORST
+
+
+def problem(training: Training) -> bilevo.Problem:
+    """The bilevel problem of a training: F is the validation loss that the follower tells."""
+    return bilevo.Problem(
+        validation_loss,
+        None,
+        X_BOUNDS,
+        [(0.0, WORST)],
+        name="tuning",
+        follower=training,
+    )
+
+
+def validation_loss(x: Array, y: Array) -> float:
+    return float(y[0])
+
+
+def meaning(x: Array) -> dict[str, float]:
+    """Hyper-parameters as people write them."""
+    values = (10.0 ** x[0], 10.0 ** x[1], round(2 ** x[2]), round(2 ** x[3]))
+    return {name: float(f"{value:.3g}") for name, value in zip(NAMES, values, strict=True)}
+
+
+class Watched(Training):
+    """Training that keeps its networks' validation losses, for the picture."""
+
+    def __init__(self, data: Data) -> None:
+        super().__init__(data)
+        self.curves: dict[int, list[float]] = {}
+
+    def start(self, x: Array, rng: np.random.Generator) -> Network:
+        state = super().start(x, rng)
+        state.number = len(self.curves)
+        self.curves[state.number] = []
+        return state
+
+    def advance(self, state: Network) -> Network:
+        state = super().advance(state)
+        self.curves[state.number].append(state.validation)
+        return state
+
+
+def draw(curves: list[list[float]], title: str, path: str) -> None:
+    """Who got the epochs: each network's loss of its best epoch so far."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, panel = pyplot.subplots(figsize=(6, 3.6), layout="constrained")
+    best = min(curves, key=lambda curve: curve[-1])
+    for curve in curves:
+        style = (
+            {"color": "C3", "linewidth": 2.0} if curve is best else {"color": "C0", "alpha": 0.4}
+        )
+        panel.semilogy(range(1, len(curve) + 1), curve, **style)
+        panel.semilogy(len(curve), curve[-1], ".", **style)
+    panel.set_xlabel("epochs of a network")
+    panel.set_ylabel("validation loss")
+    panel.set_title(title, fontsize="medium")
+    figure.savefig(path)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Tune a small network by bilevel optimisation.")
+    parser.add_argument("data", nargs="?", choices=DATA, default="digits")
+    parser.add_argument("--epochs", type=int, default=1000, help="of all networks together")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--picture", help="file for a picture of who got the epochs")
+    chosen = parser.parse_args(arguments)
+    training = Watched(DATA[chosen.data](chosen.seed))
+    result = bilevo.minimize(
+        problem(training), method="drc-race", max_evals_lower=chosen.epochs, rng=chosen.seed
+    )
+    curves = [curve for curve in training.curves.values() if curve]
+    short = sum(len(curve) <= 3 for curve in curves)
+    print(f"{chosen.data}: validation loss {result.F:.4f}, training loss {result.f:.4f}")
+    for name, value in meaning(result.x).items():
+        print(f"    {name:14} {value:g}")
+    print(
+        f"{result.nfev_lower} epochs went to {len(curves)} networks: {short} of them got three or\n"
+        f"fewer, the longest training took {max(map(len, curves))}. This is the least validation\n"
+        "loss found; on new data the network will do a little worse, because it was chosen by\n"
+        "this very loss."
+    )
+    if chosen.picture:
+        draw(curves, f"{chosen.data}: who got {result.nfev_lower} epochs", chosen.picture)
+
+
+if __name__ == "__main__":
+    main()
