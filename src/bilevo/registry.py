@@ -12,7 +12,7 @@ from bilevo import algorithms, optimizers
 from bilevo.core.algorithm import Algorithm
 
 DEFAULT_METHOD = "drc-plus"
-DEFAULT_FOR_FOLLOWERS = "drc-cma-es"  # where the follower is a solver of the user's
+DEFAULT_FOR_FOLLOWERS = "drc-race"  # where the follower is a solver of the user's
 
 
 class Status(StrEnum):
