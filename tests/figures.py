@@ -34,6 +34,10 @@ PROMISES = {
         "the second is refused and told who the first is; a killed one blocks nobody",
     ),
     21: ("the parent is killed while workers run", "workers end; the same call goes on at once"),
+    22: (
+        "a kill, or a cut, while a user's own follower is under way",
+        "its states are restored or made again; the same result",
+    ),
 }
 
 

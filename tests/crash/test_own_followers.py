@@ -32,12 +32,14 @@ def run(follower: Any, run_dir: Path | None, **options: Any) -> bilevo.Result:
 
 @pytest.mark.parametrize("kind", [Walker, Opaque])
 @pytest.mark.parametrize("kept", ["all", "journal"])
-def test_a_cut_anywhere_resumes_to_the_same_result(kind: Any, kept: str, tmp_path: Path) -> None:
+def test_a_cut_anywhere_resumes_to_the_same_result(
+    kind: Any, kept: str, tmp_path: Path, trials, figure
+) -> None:
     whole = run(kind(), tmp_path / "whole")
     assert course(whole) == course(run(kind(), None))
     content = (tmp_path / "whole" / "journal.bin").read_bytes()
-    cuts = boundaries(tmp_path / "whole" / "journal.bin")
-    for cut in cuts[3::37]:
+    cuts = boundaries(tmp_path / "whole" / "journal.bin")[3 :: trials(37, 2)]
+    for cut in cuts:
         here = tmp_path / "cut"
         shutil.copytree(tmp_path / "whole", here)
         if kept == "journal":
@@ -47,6 +49,7 @@ def test_a_cut_anywhere_resumes_to_the_same_result(kind: Any, kept: str, tmp_pat
         assert course(run(kind(), here)) == course(whole), cut
         shutil.rmtree(here)
     assert course(bilevo.load(tmp_path / "whole")) == course(whole)
+    figure(22, len(cuts), "cuts")
 
 
 def stopped_in_the_middle(follower: Any, run_dir: Path, **options: Any) -> int:
@@ -238,7 +241,7 @@ class SlowWalker(Walker):
 def to_the_end(run_dir: Path | None, out: Path, workers: int | None) -> None:
     advance.SHELVED_AFTER = 0.01
     rundir.SNAPSHOT_AFTER = 0.01
-    result = run(SlowWalker(), run_dir, max_evals=400, workers=workers)
+    result = run(SlowWalker(), run_dir, max_evals=240, workers=workers)
     temporary = out.with_suffix(".new")
     temporary.write_text(course(result))
     os.replace(temporary, out)
@@ -246,17 +249,18 @@ def to_the_end(run_dir: Path | None, out: Path, workers: int | None) -> None:
 
 @pytest.mark.parametrize("workers", [None, 2])
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bits(
-    workers: int | None, tmp_path: Path
+    workers: int | None, tmp_path: Path, trials, figure
 ) -> None:
-    out = tmp_path / "result.json"
-    kills = 0
-    while not out.exists():
+    to_the_end(tmp_path / "unharmed", tmp_path / "unharmed.json", None)
+    whole = (tmp_path / "unharmed" / "journal.bin").stat().st_size
+    out, journal = tmp_path / "result.json", tmp_path / "run" / "journal.bin"
+    kills = trials(3, 60)
+    for size in np.linspace(0, whole, kills + 2)[1:-1]:
         process = start(to_the_end, tmp_path / "run", out, workers)
-        process.join(1.5 + 1.5 * kills)
-        if process.exitcode is None:
-            process.kill()
-            process.join()
-            kills += 1
-    assert kills > 0
-    to_the_end(None, tmp_path / "unharmed.json", None)
+        while process.exitcode is None and not (journal.exists() and journal.stat().st_size > size):
+            time.sleep(0.001)
+        process.kill()
+        process.join()
+    to_the_end(tmp_path / "run", out, workers)
     assert out.read_text() == (tmp_path / "unharmed.json").read_text()
+    figure(22, kills, "kills")
