@@ -129,7 +129,7 @@ def run_missing() -> None:
     known = stored()
     wanted = [(d, method, seed) for seed in SEEDS for d in tuning.DATA for method in METHODS]
     with STORE.open("a", newline="") as file:
-        write = csv.writer(file).writerow
+        write = csv.writer(file, lineterminator="\n").writerow
         if not known:
             write(["data", "method", "seed", *SHOWN])
         for key in wanted:

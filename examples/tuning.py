@@ -259,17 +259,16 @@ def again(training: Training, x: Array, times: int) -> Array:
     return np.array(losses)
 
 
-def picture(path: Path, curves: list[list[float]], title: str) -> None:
-    """Who got the epochs: each network's loss of its best epoch so far."""
+def picture(path: Path, curves: list[list[float]], answer: float, title: str) -> None:
+    """Who got the epochs: each network's loss of its best epoch so far, the answer's in red."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     figure, panel = pyplot.subplots(figsize=(6, 3.6), layout="constrained")
-    best = min(curves, key=lambda curve: curve[-1])
     for curve in curves:
-        style = {"color": "C3"} if curve is best else {"color": "C0", "alpha": 0.4}
+        style = {"color": "C3"} if curve[-1] == answer else {"color": "C0", "alpha": 0.4}
         panel.semilogy(range(1, len(curve) + 1), curve, **style)
         panel.semilogy(len(curve), curve[-1], ".", **style)
     panel.set_xlabel("epochs of a network")
@@ -307,7 +306,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     options.out.mkdir(parents=True, exist_ok=True)
     title = f"{options.data}: who got {result.nfev_lower} epochs"
-    picture(options.out / "tuning.png", curves, title)
+    picture(options.out / "tuning.png", curves, result.F, title)
 
 
 if __name__ == "__main__":
