@@ -34,6 +34,7 @@ import numpy as np
 
 import bilevo
 from bilevo.core.arrays import FloatArray
+from bilevo.core.extras import need
 from bilevo.followers import LinProg
 
 BUSES = "ABCDE"
@@ -223,7 +224,8 @@ def searched(producer: Producer, runs: int, evaluations: int, seed: int = 1) -> 
 
 def report(producer: Producer, results: list[bilevo.Result], exact: Claim) -> None:
     found, clearings = results[0], sum(result.nfev_lower for result in results)
-    cost = f"{len(results)} runs, {clearings:,} clearings, {sum(r.time for r in results):.1f} s"
+    runs = "1 run" if len(results) == 1 else f"{len(results)} runs"
+    cost = f"{runs}, {clearings:,} clearings, {sum(r.time for r in results):.1f} s"
     at_cost = round(producer.profit(*producer.cost), 2) + 0.0  # no -0.00
     print(f"{' and '.join(producer.names)}: profit in $/h")
     print(f"  offering at cost {at_cost:10,.2f}")
@@ -268,7 +270,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path(), help="folder of the picture")
     parser.add_argument("--units", nargs="+", choices=UNITS, help="the units of another producer")
     options = parser.parse_args(arguments)
-    runs, evaluations = (1, 100) if options.small else (3, 800)
+    need("pictures", "matplotlib", "plot")  # before the work, not after it
+    runs, evaluations = (1, 300) if options.small else (3, 800)
+    if options.small:
+        print("One short run each, which may miss the best offers:")
 
     if options.units:
         other = Producer(*options.units)
@@ -300,7 +305,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "an owner of both asks for 30 again, and has Alta's share of the gain besides."
     )
     options.out.mkdir(parents=True, exist_ok=True)
-    picture(options.out / "electricity.png", offers, profits, results[0], claims)
+    path = options.out / "electricity.png"
+    picture(path, offers, profits, results[0], claims)
+    print(f"Picture: {path}")
 
 
 if __name__ == "__main__":

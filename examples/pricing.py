@@ -30,6 +30,7 @@ import numpy as np
 
 import bilevo
 from bilevo.core.arrays import BoolArray, FloatArray
+from bilevo.core.extras import need
 from bilevo.followers import Follower, Milp
 
 
@@ -199,7 +200,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path(), help="folder of the picture")
     options = parser.parse_args(arguments)
 
-    runs, evaluations = (1, 60) if options.small else (4, 400)
+    need("pictures", "matplotlib", "plot")  # before the work, not after it
+    runs, evaluations = (1, 150) if options.small else (4, 400)
+    if options.small:
+        print("One short run each, which may miss the best prices:")
 
     found = {}
     for shop in (SHOP, replace(SHOP, optimistic=False)):
@@ -224,7 +228,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "happens to answer there is neither position. A follower needs to be told (`tie`)."
     )
     options.out.mkdir(parents=True, exist_ok=True)
-    picture(options.out / "pricing.png", SHOP, np.round(found[True].x), incomes)
+    path = options.out / "pricing.png"
+    picture(path, SHOP, np.round(found[True].x), incomes)
+    print(f"Picture: {path}")
 
 
 if __name__ == "__main__":

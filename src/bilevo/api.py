@@ -70,8 +70,8 @@ def minimize(
     (k, n) and return (k,) and (k, c). Both levels are minimised.
 
     method
-        A name from `bilevo list`, an algorithm object, or None for drc-plus, the best we have;
-        "drc-cma-es" is the published one.
+        A name from `bilevo list`, an algorithm object, or None for the best we have: drc-plus, and
+        drc-race where the problem has a `follower` of its own. "drc-cma-es" is the published one.
     rng
         An int, numpy SeedSequence or Generator: the same seed gives the same result.
     max_evals, max_evals_upper, max_evals_lower, max_time

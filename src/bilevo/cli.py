@@ -59,7 +59,9 @@ def solve(
     max_evals_lower: Whole | None = None,
     max_time: float | None = None,
     target: float | None = None,
-    to_target: Annotated[bool, Parameter(name="", negative="--no-target")] = True,
+    to_target: Annotated[
+        bool, Parameter(name="", negative="--no-target", show_default=False)
+    ] = True,
     ftol: float = 1e-6,
     workers: Whole | None = None,
     on_failure: Literal["raise", "worst"] = "raise",

@@ -100,12 +100,20 @@ def methods() -> dict[str, Method]:
 
 def for_followers() -> list[str]:
     """The names of our methods that can do with a follower that is a solver of the user's."""
-    return [name for name, method in _METHODS.items() if getattr(method.make(), "advances", False)]
+    return [name for name in _METHODS if _attribute(name, "advances", False)]
 
 
 def for_functions() -> list[str]:
     """The names of our methods that search f themselves, where it is a function."""
-    return [name for name in methods() if getattr(get_method(name), "searches", True)]
+    return [name for name in _METHODS if _attribute(name, "searches", True)]
+
+
+def _attribute(name: str, attribute: str, default: bool) -> bool:
+    """What one of our methods says of itself; the default where its extra is not installed."""
+    try:
+        return bool(getattr(get_method(name), attribute, default))
+    except ImportError:
+        return default
 
 
 def get_method(method: str | Algorithm[Any] | None) -> Algorithm[Any]:
@@ -137,4 +145,9 @@ def suggestion(name: str, known: list[str]) -> str:
     from difflib import get_close_matches
 
     close = get_close_matches(name.lower(), known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(known)}"
+    alike = [one for one in known if one.startswith(f"{name.lower()}-")] or close
+    return (
+        f"; did you mean {' or '.join(map(repr, alike))}?"
+        if alike
+        else f"; known are {', '.join(known)}"
+    )

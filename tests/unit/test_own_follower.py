@@ -1,5 +1,6 @@
 """Problems whose follower is a solver of the user's: answers, counting, errors, verification."""
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -398,3 +399,28 @@ def test_a_certificate_says_where_a_follower_never_came_to_an_end() -> None:
 
 def test_a_problem_says_that_it_has_a_solver() -> None:
     assert "follower Walker" in repr(problem(Walker()))
+
+
+@pytest.mark.parametrize("method", ["drc-race", "drc-cma-es"])  # others rate answers at their ends
+def test_a_result_says_that_its_follower_was_not_done(method: str, tmp_path: Path) -> None:
+    early = {"method": method, "max_evals": 40, "run_dir": tmp_path}
+    result = minimize(problem(Walker(length=100)), **early)
+    assert result.message.endswith("the answer is feasible, but its follower was not done")
+    assert bilevo.load(tmp_path).message == result.message
+    assert "not done" not in minimize(problem(Exact()), method=method, max_evals=40).message
+
+
+def test_an_error_says_where_it_happened() -> None:
+    with pytest.raises(ZeroDivisionError) as raised:
+        minimize(problem(Wrong(raises=ZeroDivisionError("no way"))))
+    assert raised.value.__notes__[0].startswith("in step 1 of the follower at x = [")
+    functions = bilevo.Problem(lambda x, y: 1 / 0, f, [(0, 1)], [(0, 1)])
+    with pytest.raises(ZeroDivisionError) as raised:
+        minimize(functions)
+    assert raised.value.__notes__[0].startswith("in an evaluation of the upper level at x = [")
+
+
+def test_methods_are_named_also_where_an_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(ValueError, match=r"take .*drc-race"):
+        minimize(problem(Exact()), method="drc-plus")

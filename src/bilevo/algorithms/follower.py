@@ -64,7 +64,8 @@ class Pair:
 
     @property
     def incumbent(self) -> Incumbent:
-        return Incumbent(self.x, self.y, self.F, self.f, self.violation)
+        unfinished = self.task >= 0 and not self.converged
+        return Incumbent(self.x, self.y, self.F, self.f, self.violation, unfinished=unfinished)
 
 
 ABSOLUTE, RELATIVE = 1e-5, 1e-4  # changes of f that count as none

@@ -63,6 +63,7 @@ class Incumbent(NamedTuple):
     """The best pair so far: x (m,), y (n,), its values and its violation at both levels.
 
     `gap` is how far f is above what independent searches of the follower found; NaN without any.
+    `unfinished` says that a follower of the user's was not done with this answer.
     """
 
     x: FloatArray
@@ -71,6 +72,7 @@ class Incumbent(NamedTuple):
     f: float
     violation: float
     gap: float = math.nan
+    unfinished: bool = False
 
 
 class Values(NamedTuple):

@@ -268,7 +268,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("x", "y"), _vector),
     **dict.fromkeys(("F", "f", "violation", "follower_gap", "gap", "time"), _number),
     **dict.fromkeys(("nfev_upper", "nfev_lower", "nit", "seed", "failures", "cost"), _exactly(int)),
-    **dict.fromkeys(("success", "feasible", "done"), _exactly(bool)),
+    **dict.fromkeys(("success", "feasible", "done", "unfinished"), _exactly(bool)),
     **dict.fromkeys(("message", "method", "version", "kernel"), _exactly(str)),
     **dict.fromkeys(("level", "error"), _exactly(str)),
     "evaluation": _exactly(int),

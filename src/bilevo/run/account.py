@@ -93,6 +93,8 @@ def best(tally: Tally, number: int, elapsed: float) -> Record:
     told = tally.best._asdict()
     if math.isnan(told["gap"]):  # most methods have none: records as they were before there was one
         del told["gap"]
+    if not told["unfinished"]:  # likewise
+        del told["unfinished"]
     return Record(Kind.BEST, 0, 0, number, 0, elapsed, _json(told))
 
 
@@ -216,5 +218,5 @@ class Account:
             raise ValueError(f"sizes {m} and {n}")
         run = revive({name: header[name] for name in ("method", "seed", "kernel")})
         result = tally.result(m, n, StopReason.RUNNING, 0, self.elapsed, **run)
-        result.message = "not ended: the call that began it goes on with it"
+        result.message = "not ended: make the call that began it again to go on with it"
         return result

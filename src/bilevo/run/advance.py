@@ -181,6 +181,10 @@ class Advancer(Labour[Turns, Move]):
         held.unsaved += reply.seconds
         return reply.move
 
+    def _place(self, batch: Turns, rows: slice) -> str:
+        x, turn = batch.x[rows.start].tolist(), int(batch.turn[rows.start])
+        return f"in step {turn + 1} of the follower at x = {x}"
+
     def _lost(self, batch: Turns, rows: slice, error: Exception) -> Move:
         y = np.full(self._problem.n, np.nan)
         cost = cost_of(self._problem.follower)

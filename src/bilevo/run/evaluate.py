@@ -140,6 +140,11 @@ class Evaluator(Labour[Batch, Outcome]):
     def _made(self, batch: Batch, rows: slice, reply: Reply | Moved) -> Outcome:
         return Outcome(*reply[:2])
 
+    def _place(self, batch: Batch, rows: slice) -> str:
+        x, y = batch.x[rows].tolist(), batch.y[rows].tolist()
+        where = f"x = {x[0]}, y = {y[0]}" if len(x) == 1 else f"the {len(x)} pairs from x = {x[0]}"
+        return f"in an evaluation of the {batch.level} level at {where}"
+
     def _lost(self, batch: Batch, rows: slice, error: Exception) -> Outcome:
         points = rows.stop - rows.start
         nothing = np.full(points, np.nan), np.empty((points, 0))

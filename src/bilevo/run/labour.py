@@ -75,6 +75,10 @@ class Labour(ABC, Generic[B, P]):
         """What came of a piece."""
 
     @abstractmethod
+    def _place(self, batch: B, rows: slice) -> str:
+        """Where a piece is, for people to find what failed."""
+
+    @abstractmethod
     def _lost(self, batch: B, rows: slice, error: Exception) -> P:
         """What comes of a piece that failed."""
 
@@ -106,6 +110,7 @@ class Labour(ABC, Generic[B, P]):
         if not isinstance(reply, Raised):
             return self._made(batch, rows, reply)
         if not self._forgiving or isinstance(reply.error, FATAL):
+            reply.error.add_note(self._place(batch, rows))
             raise reply.error
         return self._lost(batch, rows, reply.error)
 

@@ -75,20 +75,26 @@ class Tally:
         )
         ended = reason not in (StopReason.INTERRUPTED, StopReason.RUNNING)
         result.success = ended and result.feasible
-        result.message = f"{_REASONS[reason].format(points=refused)}; {_answer(result)}"
+        result.message = (
+            f"{_REASONS[reason].format(points=refused)}; {_answer(result, best.unfinished)}"
+        )
         return result
 
 
-def _answer(result: Result) -> str:
-    if result.feasible and result.follower_gap == 0:
-        return "the answer is feasible, and an independent search of the follower found none better"
-    if result.feasible and result.follower_gap > 0:
-        gap = f"{result.follower_gap:.3g}"
-        return f"the answer is feasible; an independent search improved the follower by {gap}"
+def _answer(result: Result, unfinished: bool) -> str:
     if result.feasible:
-        return "the answer is feasible"
+        return f"the answer is feasible{_certainty(result.follower_gap, unfinished)}"
     if np.isfinite(result.F) and np.isfinite(result.f):
         return f"the best pair violates constraints by {result.violation:.3g}"
     if np.isnan(result.x).any():
         return "no value of F was computed before that"
     return "no pair with finite values was found"
+
+
+def _certainty(gap: float, unfinished: bool) -> str:
+    """What is known of the follower's part in an answer."""
+    if unfinished:
+        return ", but its follower was not done"
+    if gap == 0:
+        return ", and an independent search of the follower found none better"
+    return f"; an independent search improved the follower by {gap:.3g}" if gap > 0 else ""
