@@ -13,7 +13,7 @@ import numpy as np
 
 from bilevo import kernels
 from bilevo.core.algorithm import Algorithm, AlgorithmState
-from bilevo.core.arrays import FloatArray, IntArray
+from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Limits, StopReason
 from bilevo.core.follower import Move
 from bilevo.core.problem import Problem, Spec
@@ -31,19 +31,10 @@ class Batch(NamedTuple):
     y: FloatArray
 
 
-class Turns(NamedTuple):
-    """Tasks (k,) whose leaders are x (k, m), in the user's units, and whose follower is to advance.
+class Turns(Advance):
+    """Steps of the user's follower to take, with leaders x (k, m) in the user's coordinates."""
 
-    `turn` (k,) says how many steps each has had.
-    """
-
-    task: IntArray
-    turn: IntArray
-    x: FloatArray
-
-    @property
-    def level(self) -> Level:
-        return Level.LOWER
+    __slots__ = ()
 
 
 class Recorder(Protocol):
