@@ -250,6 +250,7 @@ print(*(len(kernel.compiled.stats.cache_hits) for kernel in (sample, update)))
     assert (first.stdout, second.stdout) == ("0 0\n", "1 1\n")
 
 
+@pytest.mark.slow
 def test_first_runs_may_begin_in_several_threads_and_without_a_cache(tmp_path) -> None:
     """Where nothing can be kept, kernels are compiled for this process only."""
     code = f"""
