@@ -70,7 +70,7 @@ def main(kind: str) -> None:
             for method in METHODS
         }
         own = own_followers.problem(own_followers.Walker())
-        courses["own follower"] = course(bilevo.minimize(own, max_evals=300, workers=workers))
+        courses["own follower"] = course(bilevo.minimize(own, max_evals=120, workers=workers))
     print(json.dumps(courses))
 
 
