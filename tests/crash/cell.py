@@ -50,7 +50,8 @@ def executor(kind: str) -> Any:
     elif kind == "ray":
         import ray
 
-        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        settings = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
+        ray.init("local", num_cpus=2, **settings)  # not the cluster of another test
         yield bilevo.RayExecutor()
         ray.shutdown()
     else:
