@@ -135,7 +135,7 @@ def by_ray(ray: Any, address: str, workers: int, tasks: list[Task]) -> Iterator[
     ours = not ray.is_initialized()
     if ours:
         remote = address or os.environ.get("RAY_ADDRESS")
-        local = {"num_cpus": workers, "include_dashboard": False}
+        local = {"address": "local", "num_cpus": workers, "include_dashboard": False}
         ray.init(**({"address": remote} if remote else local), log_to_driver=False)
     make = ray.remote(carry_out).options(max_retries=0)
     waiting = {make.remote(task): task for task in tasks}
