@@ -18,7 +18,7 @@ linear program can be replaced by its optimality conditions, and the whole becom
 program (`single_level` below), which HiGHS solves in less time than a run of bilevo takes, and with
 a proof. It needs a bound M on the duals that nobody knows beforehand, and is silently wrong where M
 is too small or too large; that is shown, too. And a search can miss the best offers, as it does for
-the owner of Solitude and Sundance: those lie on an edge of the box, and runs end 0.1% below. bilevo
+the owner of Solitude and Sundance: those lie on an edge of the box, and runs end below them. bilevo
 is for clearing that has no such form: unit commitment, AC flows, or somebody else's simulator.
 """
 
