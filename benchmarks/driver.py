@@ -8,6 +8,7 @@ from time import perf_counter
 import numpy as np
 
 import bilevo
+from bilevo.core.algorithm import Algorithm
 from bilevo.core.arrays import BoolArray, IntArray
 from bilevo.core.budget import StopReason
 from bilevo.core.problem import Spec
@@ -17,7 +18,7 @@ REQUESTS = 20_000
 
 
 @dataclass
-class State:
+class AsksState:
     stop: StopReason | None = None
     elite: Incumbent | None = None
     executions: IntArray = field(default_factory=lambda: np.zeros(1, np.int64))
@@ -25,18 +26,19 @@ class State:
 
 
 @dataclass(frozen=True)
-class Asks:
+class Asks(Algorithm[AsksState]):
     """An algorithm that does nothing but ask for the same batch again and again."""
 
     points: int
     name = "asks"
     revision = 1
+    State = AsksState
 
-    def init(self, spec: Spec) -> Steps[State]:
+    def init(self, spec: Spec) -> Steps[AsksState]:
         yield from ()
-        return State()
+        return AsksState()
 
-    def generation(self, spec: Spec, state: State) -> Steps[State]:
+    def generation(self, spec: Spec, state: AsksState) -> Steps[AsksState]:
         x, y = np.full((self.points, spec.m), 0.5), np.full((self.points, spec.n), 0.5)
         for _ in range(REQUESTS):
             yield Evaluate(Level.LOWER, x, y)

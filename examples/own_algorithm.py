@@ -16,15 +16,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 import bilevo
+from bilevo.core.algorithm import Algorithm
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import StopReason
 from bilevo.core.problem import Spec
 from bilevo.core.request import Evaluate, Incumbent, Level, Steps
+from bilevo.core.stop_rules import AtTarget, Progress, Settled, first_met
 from bilevo.core.streams import stream
 
 
 @dataclass(slots=True)
-class State:
+class Walk:
     """Arrays and numbers only, so that a run can be stored between two generations and resumed."""
 
     best: Incumbent
@@ -36,21 +38,22 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class StepByStep:
+class StepByStep(Algorithm[Walk]):
     leaders: int = 6
     iterations: int = 40
 
     name = "step-by-step"
     revision = 1  # changes when results do
+    State = Walk
 
-    def init(self, spec: Spec) -> Steps[State]:
+    def init(self, spec: Spec) -> Steps[Walk]:
         """The first pair: both levels are searched in the unit box."""
         middle = np.full((1, spec.m), 0.5), np.full((1, spec.n), 0.5)
         (best,) = yield from self.answered(spec, *middle, generation=0, step=0.25)
         yield best
-        return State(best)
+        return Walk(best)
 
-    def generation(self, spec: Spec, state: State) -> Steps[State]:
+    def generation(self, spec: Spec, state: Walk) -> Steps[Walk]:
         state.generation += 1
         rng = stream(spec.seed, "leaders", state.generation)  # the same whenever it is made
         x = state.best.x + state.step * rng.standard_normal((self.leaders, spec.m))
@@ -66,10 +69,9 @@ class StepByStep:
         state.executions = np.full(self.leaders, self.iterations)
         state.survived = np.isin(np.arange(self.leaders), order[: self.leaders // 2])
         # When to end is the algorithm's own business, also at the target.
-        if spec.target is not None and spec.target.reached(state.best.F, state.best.violation):
-            state.stop = StopReason.TARGET
-        elif state.step < 1e-7:
-            state.stop = StopReason.STAGNATION
+        rules = AtTarget(spec.target), Settled()
+        shrunk = state.step < 1e-7
+        state.stop = first_met(rules, Progress(state.best.F, state.best.violation, settled=shrunk))
         return state
 
     def answered(

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bilevo import kernels
-from bilevo.core.algorithm import Algorithm
+from bilevo.core.algorithm import Algorithm, Followers
 from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.budget import Budget, FullBudget, Limits, require_count, require_positive
 from bilevo.core.follower import LONGEST, Follower, bound, cost_of
@@ -258,14 +258,14 @@ def _method(problem: Problem, method: str | Algorithm[Any] | None) -> Algorithm[
     """The algorithm to use; only some can do with a follower of the problem's own, or without."""
     if problem.follower is None:
         algorithm = get_method(method)
-        if not getattr(algorithm, "searches", True):
+        if not algorithm.followers.include(Followers.FUNCTION):
             raise ValueError(
                 f"{algorithm.name} is for problems with a follower of their own, and "
                 f"{problem.name} has none: see bilevo.followers, or leave the method out"
             )
         return algorithm
     algorithm = get_method(method or DEFAULT_FOR_FOLLOWERS)
-    if not getattr(algorithm, "advances", False):
+    if not algorithm.followers.include(Followers.SOLVER):
         raise ValueError(
             f"{algorithm.name} searches f itself, and {problem.name} has a follower of its own: "
             f"take {', '.join(for_followers())}, or leave the method out"
@@ -289,13 +289,12 @@ def _spec(
     x_box, y_box = UnitBox(problem.x_bounds), answer_box(problem)
     cost = None if problem.follower is None else cost_of(problem.follower)
     usual = problem.budget.over(_usual_budget(x_box.size, y_box.size, cost))
-    own: Budget = getattr(algorithm, "budget", Budget())
     searched = [x_box.width] if isinstance(y_box, AsGiven) else [x_box.width, y_box.width]
     return Spec(
         m=x_box.size,
         n=y_box.size,
         seed=seed_of(rng),
-        budget=(budget or Budget()).over(own.over(usual)),
+        budget=(budget or Budget()).over(algorithm.budget.over(usual)),
         spread=_spread(np.concatenate(searched)),
         target=_target(problem, target, ftol),
         ftol=ftol,

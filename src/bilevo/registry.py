@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from bilevo import algorithms, optimizers
-from bilevo.core.algorithm import Algorithm
+from bilevo.core.algorithm import Algorithm, Followers, require_algorithm
 
 DEFAULT_METHOD = "drc-plus"
 DEFAULT_FOR_FOLLOWERS = "drc-race"  # where the follower is a solver of the user's
@@ -100,20 +100,21 @@ def methods() -> dict[str, Method]:
 
 def for_followers() -> list[str]:
     """The names of our methods that can do with a follower that is a solver of the user's."""
-    return [name for name in _METHODS if _attribute(name, "advances", False)]
+    return [name for name in _METHODS if Followers.SOLVER in _kinds(name)]
 
 
 def for_functions() -> list[str]:
     """The names of our methods that search f themselves, where it is a function."""
-    return [name for name in _METHODS if _attribute(name, "searches", True)]
+    return [name for name in _METHODS if Followers.FUNCTION in _kinds(name)]
 
 
-def _attribute(name: str, attribute: str, default: bool) -> bool:
-    """What one of our methods says of itself; the default where its extra is not installed."""
+def _kinds(name: str) -> list[Followers]:
+    """Return the kinds of followers that one of our methods drives."""
     try:
-        return bool(getattr(get_method(name), attribute, default))
-    except ImportError:
-        return default
+        followers = get_method(name).followers
+    except ImportError:  # its extra is not installed: those that need one search f
+        followers = Followers.FUNCTION
+    return [kind for kind in (Followers.FUNCTION, Followers.SOLVER) if followers.include(kind)]
 
 
 def get_method(method: str | Algorithm[Any] | None) -> Algorithm[Any]:
@@ -122,13 +123,7 @@ def get_method(method: str | Algorithm[Any] | None) -> Algorithm[Any]:
         method = DEFAULT_METHOD
     if isinstance(method, str):
         return _find(method).make()
-    if isinstance(method, type):
-        raise ValueError(
-            f"method must be an object, not a class: did you mean {method.__name__}()?"
-        )
-    if not (hasattr(method, "init") and hasattr(method, "generation")):
-        raise ValueError(f"method must be a name or an algorithm object, got {method!r}")
-    return method
+    return require_algorithm(method)
 
 
 def _find(name: str) -> Method:

@@ -24,7 +24,7 @@ from bilevo.algorithms.drc import (
     selection_probability,
 )
 from bilevo.algorithms.follower import Follower, FollowerRule, Pair
-from bilevo.algorithms.leader import State, tell_leader
+from bilevo.algorithms.leader import LeaderState, tell_leader
 from bilevo.core.budget import Scale
 from bilevo.core.order import ranking
 from bilevo.optimizers import CMAES, DE, GA, PSO, Start
@@ -389,7 +389,7 @@ def test_a_population_is_not_told_that_an_unsolved_pair_beats_the_elite(optimize
 
     elite, flattering, solved, poor = pair(2.0), pair(-3.0), pair(1.0), pair(5.0)
     solved.converged = True
-    state = State(search, elite=elite)
+    state = LeaderState(search, elite=elite)
     tell_leader(state, Listening(), points[:3], [flattering, solved, poor])
     assert heard[0].tolist() == [told, 1.0, 5.0]
 

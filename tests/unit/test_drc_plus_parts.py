@@ -12,7 +12,7 @@ from driven import Driven
 import bilevo
 from bilevo import Budget, Problem
 from bilevo.algorithms import DRCPlus
-from bilevo.algorithms.drc_plus import State
+from bilevo.algorithms.drc_plus import DRCPlusState
 from bilevo.algorithms.follower import Pair
 from bilevo.algorithms.phi import FLAT_REACH
 from bilevo.core.request import Level
@@ -34,7 +34,7 @@ def copying(x: np.ndarray, y: np.ndarray) -> float:
 # Certificates
 
 
-def with_elite(name: str, x: list[float], y: list[float]) -> tuple[Driven, State]:
+def with_elite(name: str, x: list[float], y: list[float]) -> tuple[Driven, DRCPlusState]:
     """A state whose best pair is this one, in the user's units."""
     driven = Driven(get(name))
     state = driven.run(DRCPlus().init(driven.spec()))
@@ -171,7 +171,7 @@ def test_rough_followers_are_handed_over_and_the_run_resumes(
     seen: list[bool] = []
     handing_over = DRCPlus.hand_over
 
-    def noted(self: DRCPlus, spec: object, state: State) -> object:
+    def noted(self: DRCPlus, spec: object, state: DRCPlusState) -> object:
         seen.append(state.rough is not None)
         return handing_over(self, spec, state)
 

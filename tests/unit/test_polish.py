@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bilevo.algorithms.follower import Pair
-from bilevo.algorithms.leader import State
+from bilevo.algorithms.leader import LeaderState
 from bilevo.algorithms.polish import (
     best_of,
     favour_leader,
@@ -63,14 +63,14 @@ def drive(steps: Steps) -> tuple[object, dict[Level, int]]:
 
 def test_a_follower_is_polished_from_a_start_without_moving_along_its_valley() -> None:
     x = np.array([0.4])
-    found, counts = drive(polish_follower(State(None), x, np.array([0.2, 0.4]), 100))
+    found, counts = drive(polish_follower(LeaderState(None), x, np.array([0.2, 0.4]), 100))
     assert isinstance(found, Pair) and found.converged
     assert found.y == pytest.approx([0.3, 0.5], abs=1e-6)
     assert counts[Level.UPPER] == 0
 
 
 def test_a_leader_is_polished_with_its_follower_solved_at_every_point() -> None:
-    state = State(None)
+    state = LeaderState(None)
     start, y = np.array([0.7]), np.array([0.7, 0.7])
     pairs, counts = drive(polish_leader(state, start, y, 40, 100))
     assert isinstance(pairs, list) and len(pairs) == counts[Level.UPPER] == state.spent <= 40
@@ -82,7 +82,7 @@ def test_a_leader_is_polished_with_its_follower_solved_at_every_point() -> None:
 
 def test_the_leader_may_choose_among_a_followers_answers() -> None:
     tied = Pair(np.array([0.3]), np.array([0.5, 0.1]), 0.0, 0.0, 0.16, 0.0)
-    found, _ = drive(favour_leader(State(None), tied, 100))
+    found, _ = drive(favour_leader(LeaderState(None), tied, 100))
     assert isinstance(found, Pair)
     assert found.y == pytest.approx([0.1, 0.5], abs=1e-3)
     assert found.f < 1e-9 and found.F < 1e-6
@@ -90,7 +90,7 @@ def test_the_leader_may_choose_among_a_followers_answers() -> None:
 
 def test_nothing_is_chosen_where_the_follower_has_one_answer() -> None:
     only = Pair(np.array([0.3]), np.array([0.3, 0.3]), 0.0, 0.0, 0.04, 0.0)
-    steps = favour_leader(State(None), only, 100)
+    steps = favour_leader(LeaderState(None), only, 100)
     request = steps.send(None)
     assert isinstance(request, Evaluate) and request.level is Level.LOWER
     values = ((request.y - 0.3) ** 2).sum(axis=1)
@@ -108,7 +108,7 @@ def test_the_best_answer_is_the_followers() -> None:
 
 
 def test_an_answer_is_misjudged_if_another_is_better_by_more_than_rounding() -> None:
-    state, one, other = State(None), pair(0.1, 0.0), pair(0.1, 1.0)
+    state, one, other = LeaderState(None), pair(0.1, 0.0), pair(0.1, 1.0)
     one.f, other.f = 1.0, 1.0 - 1e-12
     assert not misjudged(state, one, other)
     other.f = 0.9

@@ -8,7 +8,7 @@ import bilevo
 from bilevo import Budget
 from bilevo.algorithms import SABLIMODE
 from bilevo.algorithms.follower import Pair
-from bilevo.algorithms.sa_bl_imode import State, tied
+from bilevo.algorithms.sa_bl_imode import SABLIMODEState, tied
 from bilevo.problems import get
 from bilevo.surrogates.classifier import probability_good
 
@@ -46,7 +46,7 @@ def test_answers_are_tied_only_if_apart_and_equally_good() -> None:
     def pair(y: float, f: float, violation: float = 0.0) -> Pair:
         return Pair(np.zeros(1), np.array([y]), f, violation)
 
-    state = State(None)
+    state = SABLIMODEState(None)
     assert tied(state, pair(0.2, 1.0), pair(0.4, 1.0))
     assert not tied(state, pair(0.2, 1.0), pair(0.2, 1.0))
     assert not tied(state, pair(0.2, 1.0), pair(0.4, 1.1))

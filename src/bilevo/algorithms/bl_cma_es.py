@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bilevo.algorithms.leader import JointSearch, State, solve_follower
+from bilevo.algorithms.leader import JointSearch, LeaderState, solve_follower
 from bilevo.core.algorithm import variant_name
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps, together
@@ -27,7 +27,7 @@ class BLCMAES(JointSearch):
     def name(self) -> str:
         return variant_name(self, "bl-cma-es")
 
-    def generation(self, spec: Spec, state: State) -> Steps[State]:
-        followers = self.followers(spec, state)
+    def generation(self, spec: Spec, state: LeaderState) -> Steps[LeaderState]:
+        followers = self.new_followers(spec, state)
         yield from together(solve_follower(state, follower) for follower in followers)
         return (yield from self.conclude(spec, state, followers))

@@ -26,6 +26,7 @@ What differs from the program, and why:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -42,19 +43,19 @@ from bilevo.algorithms.genetic import (
     total_variance,
 )
 from bilevo.algorithms.leader import (
-    State,
+    LeaderState,
     close_generation,
     first_by_itself,
     first_leaders,
-    reached,
 )
 from bilevo.algorithms.polish import misjudged
 from bilevo.algorithms.sqp import At, LocalRule, sqp
-from bilevo.core.algorithm import variant_name
+from bilevo.core.algorithm import Algorithm, variant_name
 from bilevo.core.arrays import FloatArray
-from bilevo.core.budget import Budget, StopReason, change_over, require_count
+from bilevo.core.budget import Budget, StopReason, require_count
 from bilevo.core.problem import Spec
 from bilevo.core.request import Incumbent, Level, Steps, Values, evaluate, together
+from bilevo.core.stop_rules import AtTarget, Settled, Stagnation, first_met
 from bilevo.core.streams import stream
 from bilevo.optimizers.variation import WIDTH, distinct, polynomial_mutation
 from bilevo.surrogates import require_scikit_learn
@@ -129,7 +130,7 @@ def is_solved(member: Pair) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class BLEAQ2:
+class BLEAQ2(Algorithm[LeaderState]):
     """BLEAQ-II (Sinha, Lu, Deb and Malo, 2020); `prob_search` is 1 in its program."""
 
     population: int = 50  # at both levels; more above if the models need them
@@ -138,6 +139,7 @@ class BLEAQ2:
     # 2000 generations of two children at both levels; no change over 200 above and 100 below.
     budget = Budget(upper_max=4050, upper_window=400, lower_max=4050, lower_window=200)
     revision = 1
+    State = LeaderState
 
     def __post_init__(self) -> None:
         require_scikit_learn("bleaq2")
@@ -159,11 +161,11 @@ class BLEAQ2:
         """Of the genetic search below when there is something to start from."""
         return max(4, self.population // 10)
 
-    def init(self, spec: Spec) -> Steps[State]:
+    def init(self, spec: Spec) -> Steps[LeaderState]:
         yield from ()
-        return State(Population())
+        return LeaderState(Population())
 
-    def generation(self, spec: Spec, state: State) -> Steps[State]:
+    def generation(self, spec: Spec, state: LeaderState) -> Steps[LeaderState]:
         population: Population = state.leader
         if population.members:
             rng = stream(spec.seed, "leader", state.generation)
@@ -177,29 +179,30 @@ class BLEAQ2:
             population.archive(task, pair, capacity)
         yield from elect(state, population.members[population.best])
         close_generation(spec, state, tasks, pairs)
-        if state.stop is None and self.settled(spec, state):
-            state.stop = StopReason.STAGNATION
+        state.stop = state.stop or self.settled(spec, state)
         if state.stop is not StopReason.TARGET:
             yield from self.improve(spec, state, pairs)
             best = population.members[population.best]
             yield from elect(state, best)
-            if reached(spec, best):
-                state.stop = StopReason.TARGET
+            state.stop = first_met([AtTarget(spec.target)], state.progress()) or state.stop
         return state
 
-    def settled(self, spec: Spec, state: State) -> bool:
-        """Whether the solved members have come together, or the elite's F has stopped changing."""
+    def settled(self, spec: Spec, state: LeaderState) -> StopReason | None:
+        """Test whether a feasible elite's F has stopped changing, or solved members have met."""
         population: Population = state.leader
         assert state.elite is not None
         if state.elite.violation > 0:
-            return False
-        _, change = change_over(state.elite_F, spec.budget.upper_window // 2 + 1)
+            return None
         variance = total_variance([member for member in population.members if is_solved(member)])
-        return change < SMALLEST_CHANGE or variance < SMALLEST_VARIANCE * population.first_variance
+        met = variance < SMALLEST_VARIANCE * population.first_variance
+        still = Stagnation(spec.budget.upper_window // 2 + 1, math.inf, SMALLEST_CHANGE)
+        return first_met([still, Settled()], state.progress(settled=met))
 
     # The first population
 
-    def first_population(self, spec: Spec, state: State) -> Steps[tuple[list[Task], list[Pair]]]:
+    def first_population(
+        self, spec: Spec, state: LeaderState
+    ) -> Steps[tuple[list[Task], list[Pair]]]:
         """Leaders, near the feasible set if there are constraints, with their followers solved.
 
         If some followers were not quadratic, all are solved again from the centres of the answers.
@@ -247,7 +250,7 @@ class BLEAQ2:
 
     # Children
 
-    def children(self, spec: Spec, state: State, rng: np.random.Generator) -> list[Task]:
+    def children(self, spec: Spec, state: LeaderState, rng: np.random.Generator) -> list[Task]:
         """Two children, with guesses from their nearest solved parents, or answers from models."""
         population: Population = state.leader
         x = np.array([member.x for member in population.members])
@@ -269,7 +272,7 @@ class BLEAQ2:
     def task(
         self,
         spec: Spec,
-        state: State,
+        state: LeaderState,
         x: FloatArray,
         i: int,
         guess: FloatArray | None = None,
@@ -289,7 +292,7 @@ class BLEAQ2:
         chosen = distinct(rng.random(self.local_size).tolist(), len(answers))
         return Task(x, rng, samples, answers[chosen], guess, deviations_of(answers))
 
-    def mapped(self, spec: Spec, state: State, x: FloatArray, i: int) -> Task:
+    def mapped(self, spec: Spec, state: LeaderState, x: FloatArray, i: int) -> Task:
         """A follower whose answer comes from psi, or from phi where that seems as good."""
         population: Population = state.leader
         rng, sizes = stream(spec.seed, "mapping", state.generation, i), Sizes(spec.m, spec.n)
@@ -308,7 +311,7 @@ class BLEAQ2:
 
     # Local search
 
-    def improve(self, spec: Spec, state: State, children: Sequence[Pair]) -> Steps[None]:
+    def improve(self, spec: Spec, state: LeaderState, children: Sequence[Pair]) -> Steps[None]:
         """Every N generations, and at the end, a local search; half-way between a second look."""
         population: Population = state.leader
         if len(population.solved) < Sizes(spec.m, spec.n).mapping:
@@ -320,7 +323,7 @@ class BLEAQ2:
         elif turn == period // 2:
             yield from self.look_again(spec, state)
 
-    def local_search(self, spec: Spec, state: State, children: Sequence[Pair]) -> Steps[None]:
+    def local_search(self, spec: Spec, state: LeaderState, children: Sequence[Pair]) -> Steps[None]:
         """A leader from the models, or at the end or after a failure from F itself along psi."""
         population: Population = state.leader
         rng = stream(spec.seed, "local", state.generation)
@@ -339,7 +342,7 @@ class BLEAQ2:
             population.enter([pair], rng)
 
     def proposed(
-        self, spec: Spec, state: State, start: Pair, exact: bool, rng: np.random.Generator
+        self, spec: Spec, state: LeaderState, start: Pair, exact: bool, rng: np.random.Generator
     ) -> Steps[tuple[FloatArray, FloatArray]]:
         """The leader that a local search finds, and a guess at its follower's answer."""
         population: Population = state.leader
@@ -362,7 +365,7 @@ class BLEAQ2:
         return models.minimise(start.x, start.y)
 
     def exact_by_psi(
-        self, state: State, start: Pair, mappings: Mappings
+        self, state: LeaderState, start: Pair, mappings: Mappings
     ) -> Steps[tuple[FloatArray, FloatArray]]:
         """SQP on F near the start, with y = psi(x)."""
 
@@ -375,7 +378,7 @@ class BLEAQ2:
         return (yield from search_near(at, start.x)), start.y
 
     def exact_by_phi(
-        self, state: State, start: Pair, mappings: Mappings
+        self, state: LeaderState, start: Pair, mappings: Mappings
     ) -> Steps[tuple[FloatArray, FloatArray]]:
         """SQP on F near the start over (x, y) with f at most phi(x), and the constraints."""
         m, slack = len(start.x), state.f_scale.tolerance(SLACK)
@@ -392,7 +395,7 @@ class BLEAQ2:
         found = yield from search_near(at, np.concatenate([start.x, start.y]))
         return found[:m], found[m:]
 
-    def look_again(self, spec: Spec, state: State) -> Steps[None]:
+    def look_again(self, spec: Spec, state: LeaderState) -> Steps[None]:
         """Solve the elite's follower from nothing; a better answer corrects the elite."""
         population: Population = state.leader
         elite, place = state.elite, population.best
@@ -424,12 +427,12 @@ def search_near(at: At, start: FloatArray) -> Steps[FloatArray]:
     return answer.point
 
 
-def phi_validation(state: State, mappings: Mappings) -> float:
+def phi_validation(state: LeaderState, mappings: Mappings) -> float:
     """phi's error in the units of psi's: values count as those of the published problems."""
     return mappings.phi_validation / (WIDTH * state.f_scale.tolerance(1.0))
 
 
-def phi_is_better(state: State, mappings: Mappings) -> bool:
+def phi_is_better(state: LeaderState, mappings: Mappings) -> bool:
     return phi_validation(state, mappings) <= mappings.psi_validation
 
 

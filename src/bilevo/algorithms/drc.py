@@ -50,7 +50,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bilevo.algorithms.follower import AnyFollower, Follower, OwnFollower, Pair
-from bilevo.algorithms.leader import JointSearch, State, evaluate_answer
+from bilevo.algorithms.leader import JointSearch, LeaderState, evaluate_answer
 from bilevo.core.arrays import TINY, FloatArray, fractional_distances
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps, together
@@ -110,7 +110,7 @@ class Task:
         assert isinstance(self.follower, Follower)
         return self.follower.search
 
-    def execute(self, state: State, guide: FloatArray | None = None) -> Steps[None]:
+    def execute(self, state: LeaderState, guide: FloatArray | None = None) -> Steps[None]:
         """One lower generation, then the leader's view of it."""
         improved = yield from self.advance(guide)
         yield from self.rate(state, improved)
@@ -126,7 +126,7 @@ class Task:
             self.fluctuation = fluctuates
         return improved
 
-    def rate(self, state: State, improved: bool) -> Steps[None]:
+    def rate(self, state: LeaderState, improved: bool) -> Steps[None]:
         """A new answer costs one upper evaluation. Archive the pair."""
         if improved:
             yield from evaluate_answer(state, self.pair)
@@ -205,9 +205,9 @@ class DRC(JointSearch):
         same = (name for name, optimizer in named.items() if self == DRC(optimizer, optimizer))
         return next(same, "drc")
 
-    def generation(self, spec: Spec, state: State) -> Steps[State]:
+    def generation(self, spec: Spec, state: LeaderState) -> Steps[LeaderState]:
         """One turn of Algorithm 1: new leaders, competition of their followers, upper update."""
-        followers = self.followers(spec, state)
+        followers = self.new_followers(spec, state)
         tasks = [
             Task(i, follower, self.lower, np.zeros((3, spec.n)), self.gamma)
             for i, follower in enumerate(followers)
@@ -218,7 +218,9 @@ class DRC(JointSearch):
         yield from competition
         return (yield from self.conclude(spec, state, followers))
 
-    def compete(self, state: State, tasks: list[Task], rng: np.random.Generator) -> Steps[None]:
+    def compete(
+        self, state: LeaderState, tasks: list[Task], rng: np.random.Generator
+    ) -> Steps[None]:
         """Algorithm 2: tasks are drawn and executed until half of them have finished."""
         yield from together(task.execute(state) for task in tasks)
         near = neighbours(tasks)
@@ -233,7 +235,7 @@ class DRC(JointSearch):
 
     def one_by_one(
         self,
-        state: State,
+        state: LeaderState,
         tasks: list[Task],
         near: list[Neighbours],
         rng: np.random.Generator,
@@ -256,7 +258,7 @@ class DRC(JointSearch):
 
     def side_by_side(
         self,
-        state: State,
+        state: LeaderState,
         tasks: list[Task],
         near: list[Neighbours],
         rng: np.random.Generator,

@@ -31,15 +31,16 @@ import numpy as np
 
 from bilevo.algorithms.follower import Pair
 from bilevo.algorithms.hasty_drc import HastyDRC
-from bilevo.algorithms.leader import State as JointState
+from bilevo.algorithms.leader import LeaderState as JointState
 from bilevo.algorithms.leader import leader_ranking, reached
 from bilevo.algorithms.phi import FLAT, Knowledge, descent, settled
 from bilevo.algorithms.warm_follower import Experience, Task, WarmFollower
-from bilevo.core.algorithm import variant_name
+from bilevo.core.algorithm import Algorithm, variant_name
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import StopReason
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps, Values, together
+from bilevo.core.stop_rules import AtTarget, BudgetUsed, Progress, Settled, first_met
 from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
@@ -94,7 +95,7 @@ class Search:
 
 
 @dataclass(slots=True, eq=False)
-class State(Knowledge):
+class DRCPlusState(Knowledge):
     """A run at the boundary of an upper generation."""
 
     search: Search = field(kw_only=True)  # over the whole box
@@ -109,6 +110,12 @@ class State(Knowledge):
     executions: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     survived: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
 
+    def progress(self, settled: bool = False) -> Progress:
+        """Return how far the run has come; the elite is the best pair."""
+        F, violation = self.the_elite.F, self.the_elite.violation
+        lower = self.total - self.spent
+        return Progress(F, violation, self.spent, lower, self.generation, settled=settled)
+
     def descended(self, before: int) -> None:
         """A generation was a descent, which counts as one task, from so many evaluations on."""
         self.descending += self.total - before
@@ -121,7 +128,7 @@ class State(Knowledge):
 
 
 @dataclass(frozen=True, slots=True)
-class DRCPlus:
+class DRCPlus(Algorithm[DRCPlusState]):
     """The method. Switches leave out one ingredient each, for ablations."""
 
     regression: bool = True  # these four: see WarmFollower
@@ -136,6 +143,7 @@ class DRCPlus:
     fallback: bool = True
 
     revision = 1
+    State = DRCPlusState
 
     @property
     def follower(self) -> WarmFollower:
@@ -145,18 +153,18 @@ class DRCPlus:
     def name(self) -> str:
         return variant_name(self, "drc-plus")
 
-    def init(self, spec: Spec) -> Steps[State]:
+    def init(self, spec: Spec) -> Steps[DRCPlusState]:
         yield from ()
         start = Start.uniform(spec.spread[: spec.m], stream(spec.seed, "start"))
         if spec.x0 is not None:
             start.mean[:] = spec.x0
-        return State(
+        return DRCPlusState(
             Experience.none(spec.m, spec.n),
             search=Search.start(start, CMAES().population_size(spec.m)),
             ends=np.empty((0, spec.m)),
         )
 
-    def generation(self, spec: Spec, state: State) -> Steps[State]:
+    def generation(self, spec: Spec, state: DRCPlusState) -> Steps[DRCPlusState]:
         """The first pair, and then a hop or a generation of CMA-ES, by what they have had."""
         before = state.total
         if state.elite is None:
@@ -176,12 +184,12 @@ class DRCPlus:
         state.generation += 1
         return state
 
-    def descends(self, state: State) -> bool:
+    def descends(self, state: DRCPlusState) -> bool:
         return self.descents and not state.known.rough
 
     # The first pair, and the end
 
-    def begin(self, spec: Spec, state: State) -> Steps[None]:
+    def begin(self, spec: Spec, state: DRCPlusState) -> Steps[None]:
         """The first pair, its follower solved from scratch; and a descent from there.
 
         Until then the middle of the follower's box answers, and what the first search found: a run
@@ -204,22 +212,19 @@ class DRCPlus:
         if self.descends(state):
             yield from self.descend(spec, state, task.pair)
 
-    def present(self, state: State, task: Task) -> Steps[None]:
+    def present(self, state: DRCPlusState, task: Task) -> Steps[None]:
         """Make a task's pair the elite."""
         yield from state.rate([task])
         yield from state.crown(task.pair)
 
-    def judge(self, spec: Spec, state: State) -> Steps[None]:
+    def judge(self, spec: Spec, state: DRCPlusState) -> Steps[None]:
         """Test the stop rules; nothing ends a run but a pair that has its certificate."""
-        spent = over(spec, state)
-        if spent or reached(spec, state.the_elite) or state.stop is not None:
+        target, spent = AtTarget(spec.target), first_met([budget_of(spec)], state.progress())
+        if spent or state.stop or target.met(state.progress()):
             yield from self.certify(spec, state)
-        if reached(spec, state.the_elite):
-            state.stop = StopReason.TARGET
-        elif spent:
-            state.stop = StopReason.BUDGET
+        state.stop = first_met([target], state.progress()) or spent or state.stop
 
-    def certify(self, spec: Spec, state: State) -> Steps[None]:
+    def certify(self, spec: Spec, state: DRCPlusState) -> Steps[None]:
         """Have the best pair's follower solved again by searches that know nothing of it."""
         if state.certified or not self.certificate:
             return
@@ -243,7 +248,7 @@ class DRCPlus:
         state.proven, state.certified = state.the_elite, True
         yield state.the_elite.incumbent._replace(gap=max(0.0, state.the_elite.f - least))
 
-    def hand_over(self, spec: Spec, state: State) -> Steps[None]:
+    def hand_over(self, spec: Spec, state: DRCPlusState) -> Steps[None]:
         """A generation of DRC, for followers that are not smooth."""
         drc = HastyDRC()
         if state.rough is None:
@@ -262,7 +267,7 @@ class DRCPlus:
     # The leader's local search
 
     def descend(
-        self, spec: Spec, state: State, pair: Pair, ceiling: float = math.inf
+        self, spec: Spec, state: DRCPlusState, pair: Pair, ceiling: float = math.inf
     ) -> Steps[bool]:
         """A local search from a pair; where it ends with a new elite, that is certified.
 
@@ -286,7 +291,7 @@ class DRCPlus:
                 break
         return smooth
 
-    def polish(self, spec: Spec, state: State, bent: FloatArray, left: float) -> Steps[None]:
+    def polish(self, spec: Spec, state: DRCPlusState, bent: FloatArray, left: float) -> Steps[None]:
         """CMA-ES where a descent ended at a kink, in the shape of what that has learnt."""
         eigenvalues, vectors = np.linalg.eigh(bent)
         variances = 2 * left / np.maximum(eigenvalues, 1e-12 * eigenvalues[-1])
@@ -294,13 +299,14 @@ class DRCPlus:
         start = Start(state.the_elite.x, covariance, np.zeros(spec.m))
         search = Search.start(start, CMAES().population_size(spec.m))
         record = [state.the_elite.F]
-        while not (search.ended or reached(spec, state.the_elite) or over(spec, state)):
+        ends = AtTarget(spec.target), budget_of(spec)
+        while not (search.ended or first_met(ends, state.progress())):
             yield from self.sample(spec, state, search)
             record.append(state.the_elite.F)
             if len(record) > 10 and record[-10] - record[-1] <= 0.05 * (record[0] - record[-1]):
                 break
 
-    def hop(self, spec: Spec, state: State) -> Steps[None]:
+    def hop(self, spec: Spec, state: DRCPlusState) -> Steps[None]:
         """A descent from a place some of whose coordinates differ from the elite's."""
         rng = state.stream(spec, "hop")
         chosen = rng.random(spec.m) < rng.random()
@@ -318,7 +324,7 @@ class DRCPlus:
 
     # The leader's global search
 
-    def sample(self, spec: Spec, state: State, search: Search) -> Steps[None]:
+    def sample(self, spec: Spec, state: DRCPlusState, search: Search) -> Steps[None]:
         """A generation of CMA-ES."""
         rng = state.stream(spec, "leader")
         x = CMAES(search.population).ask(search.leader, rng)
@@ -332,7 +338,7 @@ class DRCPlus:
         state.survived[leader_ranking(pairs)[: len(tasks) // 2]] = True
         search.tell(x, pairs, 0.1 * state.F_scale.tolerance(spec.ftol))
 
-    def narrow(self, spec: Spec, state: State) -> Steps[None]:
+    def narrow(self, spec: Spec, state: DRCPlusState) -> Steps[None]:
         """Where CMA-ES has narrowed a descent may save the rest of it; where it stalls it ends."""
         search = state.search
         assert search.best is not None
@@ -345,22 +351,22 @@ class DRCPlus:
             yield from self.certify(spec, state)
             self.restart(spec, state)
 
-    def restart(self, spec: Spec, state: State) -> None:
+    def restart(self, spec: Spec, state: DRCPlusState) -> None:
         """CMA-ES from anywhere, with twice the population; or the end, where that is fruitless."""
         tolerance = state.F_scale.tolerance(spec.ftol)
         if state.milestone is None or improved(state.milestone, state.the_elite, tolerance):
             state.milestone, state.fruitless = state.the_elite, 0
         else:
             state.fruitless += 1
-        if state.fruitless >= (FRUITLESS if spec.target is None else 4 * FRUITLESS):
-            state.stop = StopReason.STAGNATION
+        most = FRUITLESS if spec.target is None else 4 * FRUITLESS
+        state.stop = first_met([Settled()], state.progress(settled=state.fruitless >= most))
         rng = state.stream(spec, "restart")
-        most = 16 * CMAES().population_size(spec.m)
-        population = min(2 * state.search.population, most)
+        largest = 16 * CMAES().population_size(spec.m)
+        population = min(2 * state.search.population, largest)
         state.search = Search.start(Start.uniform(spec.spread[: spec.m], rng), population)
 
     def compete(
-        self, spec: Spec, state: State, x: FloatArray, scale: FloatArray
+        self, spec: Spec, state: DRCPlusState, x: FloatArray, scale: FloatArray
     ) -> Steps[list[Task]]:
         """Followers of leaders in the better half go on; without competition, all to the end."""
         tasks = yield from together(self.follower.start(state.known, row, scale) for row in x)
@@ -384,7 +390,7 @@ class DRCPlus:
     def bout(
         self,
         spec: Spec,
-        state: State,
+        state: DRCPlusState,
         tasks: list[Task],
         going: list[int],
         tolerance: float | None = None,
@@ -406,7 +412,7 @@ class DRCPlus:
         )
         return [new[going.index(i)] if i in going else task for i, task in enumerate(tasks)]
 
-    def elect(self, spec: Spec, state: State, tasks: list[Task]) -> Steps[None]:
+    def elect(self, spec: Spec, state: DRCPlusState, tasks: list[Task]) -> Steps[None]:
         """The best pair becomes the elite if it still is when its follower is solved.
 
         That has to stand up to what other followers answered.
@@ -423,10 +429,10 @@ class DRCPlus:
             yield from state.crown(tasks[i].pair)
 
 
-def over(spec: Spec, state: State) -> bool:
-    """Whether the budget is used: that of the upper level, or about what DRC needs with it."""
-    upper, total = spec.budget.upper_max, spec.budget.upper_max * spec.budget.lower_window / 2
-    return state.spent >= upper or state.total >= total
+def budget_of(spec: Spec) -> BudgetUsed:
+    """Return the budget: that of the upper level, or about what DRC needs with it."""
+    upper = spec.budget.upper_max
+    return BudgetUsed(upper=upper, total=upper * spec.budget.lower_window / 2)
 
 
 def improved(before: Pair, after: Pair, tolerance: float) -> bool:

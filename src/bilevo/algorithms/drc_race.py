@@ -36,12 +36,12 @@ import numpy as np
 from bilevo.algorithms import leader
 from bilevo.algorithms.descents import CLOSE, SAME, Descent, descent_from, near
 from bilevo.algorithms.follower import OwnFollower, Pair
-from bilevo.algorithms.leader import evaluate_answer, leader_ranking, own_followers, reached
-from bilevo.core.algorithm import variant_name
+from bilevo.algorithms.leader import evaluate_answer, leader_ranking, own_followers
+from bilevo.core.algorithm import Algorithm, Followers, variant_name
 from bilevo.core.arrays import FloatArray
-from bilevo.core.budget import StopReason
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps, together
+from bilevo.core.stop_rules import AtTarget, BudgetUsed, Settled, first_met
 from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.surrogates.curves import (
@@ -81,7 +81,7 @@ class Task:
     def age(self) -> int:
         return self.follower.executions
 
-    def take(self, state: State, steps: int) -> Steps[None]:
+    def take(self, state: DRCRaceState, steps: int) -> Steps[None]:
         """So many steps, or fewer to the end; the leader looks at each new answer."""
         while steps and not self.follower.finished:
             if (yield from self.follower.execute()):
@@ -90,14 +90,14 @@ class Task:
             self.violation.append(self.pair.violation)
             steps -= 1
 
-    def stint(self, state: State) -> Steps[None]:
+    def stint(self, state: DRCRaceState) -> Steps[None]:
         """Longer ones with age; a new task shows itself."""
         self.last = state.tasks
         return self.take(state, max(2, math.ceil(GROWTH * self.age)) if self.age else FIRST)
 
 
 @dataclass(slots=True, eq=False)
-class State(leader.State):
+class DRCRaceState(leader.LeaderState):
     """A run at the boundary of a generation."""
 
     pool: list[Task] = field(default_factory=list)
@@ -119,24 +119,24 @@ class State(leader.State):
 
 
 @dataclass(frozen=True, slots=True)
-class DRCRace:
+class DRCRace(Algorithm[DRCRaceState]):
     """Competition for a follower's steps by a model of learning curves, with descents."""
 
     descents: CMAES = field(default_factory=CMAES)
 
     revision = 1
-    advances = True  # a follower that is a solver of the user's
-    searches = False  # and no other
+    State = DRCRaceState
+    followers = Followers.SOLVER
 
     @property
     def name(self) -> str:
         return variant_name(self, "drc-race")
 
-    def init(self, spec: Spec) -> Steps[State]:
+    def init(self, spec: Spec) -> Steps[DRCRaceState]:
         yield from ()
-        return State(None, settings=first_settings(spec.m))
+        return DRCRaceState(None, settings=first_settings(spec.m))
 
-    def generation(self, spec: Spec, state: State) -> Steps[State]:
+    def generation(self, spec: Spec, state: DRCRaceState) -> Steps[DRCRaceState]:
         if state.generation == 0:
             tasks = yield from self.begin(spec, state)
         elif state.descent is not None and (state.descent.gains or state.descent.steps <= 0):
@@ -146,7 +146,7 @@ class DRCRace:
         self.close(spec, state, tasks)
         return state
 
-    def begin(self, spec: Spec, state: State) -> Steps[list[Task]]:
+    def begin(self, spec: Spec, state: DRCRaceState) -> Steps[list[Task]]:
         """Leaders all over the box; x0 among them has its follower solved."""
         count, rng = 8 + spec.m, stream(spec.seed, "first")
         x = (rng.random((count, spec.m)).argsort(axis=0) + rng.random((count, spec.m))) / count
@@ -160,7 +160,7 @@ class DRCRace:
         yield from elect(spec, state, tasks)
         return tasks
 
-    def explore(self, spec: Spec, state: State) -> Steps[list[Task]]:
+    def explore(self, spec: Spec, state: DRCRaceState) -> Steps[list[Task]]:
         """Tasks under way and new leaders take a stint each, as a model of all curves advises."""
         rng = stream(spec.seed, "explore", state.generation)
         model = learn(state)
@@ -181,7 +181,9 @@ class DRCRace:
             state.descent = self.start(spec, state, state.elite, rng)
         return tasks
 
-    def start(self, spec: Spec, state: State, answer: Pair, rng: np.random.Generator) -> Descent:
+    def start(
+        self, spec: Spec, state: DRCRaceState, answer: Pair, rng: np.random.Generator
+    ) -> Descent:
         """A descent from the answer, or, where one has ended there, from elsewhere."""
         order = leader_ranking([task.pair for task in state.pool])
         places = np.array([state.pool[i].pair.x for i in order])
@@ -193,7 +195,7 @@ class DRCRace:
         x = far[0] if far else rng.random(spec.m)
         return descent_from(x, None, good, spec, self.descents)
 
-    def descend(self, spec: Spec, state: State, descent: Descent) -> Steps[list[Task]]:
+    def descend(self, spec: Spec, state: DRCRaceState, descent: Descent) -> Steps[list[Task]]:
         """A generation of CMA-ES, of which the better half is solved to the end."""
         x = self.descents.ask(descent.search, stream(spec.seed, "descend", state.generation))
         tasks = new_tasks(spec, state, x)
@@ -214,7 +216,7 @@ class DRCRace:
             end_descent(state, descent, tasks)
         return tasks
 
-    def close(self, spec: Spec, state: State, tasks: list[Task]) -> None:
+    def close(self, spec: Spec, state: DRCRaceState, tasks: list[Task]) -> None:
         """Note how the tasks fared, and test the stop rules."""
         pairs = [task.pair for task in tasks]
         state.F_scale.see(np.array([pair.F for pair in pairs]))
@@ -222,15 +224,11 @@ class DRCRace:
         state.survived = np.zeros(len(tasks), np.bool_)
         state.survived[leader_ranking(pairs)[: len(tasks) // 2]] = True
         state.generation += 1
-        if state.elite is not None and reached(spec, state.elite):
-            state.stop = StopReason.TARGET
-        elif state.fruitless >= len(REACH):
-            state.stop = StopReason.STAGNATION
-        elif state.spent >= spec.budget.upper_max:
-            state.stop = StopReason.BUDGET
+        rules = AtTarget(spec.target), Settled(), BudgetUsed(upper=spec.budget.upper_max)
+        state.stop = first_met(rules, state.progress(settled=state.fruitless >= len(REACH)))
 
 
-def end_descent(state: State, descent: Descent, tasks: list[Task]) -> None:
+def end_descent(state: DRCRaceState, descent: Descent, tasks: list[Task]) -> None:
     """Note where a descent has ended, and that exploring begins again."""
     assert descent.best is not None
     state.ends.append(descent.best.x)
@@ -239,7 +237,7 @@ def end_descent(state: State, descent: Descent, tasks: list[Task]) -> None:
     state.pool += [task for task in tasks if task.pair.task == descent.best.task]
 
 
-def new_tasks(spec: Spec, state: State, x: FloatArray) -> list[Task]:
+def new_tasks(spec: Spec, state: DRCRaceState, x: FloatArray) -> list[Task]:
     return [Task(follower) for follower in own_followers(spec, state, x)]
 
 
@@ -252,7 +250,7 @@ def patience(spec: Spec) -> int:
     return 10 + 5 * spec.m
 
 
-def elect(spec: Spec, state: State, tasks: list[Task]) -> Steps[bool]:
+def elect(spec: Spec, state: DRCRaceState, tasks: list[Task]) -> Steps[bool]:
     """Take the best of the finished tasks as the answer if it is better; True if by much."""
     state.longest = max(state.longest, *(task.age for task in tasks))
     finished = [task.pair for task in tasks if task.follower.finished]
@@ -289,7 +287,7 @@ def kept(pool: list[Task], lengths: FloatArray) -> list[Task]:
     return [pool[i] for i in staying]
 
 
-def learn(state: State) -> CurveModel:
+def learn(state: DRCRaceState) -> CurveModel:
     """A model of the pool's curves: tasks after their first stints, now, and at their ends."""
     x, t, number, F, violation = [], [], [], [], []
     for task in state.pool:
@@ -309,7 +307,7 @@ def learn(state: State) -> CurveModel:
     return CurveModel(rows, state.settings)
 
 
-def promising(state: State, model: CurveModel, count: int) -> list[Task]:
+def promising(state: DRCRaceState, model: CurveModel, count: int) -> list[Task]:
     """The tasks under way that go on: the best, and those expected to gain most at their cost."""
     pairs = [task.pair for task in state.pool]
     x, numbers = np.array([p.x for p in pairs]), np.array([p.task for p in pairs])
@@ -328,7 +326,9 @@ def promising(state: State, model: CurveModel, count: int) -> list[Task]:
     return [state.pool[i] for i in live[:count]]
 
 
-def hopeful(state: State, model: CurveModel, count: int, rng: np.random.Generator) -> FloatArray:
+def hopeful(
+    state: DRCRaceState, model: CurveModel, count: int, rng: np.random.Generator
+) -> FloatArray:
     """New leaders (count, m) where the model expects most; each lowers hopes around it."""
     m = model.rows.x.shape[1]
     top = sorted(state.pool, key=lambda task: task.outlook)[:6]

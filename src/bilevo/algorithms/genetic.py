@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bilevo.algorithms.follower import Follower, FollowerRule, Pair, evaluate_answers
-from bilevo.algorithms.leader import State, evaluate_leader
+from bilevo.algorithms.leader import LeaderState, evaluate_leader
 from bilevo.core.arrays import FloatArray
 from bilevo.core.order import Key, best_index, order_key
 from bilevo.core.problem import Spec
@@ -71,7 +71,7 @@ def total_variance(pairs: Sequence[Pair]) -> float:
     return float(rows.var(axis=0, ddof=1).sum()) if len(rows) > 1 else math.inf
 
 
-def elect(state: State, best: Pair) -> Steps[None]:
+def elect(state: LeaderState, best: Pair) -> Steps[None]:
     """Make a member the elite, and tell it if it is another pair than before.
 
     Pairs are compared by their points: a state that was stored holds copies.
@@ -124,14 +124,14 @@ class Task:
     G: FloatArray = field(default_factory=lambda: np.empty(0))  # constraints at the answer
     g: FloatArray = field(default_factory=lambda: np.empty(0))
 
-    def solve_and_rate(self, spec: Spec, state: State) -> Steps[Pair]:
+    def solve_and_rate(self, spec: Spec, state: LeaderState) -> Steps[Pair]:
         """The follower's answer with the leader's values there."""
         pair = yield from self.solve(spec, state)
         values = yield from evaluate_leader(state, pair)
         self.G = values.constraints[0]
         return pair
 
-    def solve(self, spec: Spec, state: State) -> Steps[Pair]:
+    def solve(self, spec: Spec, state: LeaderState) -> Steps[Pair]:
         """The follower's answer, F not evaluated; `converged` if the search came to an end."""
         if self.answer is not None:
             values = yield from evaluate_answers(self.x, self.answer[None])
@@ -154,7 +154,7 @@ class Task:
         self.g = follower.constraints
         return pair
 
-    def attempt(self, spec: Spec, state: State) -> Steps[tuple[Pair, bool]]:
+    def attempt(self, spec: Spec, state: LeaderState) -> Steps[tuple[Pair, bool]]:
         """The quadratic program: the best point seen, and whether that settles the matter.
 
         It does when the models are exact at the answer; if that is infeasible, no point may be

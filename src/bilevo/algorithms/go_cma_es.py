@@ -43,7 +43,7 @@ from bilevo.algorithms.bl_cma_es import BLCMAES
 from bilevo.algorithms.follower import Follower, FollowerRule, Pair
 from bilevo.algorithms.grouping import Group, find_groups
 from bilevo.algorithms.nested import NestedCMAES, PatientCMAES
-from bilevo.core.algorithm import variant_name
+from bilevo.core.algorithm import Algorithm, variant_name
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import Scale, StopReason
 from bilevo.core.order import ranking
@@ -84,11 +84,11 @@ class Context:
 
 
 @dataclass(slots=True, eq=False)
-class State:
+class GOState:
     """A run at the boundary of a generation."""
 
     context: Context
-    search: leader.State  # of the first group
+    search: leader.LeaderState  # of the first group
     groups: list[Group] = field(default_factory=list)  # still to be optimised
     number: int = 0  # of the group being optimised
     stop: StopReason | None = None
@@ -187,22 +187,23 @@ LEADER_ALONE = NestedCMAES(upper=RestartingCMAES(), lower=NoSearch())
 
 
 @dataclass(frozen=True, slots=True)
-class GOCMAES:
+class GOCMAES(Algorithm[GOState]):
     """GO-CMA-ES (Huang and Wang, 2020)."""
 
     revision = 1
+    State = GOState
 
     @property
     def name(self) -> str:
         return variant_name(self, "go-cma-es")
 
-    def init(self, spec: Spec) -> Steps[State]:
+    def init(self, spec: Spec) -> Steps[GOState]:
         yield from ()
         start = leader.start_leader(spec, CMAES(), spec.m + spec.n)
         x, y = np.split(start.leader.mean.copy(), [spec.m])
-        return State(Context(x, y, np.zeros(2)), start)
+        return GOState(Context(x, y, np.zeros(2)), start)
 
-    def generation(self, spec: Spec, state: State) -> Steps[State]:
+    def generation(self, spec: Spec, state: GOState) -> Steps[GOState]:
         if state.number == 0:
             yield from self.prepare(spec, state)
             return (yield from self.next_group(spec, state))
@@ -222,7 +223,7 @@ class GOCMAES:
         state.stop = state.search.stop
         return state
 
-    def prepare(self, spec: Spec, state: State) -> Steps[None]:
+    def prepare(self, spec: Spec, state: GOState) -> Steps[None]:
         """Find the groups, and settle those of the follower alone."""
         yield from evaluate_context(state.context)
         groups = yield from find_groups(spec)
@@ -241,7 +242,7 @@ class GOCMAES:
             [i == chosen for chosen, group in searches for i in range(len(group))]
         )
 
-    def next_group(self, spec: Spec, state: State) -> Steps[State]:
+    def next_group(self, spec: Spec, state: GOState) -> Steps[GOState]:
         """Start the search of the first group that is left."""
         state.number += 1
         state.context.spent_before = state.context.spent
@@ -252,7 +253,7 @@ class GOCMAES:
         state.search = yield from solver.init(self.reduced(spec, state))
         return state
 
-    def reduced(self, spec: Spec, state: State) -> Spec:
+    def reduced(self, spec: Spec, state: GOState) -> Spec:
         """What the first group's search sees."""
         group, context = state.groups[0], state.context
         last = len(state.groups) == 1

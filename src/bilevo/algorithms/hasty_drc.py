@@ -16,7 +16,7 @@ from typing import Any
 
 from bilevo.algorithms.drc import DRC
 from bilevo.algorithms.follower import ABSOLUTE, Follower, Pair
-from bilevo.algorithms.leader import State, alone_reaches
+from bilevo.algorithms.leader import LeaderState, alone_reaches
 from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps
@@ -31,22 +31,22 @@ REFINED = 0.25  # of the generations without a better candidate: those that refi
 class HastyDRC(DRC):
     """DRC with followers that give up sooner."""
 
-    def searches(
+    def follower_searches(
         self,
         spec: Spec,
-        state: State,
+        state: LeaderState,
         leaders: FloatArray,
         name: str,
         optimizer: PopulationOptimizer[Any],
     ) -> list[Follower]:
-        followers = DRC.searches(self, spec, state, leaders, name, optimizer)
+        followers = DRC.follower_searches(self, spec, state, leaders, name, optimizer)
         for follower in followers:
             rule = follower.rule
             absolute = max(ABSOLUTE, TOLD_APART * state.F_spread)
             follower.rule = replace(rule, window=max(2, rule.window - 1), absolute=absolute)
         return followers
 
-    def elect(self, spec: Spec, state: State, pairs: list[Pair], i: int) -> Steps[None]:
+    def elect(self, spec: Spec, state: LeaderState, pairs: list[Pair], i: int) -> Steps[None]:
         candidate = pairs[i]
         if state.elite is None or candidate.no_worse(state.elite):
             pairs[i] = yield from self.settle(spec, state, candidate)

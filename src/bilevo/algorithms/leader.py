@@ -25,18 +25,27 @@ from bilevo.algorithms.follower import (
     OwnFollower,
     Pair,
 )
+from bilevo.core.algorithm import Algorithm, Followers
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
-from bilevo.core.budget import Scale, StopReason, change_over, interquartile_range
+from bilevo.core.budget import Scale, StopReason, interquartile_range
 from bilevo.core.order import ranking
 from bilevo.core.problem import Spec
 from bilevo.core.request import Evaluate, Level, Steps, T, Values, alongside, together
+from bilevo.core.stop_rules import (
+    AtTarget,
+    BudgetUsed,
+    Progress,
+    Stagnation,
+    StopRule,
+    first_met,
+)
 from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import PopulationOptimizer, Start
 
 
 @dataclass(slots=True, eq=False)
-class State:
+class LeaderState:
     """A run at the boundary of an upper generation."""
 
     leader: Any  # state of the upper optimiser
@@ -54,14 +63,19 @@ class State:
     executions: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     survived: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
 
+    def progress(self, settled: bool = False, lower: int = 0) -> Progress:
+        """Return how far the run has come; there is no best pair before the first elite."""
+        best = (math.inf, math.inf) if self.elite is None else (self.elite.F, self.elite.violation)
+        return Progress(*best, self.spent, lower, self.generation, self.elite_F, settled)
 
-def start_leader(spec: Spec, optimizer: PopulationOptimizer[Any], d: int) -> State:
+
+def start_leader(spec: Spec, optimizer: PopulationOptimizer[Any], d: int) -> LeaderState:
     """A first state over the first d variables: a mean anywhere, or at x0 if there is one."""
     rng = stream(spec.seed, "start")
     start = Start.uniform(spec.spread[:d], rng)
     if spec.x0 is not None:
         start.mean[: spec.m] = spec.x0
-    return State(optimizer.start(start, rng))
+    return LeaderState(optimizer.start(start, rng))
 
 
 def first_leaders(count: int, spec: Spec, rng: np.random.Generator) -> FloatArray:
@@ -79,7 +93,9 @@ def first_by_itself(tasks: Iterable[Steps[T]]) -> Steps[list[T]]:
     return [result, *(yield from together(others))]
 
 
-def sample_leaders(spec: Spec, state: State, optimizer: PopulationOptimizer[Any]) -> FloatArray:
+def sample_leaders(
+    spec: Spec, state: LeaderState, optimizer: PopulationOptimizer[Any]
+) -> FloatArray:
     """The generation's leaders x (p, m), the first m coordinates of samples; x0 is the first."""
     rng = stream(spec.seed, "leader", state.generation)
     x = np.array(optimizer.ask(state.leader, rng)[:, : spec.m], order="C")
@@ -88,7 +104,7 @@ def sample_leaders(spec: Spec, state: State, optimizer: PopulationOptimizer[Any]
     return x
 
 
-def evaluate_leaders(state: State, pairs: list[Pair]) -> Steps[Values]:
+def evaluate_leaders(state: LeaderState, pairs: list[Pair]) -> Steps[Values]:
     """Fill in F and the total violation of pairs: one upper evaluation each, in one batch."""
     if len(pairs) == 1:  # the usual case of a competition
         x, y = pairs[0].x[None], pairs[0].y[None]
@@ -106,12 +122,12 @@ def evaluate_leaders(state: State, pairs: list[Pair]) -> Steps[Values]:
     return values
 
 
-def evaluate_leader(state: State, pair: Pair) -> Steps[Values]:
+def evaluate_leader(state: LeaderState, pair: Pair) -> Steps[Values]:
     """Fill in F and the total violation of one pair."""
     return evaluate_leaders(state, [pair])
 
 
-def evaluate_answer(state: State, pair: Pair) -> Steps[None]:
+def evaluate_answer(state: LeaderState, pair: Pair) -> Steps[None]:
     """Fill in F of a pair, unless a follower of the user's has failed to give an answer."""
     if pair.task < 0 or pair.lower_violation < math.inf:
         yield from evaluate_leader(state, pair)
@@ -121,13 +137,13 @@ def leader_ranking(pairs: list[Pair]) -> IntArray:
     return ranking(np.array([p.F for p in pairs]), np.array([p.violation for p in pairs]))
 
 
-def solve_follower(state: State, follower: AnyFollower) -> Steps[None]:
+def solve_follower(state: LeaderState, follower: AnyFollower) -> Steps[None]:
     """Run a follower to its end and evaluate the leader there."""
     pair = yield from follower.solve()
     yield from evaluate_answer(state, pair)
 
 
-def own_followers(spec: Spec, state: State, leaders: FloatArray) -> list[OwnFollower]:
+def own_followers(spec: Spec, state: LeaderState, leaders: FloatArray) -> list[OwnFollower]:
     """A task of the user's own follower for each leader."""
     first, state.tasks = state.tasks, state.tasks + len(leaders)
     longest = longest_solve(spec)
@@ -149,7 +165,7 @@ class Executed(Protocol):
 
 def close_generation(
     spec: Spec,
-    state: State,
+    state: LeaderState,
     followers: Sequence[Executed],
     pairs: list[Pair],
 ) -> None:
@@ -165,12 +181,12 @@ def close_generation(
     state.executions = np.array([follower.executions for follower in followers])
     state.survived = np.zeros(len(pairs), np.bool_)
     state.survived[leader_ranking(pairs)[: len(pairs) // 2]] = True
-    state.stop = stop_reason(spec, state, len(pairs))
     state.generation += 1
+    state.stop = first_met(upper_rules(spec, state, len(pairs)), state.progress())
 
 
 def tell_leader(
-    state: State, optimizer: PopulationOptimizer[Any], points: FloatArray, pairs: list[Pair]
+    state: LeaderState, optimizer: PopulationOptimizer[Any], points: FloatArray, pairs: list[Pair]
 ) -> None:
     """Update the upper search: `points` are the pairs in its variables.
 
@@ -195,21 +211,19 @@ def flatters(pair: Pair, elite: Pair | None) -> bool:
 
 def reached(spec: Spec, pair: Pair) -> bool:
     """Whether a pair meets the target; only a feasible one does."""
-    return spec.target is not None and spec.target.reached(pair.F, pair.violation)
+    return AtTarget(spec.target).reached(pair.F, pair.violation)
 
 
-def stop_reason(spec: Spec, state: State, p: int) -> StopReason | None:
-    """The upper level's rules, after a generation of p pairs has its elite."""
-    assert state.elite is not None
-    if reached(spec, state.elite):
-        return StopReason.TARGET
-    change, relative_change = change_over(state.elite_F, math.ceil(spec.budget.upper_window / p))
-    if change < state.F_scale.tolerance(spec.ftol) and relative_change < spec.ftol:
-        return StopReason.STAGNATION
-    generations = math.ceil(spec.budget.upper_max / p)
-    if state.spent >= spec.budget.upper_max or state.generation + 1 >= generations:
-        return StopReason.BUDGET
-    return None
+def upper_rules(spec: Spec, state: LeaderState, p: int) -> tuple[StopRule, ...]:
+    """Return the published rules of the upper level, for generations of p pairs."""
+    budget = spec.budget
+    return (
+        AtTarget(spec.target),
+        Stagnation(
+            math.ceil(budget.upper_window / p), state.F_scale.tolerance(spec.ftol), spec.ftol
+        ),
+        BudgetUsed(upper=budget.upper_max, generations=math.ceil(budget.upper_max / p)),
+    )
 
 
 def require_optimizer(optimizer: Any) -> None:
@@ -223,7 +237,7 @@ def require_optimizer(optimizer: Any) -> None:
         )
 
 
-def finish(spec: Spec, state: State, pair: Pair) -> Steps[Pair]:
+def finish(spec: Spec, state: LeaderState, pair: Pair) -> Steps[Pair]:
     """Let a follower of the user's go on from a pair until it is done."""
     if pair.converged:
         return pair
@@ -234,7 +248,7 @@ def finish(spec: Spec, state: State, pair: Pair) -> Steps[Pair]:
 
 
 @dataclass(frozen=True, slots=True)
-class JointSearch:
+class JointSearch(Algorithm[LeaderState]):
     """An upper search over (x, y) whose marginal in y starts the followers.
 
     Where a solver of the user's answers, the upper search is over x alone.
@@ -247,24 +261,25 @@ class JointSearch:
         for optimizer in (self.upper, self.lower):
             require_optimizer(optimizer)
 
-    advances = True
+    State = LeaderState
+    followers = Followers.BOTH
 
-    def init(self, spec: Spec) -> Steps[State]:
+    def init(self, spec: Spec) -> Steps[LeaderState]:
         yield from ()
         joint = spec.m + spec.n if spec.advance_cost is None else spec.m
         return start_leader(spec, self.upper, joint)
 
-    def followers(self, spec: Spec, state: State) -> Sequence[AnyFollower]:
+    def new_followers(self, spec: Spec, state: LeaderState) -> Sequence[AnyFollower]:
         """One follower search for each leader of a new generation."""
         leaders = sample_leaders(spec, state, self.upper)
         if spec.advance_cost is not None:
             return own_followers(spec, state, leaders)
-        return self.searches(spec, state, leaders, "follower", self.lower)
+        return self.follower_searches(spec, state, leaders, "follower", self.lower)
 
-    def searches(
+    def follower_searches(
         self,
         spec: Spec,
-        state: State,
+        state: LeaderState,
         leaders: FloatArray,
         name: str,
         optimizer: PopulationOptimizer[Any],
@@ -282,14 +297,16 @@ class JointSearch:
         """When a follower search by an optimiser ends."""
         return FollowerRule.of(spec.budget, optimizer.population_size(spec.n))
 
-    def refine(self, spec: Spec, state: State, pair: Pair, name: str = "refine") -> Steps[Pair]:
+    def refine(
+        self, spec: Spec, state: LeaderState, pair: Pair, name: str = "refine"
+    ) -> Steps[Pair]:
         """Solve a pair's follower afresh; take the new answer if no worse for the follower.
 
         A solver of the user's goes on where it was instead, if it was not done.
         """
         if spec.advance_cost is not None:
             return (yield from finish(spec, state, pair))
-        (follower,) = self.searches(spec, state, pair.x[None], name, self.lower)
+        (follower,) = self.follower_searches(spec, state, pair.x[None], name, self.lower)
         new = yield from follower.solve()
         if not new.follower_no_worse(pair):
             return pair
@@ -302,15 +319,17 @@ class JointSearch:
         # A leader on its constraint does not lose feasibility to the follower's rounding.
         return pair if lost and slight else new
 
-    def conclude(self, spec: Spec, state: State, followers: Sequence[AnyFollower]) -> Steps[State]:
+    def conclude(
+        self, spec: Spec, state: LeaderState, followers: Sequence[AnyFollower]
+    ) -> Steps[LeaderState]:
         """End a generation whose followers have answered: elite, stop rules, upper update."""
         pairs = yield from self.answers(spec, state, followers)
         yield from self.elect(spec, state, pairs, candidate_index(pairs))
         return (yield from self.close(spec, state, followers, pairs, pairs))
 
     def conclude_later(
-        self, spec: Spec, state: State, followers: Sequence[AnyFollower], search: Steps[None]
-    ) -> Steps[State]:
+        self, spec: Spec, state: LeaderState, followers: Sequence[AnyFollower], search: Steps[None]
+    ) -> Steps[LeaderState]:
         """Run the followers' `search` and end the generation, with refinement one generation late.
 
         It runs beside the next search, and the refined pair joins the upper update of that
@@ -334,7 +353,7 @@ class JointSearch:
         return (yield from self.close(spec, state, followers, pairs, pairs + late))
 
     def answers(
-        self, spec: Spec, state: State, followers: Sequence[AnyFollower]
+        self, spec: Spec, state: LeaderState, followers: Sequence[AnyFollower]
     ) -> Steps[list[Pair]]:
         """The generation's pairs; that of x0 has its follower solved in full."""
         pairs = [follower.answer for follower in followers]
@@ -343,7 +362,7 @@ class JointSearch:
             pairs[0].converged = True
         return pairs
 
-    def elect(self, spec: Spec, state: State, pairs: list[Pair], i: int) -> Steps[None]:
+    def elect(self, spec: Spec, state: LeaderState, pairs: list[Pair], i: int) -> Steps[None]:
         """Settle the elite with candidate i of the pairs, which is replaced when refined.
 
         Where a first elite's follower fails in that, the next best is the candidate.
@@ -360,7 +379,7 @@ class JointSearch:
             state.elite = pairs[i]
 
     def settle(
-        self, spec: Spec, state: State, challenger: Pair | None, name: str = "refine"
+        self, spec: Spec, state: LeaderState, challenger: Pair | None, name: str = "refine"
     ) -> Steps[Pair]:
         """Refine a challenger, which may become the elite, or without one the elite; return it."""
         elite = state.elite
@@ -377,11 +396,11 @@ class JointSearch:
     def close(
         self,
         spec: Spec,
-        state: State,
+        state: LeaderState,
         followers: Sequence[AnyFollower],
         pairs: list[Pair],
         learnt: list[Pair],
-    ) -> Steps[State]:
+    ) -> Steps[LeaderState]:
         """End a generation that has its elite; the upper search is told the `learnt` pairs."""
         assert state.elite is not None
         yield state.elite.incumbent
@@ -402,7 +421,7 @@ def candidate_index(pairs: list[Pair]) -> int:
     return next(int(i) for i in leader_ranking(pairs) if i in among)
 
 
-def challenges(spec: Spec, state: State, candidate: Pair) -> bool:
+def challenges(spec: Spec, state: LeaderState, candidate: Pair) -> bool:
     """Whether to refine the candidate and not the elite: a coin decides when it is worse."""
     coin = stream(spec.seed, "coin", state.generation).random()
     return state.elite is None or candidate.no_worse(state.elite) or bool(coin < 0.5)

@@ -35,11 +35,11 @@ from bilevo.algorithms.leader import (
     reached,
 )
 from bilevo.algorithms.polish import misjudged, polish_follower, polish_leader
-from bilevo.core.algorithm import variant_name
+from bilevo.core.algorithm import Algorithm, variant_name
 from bilevo.core.arrays import FloatArray, IntArray
-from bilevo.core.budget import StopReason
 from bilevo.core.problem import Spec
 from bilevo.core.request import Level, Steps, T, Values, relayed, together
+from bilevo.core.stop_rules import AtTarget, BudgetUsed, first_met
 from bilevo.core.streams import stream
 from bilevo.optimizers.rand_de import RandDE
 from bilevo.surrogates.archive import Archive
@@ -58,7 +58,7 @@ SIZES, SHARES = (5, 20, 60), (0.12, 0.28, 0.168)
 
 
 @dataclass(slots=True, eq=False)
-class State(leader.State):
+class MFBLAState(leader.LeaderState):
     """A run at the boundary of a generation; `leader` is the population, `pairs` its members."""
 
     pairs: list[Pair] = field(default_factory=list)
@@ -82,7 +82,7 @@ class Child:
         assert self.pair is not None
         return self.pair
 
-    def search(self, spec: Spec, state: State, fidelity: int) -> Steps[Pair]:
+    def search(self, spec: Spec, state: MFBLAState, fidelity: int) -> Steps[Pair]:
         """Continue the follower's search up to a fidelity; its answer (F not evaluated)."""
         size = RandDE().population_size(spec.n)
         budget = spec.budget.lower_max
@@ -95,7 +95,7 @@ class Child:
         local = yield from polish_follower(state, answer.x, answer.y, left)
         return local if local.follower_no_worse(answer) else answer
 
-    def judge(self, spec: Spec, state: State, fidelity: int) -> Steps[Pair]:
+    def judge(self, spec: Spec, state: MFBLAState, fidelity: int) -> Steps[Pair]:
         """The pair at no less than a fidelity; F is evaluated if the answer has changed."""
         if fidelity <= self.fidelity:
             return self.judged
@@ -109,7 +109,7 @@ class Child:
 
 
 @dataclass(frozen=True, slots=True)
-class MFBLA:
+class MFBLA(Algorithm[MFBLAState]):
     """MFBLA (Mamun, Singh and Ray, 2022), reconstructed.
 
     `share` of upper_max times lower_max is the total of lower evaluations; None is as published.
@@ -119,6 +119,7 @@ class MFBLA:
     share: float | None = None
 
     revision = 1
+    State = MFBLAState
 
     @property
     def name(self) -> str:
@@ -136,15 +137,19 @@ class MFBLA:
         share = self.share or float(np.interp(spec.m + spec.n, SIZES, SHARES))
         return share * spec.budget.upper_max * spec.budget.lower_max
 
-    def init(self, spec: Spec) -> Steps[State]:
+    def before_polish(self, spec: Spec) -> float:
+        """Return the lower evaluations after which the rest of the budget polishes the elite."""
+        return (1 - POLISH) * self.total_budget(spec)
+
+    def init(self, spec: Spec) -> Steps[MFBLAState]:
         yield from ()
         x = first_leaders(self.population, spec, stream(spec.seed, "start"))
-        return State(self.upper().first(x))
+        return MFBLAState(self.upper().first(x))
 
-    def generation(self, spec: Spec, state: State) -> Steps[State]:
+    def generation(self, spec: Spec, state: MFBLAState) -> Steps[MFBLAState]:
         return (yield from counted(state, self.steps(spec, state)))
 
-    def steps(self, spec: Spec, state: State) -> Steps[State]:
+    def steps(self, spec: Spec, state: MFBLAState) -> Steps[MFBLAState]:
         x = self.upper().ask(state.leader, stream(spec.seed, "leader", state.generation))
         children = [self.child(spec, state, row, i) for i, row in enumerate(x)]
         advance = together if state.generation else first_by_itself
@@ -153,19 +158,17 @@ class MFBLA:
         yield from self.replace(spec, state, children)
         yield from self.elect(spec, state, children)
         assert state.elite is not None
-        due = state.lower_spent >= (1 - POLISH) * self.total_budget(spec)
+        due = state.lower_spent >= self.before_polish(spec)
         if due and not reached(spec, state.elite):
             yield from self.polish(spec, state)
         yield state.elite.incumbent
         followers = [child.follower for child in children]
         close_generation(spec, state, followers, [child.judged for child in children])
-        ended = due or state.spent >= spec.budget.upper_max
-        state.stop = StopReason.BUDGET if ended else None
-        if reached(spec, state.elite):
-            state.stop = StopReason.TARGET
+        rules = AtTarget(spec.target), BudgetUsed(spec.budget.upper_max, self.before_polish(spec))
+        state.stop = first_met(rules, state.progress(lower=state.lower_spent))
         return state
 
-    def child(self, spec: Spec, state: State, x: FloatArray, task: int) -> Child:
+    def child(self, spec: Spec, state: MFBLAState, x: FloatArray, task: int) -> Child:
         """A leader whose follower's search starts around the nearest answer known."""
         rng = stream(spec.seed, "follower", state.generation, task)
         points = rng.random((RandDE().population_size(spec.n), spec.n))
@@ -177,7 +180,7 @@ class MFBLA:
             near[0] = known.y[0]
         return searched(spec, state, x, np.clip(points, 0.0, 1.0), rng)
 
-    def check(self, spec: Spec, state: State, children: list[Child]) -> Steps[None]:
+    def check(self, spec: Spec, state: MFBLAState, children: list[Child]) -> Steps[None]:
         """Judge some children at the next fidelity too, and see whether it says the same."""
         order = leader_ranking([child.judged for child in children])
         best = max(1, round(CHECKED * len(children)))
@@ -197,7 +200,7 @@ class MFBLA:
         if state.generation == 0 and spec.x0 is not None:
             yield from children[0].judge(spec, state, FULL)
 
-    def replace(self, spec: Spec, state: State, children: list[Child]) -> Steps[None]:
+    def replace(self, spec: Spec, state: MFBLAState, children: list[Child]) -> Steps[None]:
         """Children take their parents' places if better at no lower a fidelity."""
         if not state.pairs:
             state.pairs = [child.judged for child in children]
@@ -214,7 +217,7 @@ class MFBLA:
                     state.pairs[i], state.fidelities[i] = child.judged, child.fidelity
         self.refresh(state)
 
-    def elect(self, spec: Spec, state: State, children: list[Child]) -> Steps[None]:
+    def elect(self, spec: Spec, state: MFBLAState, children: list[Child]) -> Steps[None]:
         """Make the best member the elite, once it is the best at full fidelity, solved twice."""
         solved: set[int] = set()
         while (best := int(leader_ranking(state.pairs)[0])) not in solved:
@@ -230,7 +233,7 @@ class MFBLA:
         self.refresh(state)
         state.elite = state.pairs[best]
 
-    def solved_again(self, spec: Spec, state: State, pair: Pair, task: int) -> Steps[Pair]:
+    def solved_again(self, spec: Spec, state: MFBLAState, pair: Pair, task: int) -> Steps[Pair]:
         """A pair with its follower solved from all over the box, if that answer is better."""
         rng = stream(spec.seed, "again", state.generation, task)
         points = rng.random((RandDE().population_size(spec.n), spec.n))
@@ -244,13 +247,13 @@ class MFBLA:
         state.archive = state.archive.with_answers([better])
         return better
 
-    def refresh(self, state: State) -> None:
+    def refresh(self, state: MFBLAState) -> None:
         """Make the population's values those of its pairs."""
         state.leader.points = np.array([pair.x for pair in state.pairs])
         state.leader.objective = np.array([pair.F for pair in state.pairs])
         state.leader.violation = np.array([pair.violation for pair in state.pairs])
 
-    def polish(self, spec: Spec, state: State) -> Steps[None]:
+    def polish(self, spec: Spec, state: MFBLAState) -> Steps[None]:
         """End with a local search of the leader from the elite."""
         elite = state.elite
         assert elite is not None
@@ -264,7 +267,7 @@ class MFBLA:
 
 
 def searched(
-    spec: Spec, state: State, x: FloatArray, points: FloatArray, rng: np.random.Generator
+    spec: Spec, state: MFBLAState, x: FloatArray, points: FloatArray, rng: np.random.Generator
 ) -> Child:
     """A leader whose follower's search starts from points (k, n)."""
     lower = RandDE()
@@ -280,7 +283,7 @@ def rank_correlation(one: IntArray, other: IntArray) -> float:
     return 1 - 6 * float(apart @ apart) / (n * (n * n - 1))
 
 
-def counted(state: State, steps: Steps[T]) -> Steps[T]:
+def counted(state: MFBLAState, steps: Steps[T]) -> Steps[T]:
     """Pass a procedure's requests on, and note how many lower evaluations there have been."""
 
     def note(level: Level, values: Values) -> Values:

@@ -30,12 +30,13 @@ from bilevo.algorithms.genetic import (
     nearest_parent,
     total_variance,
 )
-from bilevo.algorithms.leader import State, close_generation, first_by_itself, first_leaders
-from bilevo.core.algorithm import variant_name
+from bilevo.algorithms.leader import LeaderState, close_generation, first_by_itself, first_leaders
+from bilevo.core.algorithm import Algorithm, variant_name
 from bilevo.core.arrays import FloatArray
-from bilevo.core.budget import Budget, StopReason, require_count
+from bilevo.core.budget import Budget, require_count
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps, together
+from bilevo.core.stop_rules import Settled, first_met
 from bilevo.core.streams import stream
 from bilevo.optimizers.variation import distinct
 from bilevo.surrogates.quadratic import terms
@@ -44,7 +45,7 @@ SMALLEST_VARIANCE = 1e-6  # of the first population's: the run has ended below i
 
 
 @dataclass(frozen=True, slots=True)
-class NBLEA:
+class NBLEA(Algorithm[LeaderState]):
     """NBLEA (Sinha, Malo and Deb, 2014); without `quadratic` every follower needs the search."""
 
     population: int = 50  # at both levels
@@ -53,6 +54,7 @@ class NBLEA:
     # 2000 generations of two children at both levels; no change over 300 above and 100 below.
     budget = Budget(upper_max=4050, upper_window=600, lower_max=4050, lower_window=200)
     revision = 1
+    State = LeaderState
 
     def __post_init__(self) -> None:
         require_count("population", self.population)
@@ -63,11 +65,11 @@ class NBLEA:
     def name(self) -> str:
         return variant_name(self, "nblea")
 
-    def init(self, spec: Spec) -> Steps[State]:
+    def init(self, spec: Spec) -> Steps[LeaderState]:
         yield from ()
-        return State(Leaders())
+        return LeaderState(Leaders())
 
-    def generation(self, spec: Spec, state: State) -> Steps[State]:
+    def generation(self, spec: Spec, state: LeaderState) -> Steps[LeaderState]:
         leaders: Leaders = state.leader
         rng = stream(spec.seed, "leader", state.generation)
         if leaders.members:
@@ -81,15 +83,15 @@ class NBLEA:
         best = leaders.members[leaders.best]
         yield from elect(state, best)
         close_generation(spec, state, tasks, pairs)
-        if state.stop is None and self.shrunk(leaders, best):
-            state.stop = StopReason.STAGNATION
+        shrunk = state.progress(settled=self.shrunk(leaders, best))
+        state.stop = state.stop or first_met([Settled()], shrunk)
         return state
 
-    def first_tasks(self, spec: Spec, state: State, rng: np.random.Generator) -> list[Task]:
+    def first_tasks(self, spec: Spec, state: LeaderState, rng: np.random.Generator) -> list[Task]:
         x = first_leaders(self.population, spec, rng)
         return [self.task(spec, state, leader, i) for i, leader in enumerate(x)]
 
-    def children(self, spec: Spec, state: State, rng: np.random.Generator) -> list[Task]:
+    def children(self, spec: Spec, state: LeaderState, rng: np.random.Generator) -> list[Task]:
         """Two children of the population, each with the answer of its nearest parent as a guess."""
         leaders: Leaders = state.leader
         x, keys = np.array([member.x for member in leaders.members]), leaders.keys
@@ -104,7 +106,7 @@ class NBLEA:
     def task(
         self,
         spec: Spec,
-        state: State,
+        state: LeaderState,
         x: FloatArray,
         i: int,
         guess: FloatArray | None = None,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from bilevo.algorithms.follower import AnyFollower, Follower, FollowerRule
 from bilevo.algorithms.leader import (
-    State,
+    LeaderState,
     close_generation,
     first_by_itself,
     leader_ranking,
@@ -22,7 +22,7 @@ from bilevo.algorithms.leader import (
     start_leader,
     tell_leader,
 )
-from bilevo.core.algorithm import variant_name
+from bilevo.core.algorithm import Algorithm, Followers, variant_name
 from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps, together
@@ -41,24 +41,25 @@ class PatientCMAES(CMAES):
 
 
 @dataclass(frozen=True, slots=True)
-class NestedCMAES:
+class NestedCMAES(Algorithm[LeaderState]):
     """CMA-ES above, an independent CMA-ES below for every x."""
 
     upper: CMAES = field(default_factory=CMAES)
     lower: CMAES = field(default_factory=PatientCMAES)
 
     revision = 1
-    advances = True
+    State = LeaderState
+    followers = Followers.BOTH
 
     @property
     def name(self) -> str:
         return variant_name(self, "nested-cma-es")
 
-    def init(self, spec: Spec) -> Steps[State]:
+    def init(self, spec: Spec) -> Steps[LeaderState]:
         yield from ()
         return start_leader(spec, self.upper, spec.m)
 
-    def generation(self, spec: Spec, state: State) -> Steps[State]:
+    def generation(self, spec: Spec, state: LeaderState) -> Steps[LeaderState]:
         leaders = sample_leaders(spec, state, self.upper)
         followers: Sequence[AnyFollower] = (
             [self.follower(spec, state, x, i) for i, x in enumerate(leaders)]
@@ -76,7 +77,7 @@ class NestedCMAES:
         tell_leader(state, self.upper, leaders, pairs)
         return state
 
-    def follower(self, spec: Spec, state: State, x: FloatArray, task: int) -> Follower:
+    def follower(self, spec: Spec, state: LeaderState, x: FloatArray, task: int) -> Follower:
         rng = stream(spec.seed, "follower", state.generation, task)
         search = self.lower.start(Start.uniform(spec.spread[spec.m :], rng), rng)
         usual = FollowerRule.of(spec.budget, self.lower.population_size(spec.n))

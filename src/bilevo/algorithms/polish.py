@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from bilevo.algorithms.follower import Pair, evaluate_answers
-from bilevo.algorithms.leader import State, evaluate_leaders
+from bilevo.algorithms.leader import LeaderState, evaluate_leaders
 from bilevo.algorithms.sqp import LocalRule, sqp
 from bilevo.core.arrays import FloatArray
 from bilevo.core.request import Level, Steps, Values, evaluate, together
@@ -23,7 +23,9 @@ FLAT = 1e-6  # of the largest curvature: a direction without any
 ALLOWED = 1e-6  # loss of f that does not make an answer another one
 
 
-def polish_follower(state: State, x: FloatArray, start: FloatArray, max_points: int) -> Steps[Pair]:
+def polish_follower(
+    state: LeaderState, x: FloatArray, start: FloatArray, max_points: int
+) -> Steps[Pair]:
     """A local search of the follower from a start (F not evaluated)."""
 
     def at(rows: FloatArray) -> Steps[Values]:
@@ -38,7 +40,7 @@ def polish_follower(state: State, x: FloatArray, start: FloatArray, max_points: 
 
 
 def polish_leader(
-    state: State, x: FloatArray, y: FloatArray, max_points: int, max_lower: int
+    state: LeaderState, x: FloatArray, y: FloatArray, max_points: int, max_lower: int
 ) -> Steps[list[Pair]]:
     """A local search of the leader from x, whose follower's answer is y; all pairs it evaluated.
 
@@ -66,7 +68,7 @@ def polish_leader(
     return pairs
 
 
-def favour_leader(state: State, pair: Pair, max_points: int) -> Steps[Pair]:
+def favour_leader(state: LeaderState, pair: Pair, max_points: int) -> Steps[Pair]:
     """Of a follower's equally good answers around a pair's, the leader's best.
 
     A local search of F along the directions in which f is flat; what it loses of f where these
@@ -126,7 +128,7 @@ def best_of(pairs: list[Pair]) -> Pair:
     return best
 
 
-def misjudged(state: State, pair: Pair, again: Pair) -> bool:
+def misjudged(state: LeaderState, pair: Pair, again: Pair) -> bool:
     """Whether a second answer of the follower is better than the first by more than rounding."""
     if pair.lower_violation != again.lower_violation:
         return again.lower_violation < pair.lower_violation

@@ -32,7 +32,6 @@ from bilevo.algorithms.leader import (
     first_by_itself,
     first_leaders,
     leader_ranking,
-    reached,
 )
 from bilevo.algorithms.polish import (
     ROUNDING,
@@ -42,11 +41,11 @@ from bilevo.algorithms.polish import (
     polish_follower,
     polish_leader,
 )
-from bilevo.core.algorithm import variant_name
+from bilevo.core.algorithm import Algorithm, variant_name
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
-from bilevo.core.budget import StopReason
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps, together
+from bilevo.core.stop_rules import AtTarget, BudgetUsed, Settled, first_met
 from bilevo.core.streams import stream
 from bilevo.optimizers.imode import IMODE
 from bilevo.optimizers.protocol import Start
@@ -66,7 +65,7 @@ LOCAL_POINTS = 10  # upper evaluations of a local search, per variable
 
 
 @dataclass(slots=True, eq=False)
-class State(leader.State):
+class SABLIMODEState(leader.LeaderState):
     """A run at the boundary of a generation; `leader` is the state of IMODE."""
 
     archive: Archive = field(default_factory=Archive)
@@ -76,12 +75,13 @@ class State(leader.State):
 
 
 @dataclass(frozen=True, slots=True)
-class SABLIMODE:
+class SABLIMODE(Algorithm[SABLIMODEState]):
     """SA-BL-IMODE (Lin and others, 2023), reconstructed; `population` leaders."""
 
     population: int = 50
 
     revision = 1
+    State = SABLIMODEState
 
     @property
     def name(self) -> str:
@@ -94,12 +94,12 @@ class SABLIMODE:
     def optimizer(self, spec: Spec) -> IMODE:
         return IMODE(self.population, spec.budget.upper_max)
 
-    def init(self, spec: Spec) -> Steps[State]:
+    def init(self, spec: Spec) -> Steps[SABLIMODEState]:
         yield from ()
         x = first_leaders(self.population, spec, stream(spec.seed, "start"))
-        return State(self.optimizer(spec).first(x))
+        return SABLIMODEState(self.optimizer(spec).first(x))
 
-    def generation(self, spec: Spec, state: State) -> Steps[State]:
+    def generation(self, spec: Spec, state: SABLIMODEState) -> Steps[SABLIMODEState]:
         first = state.generation == 0
         if first:
             x, chosen = state.leader.points, np.arange(self.population)
@@ -114,7 +114,7 @@ class SABLIMODE:
         yield state.elite.incumbent
         return self.close(spec, state, pairs)
 
-    def preselected(self, spec: Spec, state: State) -> tuple[FloatArray, IntArray]:
+    def preselected(self, spec: Spec, state: SABLIMODEState) -> tuple[FloatArray, IntArray]:
         """The children (k, m) most probably good, one per member, and which of them to solve."""
         rng = stream(spec.seed, "leader", state.generation)
         variants = self.optimizer(spec).variants(state.leader, rng)
@@ -132,7 +132,7 @@ class SABLIMODE:
         return children, np.flatnonzero(solve)
 
     def solved(
-        self, spec: Spec, state: State, x: FloatArray, globally: bool = False
+        self, spec: Spec, state: SABLIMODEState, x: FloatArray, globally: bool = False
     ) -> Steps[list[Pair]]:
         """Leaders with their followers' answers and their values."""
         search = self.solve_globally if globally else self.solve
@@ -147,7 +147,7 @@ class SABLIMODE:
         state.archive = state.archive.with_answers(pairs)
         return pairs
 
-    def solve(self, spec: Spec, state: State, x: FloatArray, task: int) -> Steps[Pair]:
+    def solve(self, spec: Spec, state: SABLIMODEState, x: FloatArray, task: int) -> Steps[Pair]:
         """A follower's answer by local searches, or by IMODE where these fail."""
         starts = state.archive.nearest(x, NEAREST).y
         found = yield from together(
@@ -161,7 +161,7 @@ class SABLIMODE:
         return best_of(found)
 
     def solve_globally(
-        self, spec: Spec, state: State, x: FloatArray, task: int, name: str = "follower"
+        self, spec: Spec, state: SABLIMODEState, x: FloatArray, task: int, name: str = "follower"
     ) -> Steps[Pair]:
         """A follower's answer by IMODE and a local search from its best.
 
@@ -180,7 +180,7 @@ class SABLIMODE:
             yield from follower.execute()
         return (yield from polish_follower(state, x, follower.answer.y, budget))
 
-    def elect(self, spec: Spec, state: State, pairs: list[Pair]) -> Steps[None]:
+    def elect(self, spec: Spec, state: SABLIMODEState, pairs: list[Pair]) -> Steps[None]:
         """Make the best pair the elite if it still is that with its follower solved once more.
 
         If no pair is as good as the elite, the elite's own follower is solved once more.
@@ -199,7 +199,7 @@ class SABLIMODE:
             pairs[i] = yield from self.checked(spec, state, pairs[i], i)
             i = candidate_index(pairs)
 
-    def checked(self, spec: Spec, state: State, pair: Pair, task: int) -> Steps[Pair]:
+    def checked(self, spec: Spec, state: SABLIMODEState, pair: Pair, task: int) -> Steps[Pair]:
         """A pair with its follower solved once more; itself if its answer was right."""
         again = yield from self.solve_globally(spec, state, pair.x, task, "check")
         if not misjudged(state, pair, again):
@@ -215,7 +215,7 @@ class SABLIMODE:
     def select(
         self,
         spec: Spec,
-        state: State,
+        state: SABLIMODEState,
         points: FloatArray,
         chosen: IntArray,
         pairs: list[Pair],
@@ -228,13 +228,13 @@ class SABLIMODE:
         self.optimizer(spec).tell(state.leader, points, F, violation)
         state.leader.told = state.spent
 
-    def due(self, state: State) -> bool:
+    def due(self, state: SABLIMODEState) -> bool:
         """Whether it is time for a local search of the leader."""
         assert state.elite is not None
         stays = len(state.elite_F) >= 2 and state.elite_F[-2] == state.elite.F
         return stays or state.generation % LOCAL_EVERY == LOCAL_EVERY - 1
 
-    def local_search(self, spec: Spec, state: State) -> Steps[None]:
+    def local_search(self, spec: Spec, state: SABLIMODEState) -> Steps[None]:
         """Of the leader, from the elite, or from another good pair if that was done already."""
         assert state.elite is not None
         x, y, pairs = state.elite.x, state.elite.y, []
@@ -258,7 +258,7 @@ class SABLIMODE:
         if best.no_worse_than(state.leader.objective[worst], state.leader.violation[worst]):
             put(state, np.arange(len(state.leader.points)) == worst, best)
 
-    def close(self, spec: Spec, state: State, pairs: list[Pair]) -> State:
+    def close(self, spec: Spec, state: SABLIMODEState, pairs: list[Pair]) -> SABLIMODEState:
         """Note how the tasks fared, and test the stop rules."""
         assert state.elite is not None
         state.F_scale.see(np.array([pair.F for pair in pairs]))
@@ -266,22 +266,19 @@ class SABLIMODE:
         state.executions = np.ones(len(pairs), np.int64)
         state.survived = np.zeros(len(pairs), np.bool_)
         state.survived[leader_ranking(pairs)[: max(1, len(pairs) // 2)]] = True
-        if reached(spec, state.elite):
-            state.stop = StopReason.TARGET
-        elif state.spent >= spec.budget.upper_max:
-            state.stop = StopReason.BUDGET
-        elif state.spent - state.improved_at >= spec.budget.upper_window:
-            state.stop = StopReason.STAGNATION
         state.generation += 1
+        rules = AtTarget(spec.target), BudgetUsed(upper=spec.budget.upper_max), Settled()
+        idle = state.spent - state.improved_at >= spec.budget.upper_window
+        state.stop = first_met(rules, state.progress(settled=idle))
         return state
 
 
-def put(state: State, where: BoolArray, pair: Pair) -> None:
+def put(state: SABLIMODEState, where: BoolArray, pair: Pair) -> None:
     """Put a pair in the places of members of the population."""
     state.leader.replace(where, pair.x, np.asarray(pair.F), np.asarray(pair.violation))
 
 
-def tied(state: State, one: Pair, other: Pair) -> bool:
+def tied(state: SABLIMODEState, one: Pair, other: Pair) -> bool:
     """Whether a follower has two answers that are far apart and equally good for it."""
     if one.lower_violation > 0 or other.lower_violation > 0:
         return False
@@ -289,7 +286,7 @@ def tied(state: State, one: Pair, other: Pair) -> bool:
     return bool(apart) and abs(one.f - other.f) < state.f_scale.tolerance(ROUNDING)
 
 
-def crown(spec: Spec, state: State, pair: Pair) -> None:
+def crown(spec: Spec, state: SABLIMODEState, pair: Pair) -> None:
     """Make a pair the elite, and note whether that is progress."""
     old = state.elite
     slight = state.F_scale.tolerance(spec.ftol)

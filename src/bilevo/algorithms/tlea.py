@@ -35,12 +35,12 @@ import numpy as np
 from bilevo.algorithms.follower import RELATIVE, Follower, FollowerRule
 from bilevo.algorithms.leader import (
     JointSearch,
-    State,
+    LeaderState,
     evaluate_leader,
     require_optimizer,
     sample_leaders,
 )
-from bilevo.core.algorithm import variant_name
+from bilevo.core.algorithm import Followers, variant_name
 from bilevo.core.arrays import FloatArray, fractional_distances
 from bilevo.core.budget import change_over
 from bilevo.core.problem import Spec
@@ -83,7 +83,7 @@ class TLEA(JointSearch):
     tasks: PopulationOptimizer[Any] = field(default_factory=BalancedCMAES)
 
     revision = 1
-    advances = False  # followers transfer their search distributions
+    followers = Followers.FUNCTION  # they transfer their search distributions
 
     def __post_init__(self) -> None:
         JointSearch.__post_init__(self)
@@ -93,15 +93,15 @@ class TLEA(JointSearch):
     def name(self) -> str:
         return variant_name(self, "tlea-cma-es")
 
-    def generation(self, spec: Spec, state: State) -> Steps[State]:
-        followers = self.followers(spec, state)
+    def generation(self, spec: Spec, state: LeaderState) -> Steps[LeaderState]:
+        followers = self.new_followers(spec, state)
         yield from self.solve_all(followers)
         yield from together(evaluate_leader(state, follower.answer) for follower in followers)
         return (yield from self.conclude(spec, state, followers))
 
-    def followers(self, spec: Spec, state: State) -> list[Follower]:
+    def new_followers(self, spec: Spec, state: LeaderState) -> list[Follower]:
         leaders = sample_leaders(spec, state, self.upper)
-        return self.searches(spec, state, leaders, "follower", self.tasks)
+        return self.follower_searches(spec, state, leaders, "follower", self.tasks)
 
     def solve_all(self, followers: list[Follower]) -> Steps[None]:
         """Rounds of one lower generation each, with transfer in between."""

@@ -1,24 +1,41 @@
-"""What an algorithm is: two generators over a plain state, one step being an upper generation.
+"""What an algorithm is: two generators over a plain state, one call per upper generation.
 
-The state holds arrays and numbers only, so that a run can be stored between two generations: a
-tree of dataclasses, lists, numbers, strings, enums and arrays, whose classes its first state holds
-or declares by type hints.
+`Algorithm` states all that the driver reads of an algorithm; `AlgorithmState` all that it reads of
+a state. The rules for what the generators may yield are in `bilevo.core.request`.
 """
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from enum import StrEnum
+from typing import Any, Protocol, TypeVar
 
 from bilevo.core.arrays import BoolArray, IntArray
-from bilevo.core.budget import StopReason
+from bilevo.core.budget import Budget, StopReason
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps
 
 
-class AlgorithmState(Protocol):
-    """What the driver reads of a state after each generation."""
+class Followers(StrEnum):
+    """Which followers an algorithm drives."""
 
-    stop: StopReason | None
+    FUNCTION = "function"  # f is a function: the algorithm searches y by `Evaluate`
+    SOLVER = "solver"  # the problem has a solver of its own: its steps are asked for by `Advance`
+    BOTH = "both"
+
+    def include(self, kind: Followers) -> bool:
+        """Tell whether followers of one kind are among them."""
+        return self in (kind, Followers.BOTH)
+
+
+class AlgorithmState(Protocol):
+    """The part of a state that the driver reads after each generation.
+
+    A state is a tree of dataclasses, named tuples, lists, tuples, dictionaries, numbers, strings,
+    enums and arrays, so that a run can be stored between two generations. Its classes are those
+    that `Algorithm.State` declares by type hints, or that the first state holds.
+    """
+
+    stop: StopReason | None  # why the run ends here: TARGET, STAGNATION or BUDGET; None: it goes on
     executions: IntArray  # per task of the last generation: how often its follower search ran
     survived: BoolArray  # per task: whether its pair was selected at the upper level
 
@@ -26,17 +43,26 @@ class AlgorithmState(Protocol):
 S = TypeVar("S", bound=AlgorithmState)
 
 
-def variant_name(algorithm: object, name: str) -> str:
-    """A method's registered name for its own settings; other settings are a variant of it."""
-    return name if algorithm == type(algorithm)() else f"{name}-variant"
-
-
 class Algorithm(Protocol[S]):
-    """`init` makes the first state, `generation` the next one. `revision` changes with results.
+    """A bilevel algorithm. Subclass it, or have all of its members.
 
-    An algorithm with published settings of its own has an attribute `budget` (a `Budget`), whose
-    fields go before the problem's; those of the user go before both.
+    name, revision
+        What results are known by; raise the revision when results change.
+    State
+        The class of its states.
+    followers
+        Which followers it drives: a function unless it says otherwise.
+    budget
+        Its published settings: their fields go before the problem's, a user's go before both.
+    init(spec)
+        A generator that returns the first state; it may evaluate.
+    generation(spec, state)
+        A generator that returns the state after one more upper generation. It may change the state
+        that it is given. Before the first one ends it has yielded an `Incumbent`.
     """
+
+    followers: Followers = Followers.FUNCTION
+    budget: Budget = Budget()
 
     @property
     def name(self) -> str: ...
@@ -44,6 +70,45 @@ class Algorithm(Protocol[S]):
     @property
     def revision(self) -> int: ...
 
+    @property
+    def State(self) -> type[S]: ...
+
     def init(self, spec: Spec) -> Steps[S]: ...
 
     def generation(self, spec: Spec, state: S) -> Steps[S]: ...
+
+
+def require_algorithm(method: Any) -> Algorithm[Any]:
+    """Return an object that has all members of an algorithm; refuse any other."""
+    if isinstance(method, type):
+        raise ValueError(
+            f"method must be an object, not a class: did you mean {method.__name__}()?"
+        )
+    if not callable(getattr(method, "init", None)) or not callable(
+        getattr(method, "generation", None)
+    ):
+        raise ValueError(f"method must be a name or an algorithm object, got {method!r}")
+    kinds = {"name": str, "revision": int, "State": type, "followers": Followers, "budget": Budget}
+    for member, kind in kinds.items():
+        found = getattr(method, member, None)
+        if not isinstance(found, kind):
+            raise ValueError(
+                f"{type(method).__name__}.{member} must be {_SHOULD_BE[member]}, got {found!r}; "
+                "bilevo.core.algorithm.Algorithm has all members, and defaults for some"
+            )
+    made: Algorithm[Any] = method
+    return made
+
+
+_SHOULD_BE = {
+    "name": "a string",
+    "revision": "a whole number",
+    "State": "the class of its states",
+    "followers": "a Followers, such as Followers.FUNCTION",
+    "budget": "a bilevo.Budget",
+}
+
+
+def variant_name(algorithm: object, name: str) -> str:
+    """Return a method's registered name for its own settings; others are a variant of it."""
+    return name if algorithm == type(algorithm)() else f"{name}-variant"

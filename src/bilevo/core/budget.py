@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
@@ -163,7 +164,7 @@ def interquartile_range(values: FloatArray) -> float:
     return float(high - low) * 4
 
 
-def change_over(record: list[float], window: int) -> tuple[float, float]:
+def change_over(record: Sequence[float], window: int) -> tuple[float, float]:
     """Absolute and relative change of a record over its last `window` entries; inf if shorter.
 
     The change is relative to the last and the first (finite) value.

@@ -1,0 +1,107 @@
+"""Stop rules: when an algorithm ends its own run.
+
+After each generation an algorithm says how far it has come, and takes the reason of the first rule
+that is met:
+
+    progress = Progress(best.F, best.violation, upper=values.spent)
+    rules = AtTarget(spec.target), BudgetUsed(upper=spec.budget.upper_max)
+    state.stop = first_met(rules, progress)
+
+Hard limits of a run are the driver's business: see `bilevo.core.budget.Limits`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Protocol
+
+from bilevo.core.budget import StopReason, change_over
+from bilevo.core.problem import Target
+
+
+class Progress(NamedTuple):
+    """How far a run has come, as stop rules see it."""
+
+    F: float  # of the best pair
+    violation: float  # of the best pair, at both levels
+    upper: int = 0  # upper evaluations so far
+    lower: int = 0  # lower evaluations so far
+    generations: int = 0
+    record: Sequence[float] = ()  # F of the best pair after each generation
+    settled: bool = False  # by a sign of the algorithm's own: a search that has shrunk, or is idle
+
+
+class StopRule(Protocol):
+    """One rule, and the reason that a run gives for its end when the rule is met."""
+
+    reason: ClassVar[StopReason]
+
+    def met(self, progress: Progress) -> bool: ...
+
+
+def first_met(rules: Iterable[StopRule], progress: Progress) -> StopReason | None:
+    """Return the reason of the first rule that is met; None if the run goes on."""
+    return next((rule.reason for rule in rules if rule.met(progress)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class AtTarget:
+    """The best pair is feasible and its F good enough. Without a target it is never met."""
+
+    target: Target | None
+    reason: ClassVar = StopReason.TARGET
+
+    def met(self, progress: Progress) -> bool:
+        return self.reached(progress.F, progress.violation)
+
+    def reached(self, F: float, violation: float) -> bool:
+        """Tell whether a pair with these values would end the run."""
+        return self.target is not None and self.target.reached(F, violation)
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetUsed:
+    """One of the algorithm's own budgets is used up."""
+
+    upper: float = math.inf  # evaluations of the upper level
+    lower: float = math.inf  # evaluations of the lower level
+    total: float = math.inf  # evaluations of both levels
+    generations: float = math.inf
+    reason: ClassVar = StopReason.BUDGET
+
+    def met(self, progress: Progress) -> bool:
+        return (
+            progress.upper >= self.upper
+            or progress.lower >= self.lower
+            or progress.upper + progress.lower >= self.total
+            or progress.generations >= self.generations
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Stagnation:
+    """F of the best pair hardly changed over the last `window` generations.
+
+    Its change is below both tolerances; the relative one is of the first and last value together.
+    """
+
+    window: int
+    absolute: float
+    relative: float
+    reason: ClassVar = StopReason.STAGNATION
+
+    def met(self, progress: Progress) -> bool:
+        change, relative_change = change_over(progress.record, self.window)
+        return change < self.absolute and relative_change < self.relative
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The algorithm sees by a sign of its own that further search would find nothing better."""
+
+    reason: ClassVar = StopReason.STAGNATION
+
+    def met(self, progress: Progress) -> bool:
+        return progress.settled
