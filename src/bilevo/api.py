@@ -22,14 +22,18 @@ from bilevo.core.space import AsGiven, UnitBox, answer_box
 from bilevo.core.streams import seed_of
 from bilevo.registry import DEFAULT_FOR_FOLLOWERS, for_followers, get_method
 from bilevo.run.advance import Advancer, Shelf
+from bilevo.run.answers import Live
 from bilevo.run.asktell import AskTell
+from bilevo.run.clock import Clock
 from bilevo.run.driver import drive
 from bilevo.run.evaluate import Evaluator
 from bilevo.run.executors import open_workers
 from bilevo.run.labour import OnFailure
 from bilevo.run.progress import ProgressLine
-from bilevo.run.rundir import RunDir, load
+from bilevo.run.recheck import Recheck
+from bilevo.run.rundir import RunDir
 from bilevo.run.session import Session
+from bilevo.run.stored import load
 
 __all__ = ["Optimizer", "load", "minimize", "verify"]
 
@@ -60,6 +64,7 @@ def minimize(
     retries: int = 0,
     timeout: float | None = None,
     run_dir: str | Path | None = None,
+    recheck: bool = True,
     callback: Callable[[Result], Any] | None = None,
     progress: bool = False,
 ) -> Result:
@@ -98,6 +103,11 @@ def minimize(
     run_dir
         A directory that keeps every evaluation as it comes. The same call goes on with a run that
         was killed, to the same result; one with larger limits goes on with one that has ended.
+        Only plain files in it are used; links are refused.
+    recheck
+        When a run in `run_dir` is resumed, evaluate its best pair again, and warn if the values
+        are others than those stored. `result.rechecked` counts that, and nfev does not. Nothing is
+        evaluated again where an evaluation took over a minute.
     callback
         Called after each upper generation with the result so far, and once when a run in `run_dir`
         is taken up again; StopIteration stops the run.
@@ -108,6 +118,8 @@ def minimize(
     algorithm = _method(problem, method)
     spec = _spec(problem, algorithm, rng, budget, target, x0, ftol)
     limits = Limits.of(max_evals, max_evals_upper, max_evals_lower, max_time)
+    if not isinstance(recheck, bool):
+        raise ValueError(f"recheck must be True or False, got {recheck!r}")
     if callback is not None and not callable(callback):
         raise ValueError(f"callback must be a function of the result so far, got {callback!r}")
     with ExitStack() as open_things:
@@ -115,20 +127,26 @@ def minimize(
         pool = open_workers(workers, problem, timeout)
         if pool is not None:
             open_things.enter_context(closing(pool))
-        evaluate = Evaluator(problem, on_failure, retries=retries, workers=pool)
+        labour = on_failure, retries, pool
+        evaluate = Evaluator(problem, *labour)  # refuses what is wrong before anything is written
         kept = None
         if run_dir is not None:
             kept = RunDir(run_dir, problem, algorithm, spec, limits)
             open_things.enter_context(closing(kept))
             spec = kept.spec
-        session = Session(problem, algorithm, spec, limits, _both(line, callback), kept)
-        if problem.follower is None:
-            return drive(session, evaluate, kept)
-        shelf = None if kept is None else Shelf(kept.followers, problem, spec.seed)
-        advance = Advancer(
-            problem, spec.seed, on_failure, retries=retries, workers=pool, shelf=shelf
-        )
-        return drive(session, evaluate, kept, advance)
+        kernels.prepare(spec.kernel)  # before the clock starts: it may take long
+        clock = Clock(limits.time)
+        advance = None
+        if problem.follower is not None:
+            shelf = None if kept is None else Shelf(kept.followers, problem, spec.seed)
+            advance = Advancer(problem, spec.seed, *labour, shelf)
+        live = Live(evaluate, advance, clock, _both(line, callback))
+        if kept is None:
+            return drive(Session(problem, algorithm, spec, limits, live, clock=clock), live)
+        again = Recheck(problem, spec.seed, kept.stored, labour) if recheck else None
+        source = kept.source(live, clock, again)
+        session = Session(problem, algorithm, spec, limits, source, kept.state, kept.record, clock)
+        return drive(session, source)
 
 
 def verify(

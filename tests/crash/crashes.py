@@ -48,9 +48,9 @@ def problem(size: int = 1, lower: Any = f) -> bilevo.Problem:
 
 
 def course(result: bilevo.Result) -> str:
-    """All of a result, as text, but for its time and version."""
+    """All of a result, as text, but for its version and what a second sitting adds to it."""
     content = plain(asdict(result))
-    del content["time"], content["version"]
+    del content["time"], content["version"], content["rechecked"]
     return json.dumps(content)
 
 

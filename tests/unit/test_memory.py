@@ -13,9 +13,10 @@ import bilevo
 from bilevo.core import result
 from bilevo.core.result import Generation, History
 from bilevo.registry import for_functions
-from bilevo.run import account
+from bilevo.run import encoding
 from bilevo.run.journal import Kind, Record
-from bilevo.run.tally import LISTED
+from bilevo.run.record import LISTED, RunRecord
+from bilevo.run.stored import StoredRun
 from bilevo.surrogates import archive
 from bilevo.surrogates.archive import Archive
 
@@ -81,23 +82,23 @@ def test_a_journal_of_many_generations_is_read_as_it_was_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(result, "LONGEST", 8)
-    read, run = account.Account(), account.Tally()
+    read, run = StoredRun(), RunRecord()
     for number in range(1, 50):
         run.history.add(row(number))
-        read.add(account.generation(run, number, 1.0))
-    assert read.tally().history == run.history
+        read.add(encoding.generation(run, number, 1.0))
+    assert read.run.history == run.history
 
 
 def test_failures_in_a_journal_are_counted_and_the_first_are_kept() -> None:
-    read, batches = account.Account(), 20 * LISTED
+    read, batches = StoredRun(), 20 * LISTED
     for number in np.random.default_rng(1).permutation(batches).tolist():
         content = {"error": "no mesh", "first": number + 1, "x": [[1.0]], "y": [[1.0]]}
         payload = json.dumps(content).encode()
         read.add(Record(Kind.FAILURE, 0, 1, number, 0, 1.0, payload))
-        assert len(read.failed) <= 2 * LISTED
-    tally = read.tally()
-    assert tally.failures == batches
-    assert [point.evaluation for point in tally.failed_points] == list(range(1, LISTED + 1))
+        assert len(read.run._failed) <= 2 * LISTED
+    assert read.run.failures == batches
+    listed = [point.evaluation for point in read.run.failed_points]
+    assert listed == list(range(1, LISTED + 1))
 
 
 def test_an_archive_forgets_the_oldest_leaders(monkeypatch: pytest.MonkeyPatch) -> None:

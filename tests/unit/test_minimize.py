@@ -158,7 +158,7 @@ def test_time_is_a_hard_limit() -> None:
 def slow_clock(monkeypatch) -> None:
     """A clock that ticks a second at each look."""
     ticks = iter(range(1, 10**6))
-    monkeypatch.setattr("bilevo.run.session.perf_counter", lambda: float(next(ticks)))
+    monkeypatch.setattr("bilevo.run.clock.perf_counter", lambda: float(next(ticks)))
 
 
 def test_time_is_looked_at_between_scalar_evaluations(slow_clock) -> None:

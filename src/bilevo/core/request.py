@@ -9,6 +9,8 @@ Rules:
 - `Incumbent` tells the best pair so far; it is answered by nothing.
 - `yield from` composes procedures; `together` advances several of them as one batch, `alongside`
   lets one of them ride along with another.
+- Points are float64 arrays in the unit box, and a best pair is one whose F was evaluated. The
+  driver checks every request, and raises `BadRequest` where a rule is broken.
 - Messages are named tuples: they cannot be changed, and cost a fifth of a frozen dataclass.
 """
 
@@ -27,6 +29,10 @@ from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 HUGE = 1e300  # sums of smaller numbers do not overflow
 T = TypeVar("T")
 S = TypeVar("S")
+
+
+class BadRequest(ValueError):  # noqa: N818 (reads as what is wrong)
+    """An algorithm has broken the rules above; the message says which, and what would be right."""
 
 
 class Level(StrEnum):

@@ -153,6 +153,7 @@ class Result:
     history: History = field(default_factory=History)
     follower_gap: float = math.nan  # of f to what the method's own independent searches found
     certificate: Certificate | None = None
+    rechecked: int = 0  # evaluations made again when a run was resumed, to compare; not in nfev
 
     @property
     def nfev(self) -> int:
@@ -268,6 +269,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("x", "y"), _vector),
     **dict.fromkeys(("F", "f", "violation", "follower_gap", "gap", "time"), _number),
     **dict.fromkeys(("nfev_upper", "nfev_lower", "nit", "seed", "failures", "cost"), _exactly(int)),
+    "rechecked": _exactly(int),
     **dict.fromkeys(("success", "feasible", "done", "unfinished"), _exactly(bool)),
     **dict.fromkeys(("message", "method", "version", "kernel"), _exactly(str)),
     **dict.fromkeys(("level", "error"), _exactly(str)),

@@ -21,7 +21,7 @@ import numpy as np
 from bilevo.core.arrays import FloatArray
 from bilevo.core.follower import Move, cost_of
 from bilevo.core.problem import Problem
-from bilevo.run import snapshot
+from bilevo.run import files, snapshot
 from bilevo.run.evaluate import piece_rows
 from bilevo.run.executors import Workers
 from bilevo.run.journal import Position
@@ -70,25 +70,29 @@ class Shelf:
     def put(self, task: int, x: FloatArray, held: Held) -> None:
         if not self._usable:
             return
+        files.require_folder(self._directory)
         self._directory.mkdir(exist_ok=True)
         try:
             place = Position(held.had, crc32(x.tobytes()))
             snapshot.save(self._path(task), opened(held.state), place)
-        except TypeError:  # this follower's states are something else
+        except snapshot.NotStorable:  # this follower's states are something else
             self._usable = False
 
     def get(self, task: int, x: FloatArray, most: int) -> tuple[Any, int]:
         """A task's state of at most so many steps, and how many they are; None if there is none."""
-        if not self._path(task).exists():
+        files.require_folder(self._directory)
+        if not files.exists(self._path(task)):
             return None, 0
         try:
             like = self._problem.guide().start(x, own_stream(self._seed, task))
-            state, (had, leader) = snapshot.load(self._path(task), like)
+            kind = snapshot.Kind.of(None, like)
+            state, (had, leader) = snapshot.load(self._path(task), kind)
         except Exception:  # the user's start may do anything; it can be made again without this
             return None, 0
         return (state, had) if 0 < had <= most and leader == crc32(x.tobytes()) else (None, 0)
 
     def drop(self, task: int) -> None:
+        files.require_folder(self._directory)
         self._path(task).unlink(missing_ok=True)
 
 
@@ -100,7 +104,6 @@ class Advancer(Labour[Turns, Move]):
         problem: Problem,
         seed: int,
         on_failure: OnFailure = "raise",
-        *,
         retries: int = 0,
         workers: Workers | None = None,
         shelf: Shelf | None = None,

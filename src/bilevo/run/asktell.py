@@ -9,7 +9,7 @@ import numpy as np
 from bilevo.core.request import Level
 from bilevo.core.result import Result
 from bilevo.core.values import BadValue, Returned
-from bilevo.run.session import Batch, Session
+from bilevo.run.session import Batch, Evaluated, Session
 
 
 class AskTell:
@@ -49,7 +49,6 @@ class AskTell:
                 number = "its" if returned.count is None else f"its {returned.count}"
                 raise BadValue(f"the {batch.level} level needs {number} constraints, got None")
             constraints = np.empty((points, 0))
-        self._session.send(
-            returned.check_objective(objective, points),
-            returned.check_constraints(constraints, points),
-        )
+        values = returned.check_objective(objective, points)
+        constraints = returned.check_constraints(constraints, points)
+        self._session.take(Evaluated(values, constraints, {}))

@@ -17,6 +17,10 @@ class RunLocked(ValueError):  # noqa: N818 (a public name)
     """Another run is writing in the run directory."""
 
 
+class UnsafeFile(ValueError):  # noqa: N818 (reads as what is wrong)
+    """A run directory holds a link or a special file where a plain file of its own should be."""
+
+
 def explained(error: OSError, path: Path) -> OSError:
     """The same error, with the path and what to do."""
     advice = f"{error.strerror or error}; once that is mended the same call continues the run"

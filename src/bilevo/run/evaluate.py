@@ -19,7 +19,7 @@ from bilevo.core.request import Level
 from bilevo.core.values import Returned
 from bilevo.run.executors import Workers
 from bilevo.run.labour import NOTHING, Keep, Labour, OnFailure
-from bilevo.run.session import Batch
+from bilevo.run.session import Batch, Evaluated
 from bilevo.run.work import Job, Moved, Raised, Reply, described
 
 ROWS = 64  # of a piece, when vectorised
@@ -43,10 +43,6 @@ class Outcome(NamedTuple):
         return np.full((len(self.objective), width), np.nan)
 
 
-BatchOutcome = tuple[FloatArray, FloatArray, Mapping[int, str]]
-"""What came of a batch: objective (k,), constraints (k, c), and the errors of failed rows."""
-
-
 @lru_cache(64)
 def piece_rows(vectorized: bool, points: int) -> tuple[slice, ...]:
     """The rows of each piece of a batch."""
@@ -61,7 +57,6 @@ class Evaluator(Labour[Batch, Outcome]):
         self,
         problem: Problem,
         on_failure: OnFailure = "raise",
-        *,
         retries: int = 0,
         workers: Workers | None = None,
     ) -> None:
@@ -82,13 +77,13 @@ class Evaluator(Labour[Batch, Outcome]):
         known: Mapping[int, Outcome] = NOTHING,
         keep: Keep[Batch, Outcome] | None = None,
         time_left: Callable[[], float] = lambda: math.inf,
-    ) -> BatchOutcome:
+    ) -> Evaluated:
         """What comes of a batch (see `make`)."""
         if len(batch.x) <= self._at_once and not known:  # the usual case of many runs
             return self._one_piece(batch, keep)
         return self._join(batch.level, self.make(batch, known, keep, time_left))
 
-    def _one_piece(self, batch: Batch, keep: Keep[Batch, Outcome] | None) -> BatchOutcome:
+    def _one_piece(self, batch: Batch, keep: Keep[Batch, Outcome] | None) -> Evaluated:
         """Evaluate a batch that is one piece, in this thread."""
         self.done = 0
         rows = slice(0, len(batch.x))
@@ -97,10 +92,10 @@ class Evaluator(Labour[Batch, Outcome]):
             keep(batch, 0, outcome)
         self.done = len(batch.x)
         if outcome.error is None:
-            return outcome.objective, outcome.constraints, NOTHING
+            return Evaluated(outcome.objective, outcome.constraints, NOTHING)
         return self._join(batch.level, [outcome])
 
-    def _join(self, level: Level, outcomes: list[Outcome]) -> BatchOutcome:
+    def _join(self, level: Level, outcomes: list[Outcome]) -> Evaluated:
         returned = self._returned[level]
         errors: dict[int, str] = {}
         row = 0
@@ -113,7 +108,7 @@ class Evaluator(Labour[Batch, Outcome]):
         width = returned.count or 0  # failed points may come before it is known
         objective = np.concatenate([part.objective for part in outcomes])
         constraints = np.concatenate([part.constraints_of(width) for part in outcomes])
-        return objective, constraints, errors
+        return Evaluated(objective, constraints, errors)
 
     def _pieces(self, batch: Batch) -> tuple[slice, ...]:
         return piece_rows(self._vectorized, len(batch.x))

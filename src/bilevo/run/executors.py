@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from itertools import count as tickets
@@ -14,6 +13,7 @@ import numpy as np
 
 from bilevo.core.budget import require_positive
 from bilevo.core.problem import Problem
+from bilevo.run.warn import warn_user
 from bilevo.run.work import Carrier, Job, Moved, Raised, Reply, Turn, carry_out
 
 
@@ -127,10 +127,9 @@ class Overhead:
         if self._points >= self.POINTS and self._waiting > self.CLEARLY * self._computing:
             slower = self._waiting / max(self._computing, 1e-9)
             factor = f"{slower:.1f}" if slower < 10 else f"{math.floor(slower)}"
-            warnings.warn(
+            warn_user(
                 f"workers slow this run down: an evaluation takes "
                 f"{1e6 * self._computing / self._points:.0f} us, by way of workers "
                 f"{1e6 * self._waiting / self._points:.0f} us ({factor} times as much); "
-                "leave workers out, or use vectorized functions",
-                stacklevel=8,  # the line that calls minimize
+                "leave workers out, or use vectorized functions"
             )

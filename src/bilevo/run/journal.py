@@ -23,14 +23,18 @@ from collections.abc import Iterator
 from enum import IntEnum
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 from zlib import crc32
 
+from bilevo.core.terminal import printable
+from bilevo.run import files
 from bilevo.run.errors import JournalCorrupt, RunMismatch, explained
 
 FORMAT = "bilevo-journal-1"
 SYNC_EVERY = 1.0  # seconds
 LONGEST_HEADER = 2**20
+LONGEST_PAYLOAD = 2**28  # bytes of a record
+LONGEST_TAIL = 2**28  # bytes that a crash may leave garbled
 PATIENCE = 16  # times the length of a file, to look for records in it
 
 _MARK = b"\xb1\x1e"
@@ -72,19 +76,19 @@ def header_line(header: dict[str, Any]) -> bytes:
 
 
 class JournalFile:
-    """What a journal holds: its header, and its records up to a torn tail."""
+    """What a journal holds: its header, and its records up to a torn tail. It is read in pieces."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._content = path.read_bytes()
-        self.header, self.start = self._read_header()
+        with files.reading(path) as file:
+            self.header, self.start = self._read_header(file.read(LONGEST_HEADER + 1))
 
-    def _read_header(self) -> tuple[dict[str, Any], Position]:
-        line = self._content[: LONGEST_HEADER + 1].split(b"\n", 1)[0]
+    def _read_header(self, content: bytes) -> tuple[dict[str, Any], Position]:
+        line, ended, _ = content.partition(b"\n")
         name, _, rest = line.partition(b" ")
         if name != FORMAT.encode():
             if name.startswith(b"bilevo-journal-"):
-                written = name.decode(errors="replace")[:40]
+                written = printable(name.decode(errors="replace")[:40])
                 raise RunMismatch(
                     f"{self.path} has the format {written}, this version of bilevo has {FORMAT}: "
                     "continue it with the version that wrote it"
@@ -99,69 +103,89 @@ class JournalFile:
             if isinstance(error, JournalCorrupt):
                 raise
             raise self.corrupt("its header is damaged") from None
-        if not isinstance(header, dict) or len(self._content) <= len(line):
+        if not isinstance(header, dict) or not ended:
             raise self.corrupt("its header is damaged")
         return header, Position(len(line) + 1, crc32(line + b"\n"))
 
     def corrupt(self, why: str) -> JournalCorrupt:
         return JournalCorrupt(
-            f"{self.path} cannot be read: {why}. Nothing was changed; restore the file from a "
-            "copy, or use another run_dir"
+            f"{self.path} cannot be read: {printable(why)}. Nothing was changed; restore the file "
+            "from a copy, or use another run_dir"
         )
 
-    def records(self, start: Position | None = None) -> Iterator[tuple[Record, Position]]:
-        """The records from a position on, each with the position behind it.
+    def records(
+        self, start: Position | None = None, until: Position | None = None
+    ) -> Iterator[tuple[Record, Position]]:
+        """Yield the records from a position on, each with the position behind it.
 
-        Ends at the end of the file or at a torn tail; damage before an intact record raises.
+        Ends at `until`, at the end of the file or at a torn tail; damage before an intact record
+        is an error.
         """
         position = start or self.start
-        while position.offset < len(self._content):
-            found = self._record(position)
-            if found is None:
-                if self._intact_after(position.offset):
-                    raise self.corrupt(
-                        f"it is damaged at byte {position.offset}, and what follows is not; "
-                        f"`truncate -s {position.offset}` would give that up"
-                    )
-                return
-            position = found[1]
-            yield found
+        with files.reading(self.path) as file:
+            size = os.fstat(file.fileno()).st_size if until is None else until.offset
+            file.seek(position.offset)
+            while position.offset < size:
+                found = _read_record(file, position, size)
+                if found is None:
+                    if self._intact_after(file, position.offset, size):
+                        raise self.corrupt(
+                            f"it is damaged at byte {position.offset}, and what follows is not; "
+                            f"`truncate -s {position.offset}` would give that up"
+                        )
+                    return
+                position = found[1]
+                yield found
 
-    def _record(self, position: Position) -> tuple[Record, Position] | None:
-        """The record at a position, if it is whole."""
-        content, (offset, crc) = self._content, position
-        if offset + _HEAD.size + _CRC.size > len(content):
-            return None
-        mark, length, kind, level, points, number, digest, elapsed = _HEAD.unpack_from(
-            content, offset
-        )
-        end = offset + _HEAD.size + length
-        if mark != _MARK or end + _CRC.size > len(content) or kind >= len(Kind):
-            return None
-        (stored,) = _CRC.unpack_from(content, end)
-        if crc32(content[offset:end], crc) != stored:
-            return None
-        payload = content[offset + _HEAD.size : end]
-        record = Record(Kind(kind), level, points, number, digest, elapsed, payload)
-        return record, Position(end + _CRC.size, stored)
+    def _intact_after(self, file: IO[bytes], offset: int, size: int) -> bool:
+        """Tell whether a whole record that follows another one stands somewhere behind.
 
-    def _intact_after(self, offset: int) -> bool:
-        """Whether a whole record that follows another one stands somewhere behind.
-
-        Each that claims to be one is summed up; a file made to keep us busy with that is damaged.
+        Each that claims to be one is summed up; a file made to keep us busy with that is damaged,
+        and so is one with more behind than a crash can leave.
         """
-        at, patience = self._content.find(_MARK, offset + 1), PATIENCE * len(self._content)
+        if size - offset > LONGEST_TAIL:
+            return True
+        file.seek(offset)
+        tail = file.read(size - offset)
+        at, patience = tail.find(_MARK, 1), PATIENCE * size
         while at >= 0:
-            if at >= _CRC.size and at + _HEAD.size < len(self._content):
-                (before,) = _CRC.unpack_from(self._content, at - _CRC.size)
-                if self._record(Position(at, before)) is not None:
+            if at >= _CRC.size and at + _HEAD.size < len(tail):
+                (before,) = _CRC.unpack_from(tail, at - _CRC.size)
+                if _record(tail, at, Position(offset + at, before)) is not None:
                     return True
-                length = _HEAD.unpack_from(self._content, at)[1]
-                patience -= length if at + length < len(self._content) else 0
+                length = _HEAD.unpack_from(tail, at)[1]
+                patience -= length if at + length < len(tail) else 0
                 if patience < 0:
                     return True
-            at = self._content.find(_MARK, at + 1)
+            at = tail.find(_MARK, at + 1)
         return False
+
+
+def _read_record(file: IO[bytes], position: Position, size: int) -> tuple[Record, Position] | None:
+    """Read the record at a position, where the file stands, if it is whole."""
+    head = file.read(_HEAD.size)
+    if len(head) < _HEAD.size:
+        return None
+    rest = _HEAD.unpack(head)[1] + _CRC.size
+    if rest > LONGEST_PAYLOAD or position.offset + _HEAD.size + rest > size:
+        return None
+    return _record(head + file.read(rest), 0, position)
+
+
+def _record(content: bytes, at: int, position: Position) -> tuple[Record, Position] | None:
+    """Return the record at an index of some content, if it is whole, and the position behind it."""
+    if at + _HEAD.size + _CRC.size > len(content):
+        return None
+    mark, length, kind, level, points, number, digest, elapsed = _HEAD.unpack_from(content, at)
+    end = at + _HEAD.size + length
+    if mark != _MARK or end + _CRC.size > len(content) or kind >= len(Kind):
+        return None
+    (stored,) = _CRC.unpack_from(content, end)
+    if crc32(content[at:end], position.crc) != stored:
+        return None
+    payload = content[at + _HEAD.size : end]
+    record = Record(Kind(kind), level, points, number, digest, elapsed, payload)
+    return record, Position(position.offset + end - at + _CRC.size, stored)
 
 
 class JournalWriter:
@@ -170,7 +194,7 @@ class JournalWriter:
     def __init__(self, path: Path, position: Position) -> None:
         self._path = path
         self._offset, self._crc = position
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND)
+        self._file = files.open_plain(path, os.O_WRONLY | os.O_APPEND)
         if os.fstat(self._file).st_size != position.offset:
             os.ftruncate(self._file, position.offset)
         self._error: OSError | None = None  # of a sync in the thread, for the next record to tell
@@ -183,7 +207,7 @@ class JournalWriter:
     def create(cls, path: Path, header: dict[str, Any]) -> JournalWriter:
         """A new journal; the header is on the disk before the file has its name."""
         line = header_line(header)
-        write_whole(path, line)
+        files.write_whole(path, line)
         return cls(path, Position(len(line), crc32(line)))
 
     @property
@@ -194,6 +218,8 @@ class JournalWriter:
         if self._error is not None:
             raise self._error
         kind, level, points, number, digest, elapsed, payload = record
+        if len(payload) > LONGEST_PAYLOAD - _CRC.size:
+            raise ValueError(f"a record of {len(payload)} bytes is too long for {self._path}")
         head = _HEAD.pack(_MARK, len(payload), kind, level, points, number, digest, elapsed)
         crc = crc32(payload, crc32(head, self._crc))
         content = head + payload + _CRC.pack(crc)
@@ -250,21 +276,3 @@ class JournalWriter:
             self.sync()
         finally:
             os.close(self._file)
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Replace a file as a whole: after a crash there is the old one or the new one."""
-    temporary = path.with_name(path.name + ".new")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-    except OSError as error:
-        raise explained(error, path) from error

@@ -14,6 +14,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
+from bilevo.core.budget import StopReason
 from bilevo.core.values import BadValue
 from bilevo.run.executors import Overhead, Workers
 from bilevo.run.work import CannotTravel, Changed, Job, Moved, Raised, Reply, Turn
@@ -23,8 +24,11 @@ FATAL = (BadValue, CannotTravel, Changed)  # repeating or forgiving them would h
 NOTHING: Mapping[int, Any] = {}
 
 
-class OutOfTime(Exception):  # noqa: N818 (not an error: a reason to stop)
-    """The time limit came between two pieces of a batch."""
+class Stopped(Exception):  # noqa: N818 (not an error: a reason to stop)
+    """Ends a run in the middle of a batch, of which `counted` evaluations have been made."""
+
+    def __init__(self, reason: StopReason, counted: int) -> None:
+        self.reason, self.counted = reason, counted
 
 
 class Made(Protocol):
@@ -121,7 +125,7 @@ class Labour(ABC, Generic[B, P]):
         first = True
         for i, rows in pieces.items():
             if not first and time_left() <= 0:
-                raise OutOfTime
+                raise Stopped(StopReason.MAX_TIME, self.done)
             first = False
             yield i, self._attempts(batch, rows)
 
@@ -147,7 +151,7 @@ class Labour(ABC, Generic[B, P]):
         while jobs:
             ended = self._workers.next(time_left())
             if ended is None:
-                raise OutOfTime
+                raise Stopped(StopReason.MAX_TIME, self.done)
             i, reply = ended
             if not isinstance(reply, Raised):
                 computing += reply.seconds

@@ -11,6 +11,8 @@ import os
 from pathlib import Path
 from time import monotonic, sleep
 
+from bilevo.core.terminal import printable
+from bilevo.run import files
 from bilevo.run.errors import RunLocked, explained
 
 _held: set[int] = set()  # files of this process's locks
@@ -38,19 +40,16 @@ class DirectoryLock:
         from socket import gethostname  # late: slow to import
 
         path = directory / "lock"
-        try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        except OSError as error:
-            raise explained(error, path) from error
+        self._file = files.open_plain(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(self._file, 0)
             os.write(self._file, f"process {os.getpid()} on {gethostname()}\n".encode())
         except BlockingIOError:
+            owner = _owner(self._file)
             os.close(self._file)
             raise RunLocked(
-                f"{directory} is in use by {_owner(path)}; wait for it, end it, or use another "
-                "run_dir"
+                f"{directory} is in use by {owner}; wait for it, end it, or use another run_dir"
             ) from None
         except OSError as error:
             os.close(self._file)
@@ -63,12 +62,12 @@ class DirectoryLock:
             os.close(self._file)
 
 
-def _owner(path: Path) -> str:
-    """What the owner wrote; it may be about to."""
+def _owner(file: int) -> str:
+    """Return what the owner wrote into the file; it may be about to."""
     until = monotonic() + 0.5
     while monotonic() < until:
-        text = path.read_text(errors="replace")[:300]
+        text = os.pread(file, 300, 0).decode(errors="replace")
         if text.endswith("\n"):
-            return text.strip()
+            return printable(text.strip())
         sleep(0.01)
     return "another process"

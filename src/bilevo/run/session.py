@@ -1,11 +1,12 @@
 """One run, paused at its next request: the generator, the counters, the limits, the history.
 
-The driver and ask/tell both stand on it: they only differ in who evaluates a request.
+The driver and ask/tell both stand on it: they differ in where the answers come from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Generator, Mapping
+from contextlib import suppress
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
@@ -17,10 +18,12 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Limits, StopReason
 from bilevo.core.follower import Move
 from bilevo.core.problem import Problem, Spec
-from bilevo.core.request import Advance, Evaluate, Incumbent, Level, Moves, Request, Steps, Values
+from bilevo.core.request import Advance, Evaluate, Incumbent, Level, Moves, Request, Values
 from bilevo.core.result import Failure, Generation, Result
 from bilevo.core.space import UnitBox, answer_box
-from bilevo.run.tally import LISTED, Tally
+from bilevo.run.clock import Clock
+from bilevo.run.contract import Contract
+from bilevo.run.record import RunRecord
 
 
 class Batch(NamedTuple):
@@ -37,25 +40,34 @@ class Turns(Advance):
     __slots__ = ()
 
 
-class Recorder(Protocol):
-    """Is told a run's events; and says where it starts, if it is taken up again."""
+class Evaluated(NamedTuple):
+    """The answer to a batch: objective (k,), constraints (k, c), and the errors of failed rows."""
 
-    taken_up: tuple[AlgorithmState | None, Tally] | None
+    objective: FloatArray
+    constraints: FloatArray
+    errors: Mapping[int, str]
 
-    def best(self, tally: Tally) -> None:
-        """There is a new best pair."""
+
+Answers = Evaluated | list[Move]
+
+
+class Events(Protocol):
+    """Is told what happens in a run."""
+
+    def best(self, session: Session) -> None:
+        """Take note of a new best pair."""
         ...
 
-    def generation(self, state: AlgorithmState, tally: Tally) -> None:
-        """A generation has ended."""
+    def generation(self, session: Session, state: AlgorithmState) -> bool:
+        """Take note of a generation that has ended; True stops the run."""
         ...
 
 
 class Session:
-    """A run that hands out batches and takes their values until it is done.
+    """A run that hands out batches and takes their answers until it is done.
 
     `batch` is what wants evaluating; None when the run has ended, for the reason in `stop`. A run
-    that is taken up again starts from a state and a tally, and is `replaying` until `go_live`.
+    starts from nothing, or from a state between two generations and the record up to it.
     """
 
     def __init__(
@@ -64,43 +76,49 @@ class Session:
         algorithm: Algorithm[Any],
         spec: Spec,
         limits: Limits,
-        callback: Callable[[Result], Any] | None = None,
-        recorder: Recorder | None = None,
+        events: Events | None = None,
+        state: AlgorithmState | None = None,
+        record: RunRecord | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.x_box, self.y_box = UnitBox(problem.x_bounds), answer_box(problem)
         self.seed, self.method, self.kernel = spec.seed, algorithm.name, spec.kernel
         self.stop: StopReason | None = None
-        self._refused = 0  # points that a limit left no room for
         self.batch: Batch | Turns | None = None
-        taken_up = None if recorder is None else recorder.taken_up
-        self.replaying = taken_up is not None
-        state, self.tally = taken_up or (None, Tally())
-        self._advance_cost = spec.advance_cost or 0
-        self._repeats = {level: problem.repeats(level) for level in Level}
-        self._limits, self._callback, self._recorder = limits, callback, recorder
-        self._limited = limits != Limits(time=limits.time)  # in evaluations
-        self._steps = self._run(algorithm, spec, state)
-        kernels.prepare(spec.kernel)
-        self._started, self._ended = perf_counter(), 0.0
+        self.record = RunRecord() if record is None else record
         self.own_time = 0.0  # seconds spent by the algorithm
-        self._advance(None)
+        self._refused = 0  # points that a limit left no room for
+        self._step_cost = spec.advance_cost or 0
+        self._repeats = {level: problem.repeats(level) for level in Level}
+        self._limits, self._events = limits, events
+        self._limited = limits != Limits(time=limits.time)  # in evaluations
+        self._contract = Contract(algorithm, spec, problem, believes=state is not None)
+        self._requests = self._run(algorithm, spec, state)
+        kernels.prepare(spec.kernel)
+        self.clock = Clock(limits.time) if clock is None else clock
+        self._resume(None)
 
     def _run(
         self, algorithm: Algorithm[Any], spec: Spec, state: AlgorithmState | None
-    ) -> Steps[StopReason]:
+    ) -> Generator[Request, Values | Moves | None, StopReason]:
+        """Make generation after generation until the algorithm, or an observer, says stop."""
+        contract = self._contract
         if state is None:
-            state = yield from algorithm.init(spec)
+            state = yield from contract.generator(algorithm.init(spec), "init")
+            contract.check_state(state, "init")
         while state.stop is None:
-            state = yield from algorithm.generation(spec, state)
+            state = yield from contract.generator(algorithm.generation(spec, state), "generation")
+            contract.check_generation(state, self.record.best)
             self._note(state)
-            if not self.replaying and self._stopped_by_callback():
+            if self._events is not None and self._events.generation(self, state):
                 return StopReason.CALLBACK
+        contract.check_end(self.record.best)
         return state.stop
 
     def _note(self, state: AlgorithmState) -> None:
-        best, counts = self.tally.best, self.tally.counts
-        assert best is not None
-        self.tally.history.add(
+        best, counts = self.record.best, self.record.counts
+        assert best is not None  # by the contract
+        self.record.history.add(
             Generation(
                 counts[Level.UPPER],
                 counts[Level.LOWER],
@@ -111,86 +129,71 @@ class Session:
                 tuple(state.survived.tolist()),
             )
         )
-        if self._recorder is not None:
-            self._recorder.generation(state, self.tally)
 
-    def _stopped_by_callback(self) -> bool:
-        try:
-            if self._callback is not None:
-                self._callback(self.result())
-        except StopIteration:
-            return True
-        return False
+    def take(self, answers: Answers) -> None:
+        """Take the answers to the batch, count what they cost, and go on to the next batch."""
+        if isinstance(answers, Evaluated):
+            self._take_values(answers)
+        else:
+            self._take_steps(answers)
 
-    def go_live(self) -> bool:
-        """A run taken up again is where it was. Tells the callback; True if that says stop."""
-        self.replaying = False
-        return len(self.tally.history) > 0 and self._stopped_by_callback()
-
-    def send(
-        self,
-        objective: FloatArray,
-        constraints: FloatArray,
-        errors: Mapping[int, str] | None = None,
-    ) -> None:
-        """Take the batch's values, count its points, and move on to the next batch.
-
-        `errors` are those of the rows whose evaluation failed.
-        """
+    def _take_values(self, answers: Evaluated) -> None:
+        objective, constraints, errors = answers
         assert isinstance(self.batch, Batch)
-        level, counts = self.batch.level, self.tally.counts
+        level, counts = self.batch.level, self.record.counts
         if errors:
             self._list_failures(self.batch.y, errors)
         counts[level] = spent = counts[level] + len(objective)
-        self._advance(Values.of(objective, constraints, self._repeats[level], spent))
+        self._resume(Values.of(objective, constraints, self._repeats[level], spent))
 
-    def moved(self, moves: Sequence[Move]) -> None:
-        """Take where the batch's steps have led, count their cost, and move on."""
+    def _take_steps(self, steps: list[Move]) -> None:
         assert isinstance(self.batch, Turns)
-        y = np.array([move.y for move in moves])
-        errors = {row: move.error for row, move in enumerate(moves) if move.error is not None}
+        y = np.array([step.y for step in steps])
+        errors = {row: step.error for row, step in enumerate(steps) if step.error is not None}
         if errors:
             self._list_failures(y, errors)
-        self.tally.counts[Level.LOWER] += sum(move.cost for move in moves)
-        f, violation = (np.array([move[column] for move in moves]) for column in (1, 2))
-        done = np.array([move.done for move in moves])
-        self._advance(Moves(y, f, violation, done, self.tally.counts[Level.LOWER]))
+        self.record.counts[Level.LOWER] += sum(step.cost for step in steps)
+        f, violation = (np.array([step[column] for step in steps]) for column in (1, 2))
+        done = np.array([step.done for step in steps])
+        self._resume(Moves(y, f, violation, done, self.record.counts[Level.LOWER]))
 
     def _list_failures(self, y: FloatArray, errors: Mapping[int, str]) -> None:
-        batch, tally = self.batch, self.tally
+        batch, record = self.batch, self.record
         assert batch is not None
-        tally.failures += len(errors)
+        counted = record.counts[batch.level]
         for row, error in errors.items():
-            if len(tally.failed_points) == LISTED:
-                return
-            number = tally.counts[batch.level] + row + 1
-            point = Failure(batch.level.value, number, batch.x[row], y[row], error)
-            tally.failed_points.append(point)
+            if not record.lists_more:
+                record.failures += 1
+                continue
+            point = batch.x[row], y[row], error
+            record.add_failures([Failure(batch.level.value, counted + row + 1, *point)])
 
-    def _advance(self, values: Values | Moves | None) -> None:
-        """Run the algorithm to its next evaluation, or to its end."""
-        self.batch = None  # it has its values: an algorithm that raises leaves none behind
+    def _resume(self, answer: Values | Moves | None) -> None:
+        """Run the algorithm to its next batch, or to its end."""
+        self.batch = None  # it has its answer: an algorithm that raises leaves none behind
+        self._contract.answered(answer)
         entered = perf_counter()
         token = kernels.enter(self.kernel)
         try:
-            request: Request = self._steps.send(values)
+            request = self._requests.send(answer)
+            self._contract.check(request)
             while isinstance(request, Incumbent):
                 self._note_best(request)
-                request = self._steps.send(None)
+                request = self._requests.send(None)
+                self._contract.check(request)
         except StopIteration as end:
             self.end(end.value)
             return
         finally:
             kernels.leave(token)
-        now = perf_counter()
-        self.own_time += now - entered
+        self.own_time += perf_counter() - entered
         count = len(request.x)
         if isinstance(request, Advance):
-            count *= self._advance_cost
+            count *= self._step_cost
         if self._limited and self._beyond(request.level, count):
             self._refused = count
             self.end(StopReason.MAX_EVALS)
-        elif now - self._started >= self._limits.time:
+        elif self.clock.left <= 0:
             self.end(StopReason.MAX_TIME)
         else:
             self.batch = self._in_users_units(request)
@@ -206,13 +209,13 @@ class Session:
 
     def _note_best(self, best: Incumbent) -> None:
         x, y = self.x_box.real(best.x[None])[0], self.y_box.real(best.y[None])[0]
-        self.tally.best = best._replace(x=x, y=y)
-        if self._recorder is not None:
-            self._recorder.best(self.tally)
+        self.record.best = best._replace(x=x, y=y)
+        if self._events is not None:
+            self._events.best(self)
 
     def _beyond(self, level: Level, points: int) -> bool:
-        """Whether that many more points at a level would pass a limit."""
-        upper, lower = self.tally.counts[Level.UPPER], self.tally.counts[Level.LOWER]
+        """Tell whether that many more points at a level would pass a limit."""
+        upper, lower = self.record.counts[Level.UPPER], self.record.counts[Level.LOWER]
         if level is Level.UPPER:
             return self._limits.exceeded(upper + points, lower)
         return self._limits.exceeded(upper, lower + points)
@@ -223,31 +226,21 @@ class Session:
         `evaluated` points of the present batch are counted, though their values are lost.
         """
         if self.batch is not None:
-            self.tally.counts[self.batch.level] += evaluated
-        self.stop, self._ended = reason, perf_counter()
+            self.record.counts[self.batch.level] += evaluated
+        self.stop = reason
+        self.clock.stop()
         self.batch = None
-        self._steps.close()
-
-    def time_left(self) -> float:
-        return self._limits.time - self.time
-
-    @property
-    def time(self) -> float:
-        """Seconds the run has taken, those before it was taken up again included."""
-        return (self._ended or perf_counter()) - self._started
-
-    def elapse(self, seconds: float) -> None:
-        """Set the clock, while replaying; a run may have ended at its first request."""
-        self._started = (self._ended or perf_counter()) - seconds
+        with suppress(RuntimeError):  # a generator that yields when it is told to end
+            self._requests.close()
 
     def result(self) -> Result:
-        """The answer so far."""
-        return self.tally.result(
+        """Return the answer so far."""
+        return self.record.result(
             m=self.x_box.bounds.size,
             n=self.y_box.bounds.size,
             reason=self.stop or StopReason.RUNNING,
             refused=self._refused,
-            time=self.time,
+            time=self.clock.elapsed,
             method=self.method,
             seed=self.seed,
             kernel=self.kernel,

@@ -1,16 +1,17 @@
 """Snapshots: an algorithm's state between two generations, as arrays and JSON in one npz file.
 
-A state is a tree of dataclasses, lists, dictionaries, numbers, strings, arrays and numpy's random
-generators; those of the user's own followers are kept alike. The file names the classes,
-and only those that the algorithm's own first state holds or declares are made again: reading one
-runs no code of the file's choosing. A snapshot saves time and nothing else; one that cannot be used
-is passed over, and the journal is replayed from its beginning.
+A state is a tree of dataclasses, named tuples, lists, tuples, dictionaries, numbers, strings,
+enums, arrays and numpy's random generators; those of the user's own followers are kept alike. The
+file names the classes, and only those that the algorithm's `State` declares, or its first state
+holds, are made again: reading one runs no code of the file's choosing. A snapshot saves time and
+nothing else; one that cannot be used is passed over, and the journal is replayed as a whole.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import os
 import types
 import typing
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
@@ -20,9 +21,20 @@ from typing import Any
 
 import numpy as np
 
-from bilevo.run.journal import Position, write_whole
+from bilevo.core.terminal import printable
+from bilevo.run import files
+from bilevo.run.journal import Position
 
 FORMAT = "bilevo-snapshot-1"
+LARGEST = 2**30  # bytes of a file
+RENAMED = {  # classes of files that older versions wrote
+    "bilevo.algorithms.leader.State": "bilevo.algorithms.leader.LeaderState",
+    "bilevo.algorithms.drc_plus.State": "bilevo.algorithms.drc_plus.DRCPlusState",
+    "bilevo.algorithms.drc_race.State": "bilevo.algorithms.drc_race.DRCRaceState",
+    "bilevo.algorithms.go_cma_es.State": "bilevo.algorithms.go_cma_es.GOState",
+    "bilevo.algorithms.mfbla.State": "bilevo.algorithms.mfbla.MFBLAState",
+    "bilevo.algorithms.sa_bl_imode.State": "bilevo.algorithms.sa_bl_imode.SABLIMODEState",
+}
 
 Classes = dict[str, type]
 _GENERATORS: dict[str, Any] = {
@@ -38,6 +50,7 @@ class _Parts:
     One that is held twice is put down once, and comes back as one: it may be changed in place.
     """
 
+    classes: Classes | None = None  # that can be made again; None: any
     arrays: list[Any] = field(default_factory=list)
     numbers: dict[int, tuple[int, Any]] = field(default_factory=dict)  # by id, which it keeps
 
@@ -50,58 +63,99 @@ class _Stored:
     classes: Classes
     made: list[Any] = field(default_factory=list)
 
+    def kind(self, name: str) -> type:
+        """Return the class of a name in the file."""
+        return self.classes[RENAMED.get(name, name)]
+
 
 class Unusable(ValueError):  # noqa: N818 (never seen outside)
-    """Not a snapshot, or not one of this state."""
+    """A file is no snapshot, or not one of this state."""
 
 
-def save(path: Path, state: Any, position: Position) -> None:
+class NotStorable(TypeError):  # noqa: N818 (reads as what is wrong)
+    """A state would not come back as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What the states of a run are: their class, the classes in them, and a first one if known.
+
+    States of a user's follower may be of any class, as long as it is known from the first one.
+    """
+
+    state: type | None
+    classes: Classes
+    first: Any = None
+
+    @classmethod
+    def of(cls, state: type | None, first: Any = None) -> Kind:
+        """Return the kind of states of a class; their classes are those it declares or holds."""
+        found: Classes = {}
+        try:
+            _collect_class(state, found)
+            _collect(first, found)
+        except Exception as error:  # of type hints, which may name anything
+            raise NotStorable(
+                f"its type hints cannot be read ({error}); put its classes at the top of a module"
+            ) from None
+        return cls(state, found, first)
+
+    def admits(self, state: Any) -> bool:
+        """Tell whether a state is one of these."""
+        known = self.state is None or type(state) is self.state
+        return known and (self.first is None or _alike(state, self.first))
+
+
+def save(path: Path, state: Any, position: Position, kind: Kind | None = None) -> None:
     """Replace the snapshot by this state, reached at this position of the journal.
 
-    A state that would not come back as it is, is a TypeError.
+    A state that would not come back as one of its kind is `NotStorable`.
     """
-    parts = _Parts()
+    parts = _Parts(None if kind is None else kind.classes)
     try:
         tree = {"format": FORMAT, "position": list(position), "state": _plain(state, parts)}
     except RecursionError:
-        raise TypeError("a state that holds itself cannot be kept") from None
+        raise NotStorable("it holds itself") from None
     text = np.frombuffer(json.dumps(tree).encode(), np.uint8)
     content = io.BytesIO()
     named: dict[str, Any] = {f"a{i}": array for i, array in enumerate(parts.arrays)}
     np.savez(content, tree=text, **named)
-    write_whole(path, content.getvalue())
+    if content.getbuffer().nbytes > LARGEST:
+        raise NotStorable(f"it takes more than {LARGEST} bytes")
+    files.write_whole(path, content.getvalue())
 
 
-def load(path: Path, like: Any) -> tuple[Any, Position]:
-    """A state of the kind of `like`, and where in the journal it was reached."""
-    from zipfile import ZipFile  # late: slow to import
-
+def load(path: Path, kind: Kind) -> tuple[Any, Position]:
+    """Return a state of a kind, and where in the journal it was reached."""
     try:
-        with ZipFile(path) as file:
-            # `save` does not pack: what unpacks to more than the file was made by somebody else.
-            if sum(item.file_size for item in file.infolist()) > path.stat().st_size:
-                raise Unusable("too large")
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
+        arrays = _read_arrays(path)
         tree = json.loads(arrays.pop("tree").tobytes())
         if tree["format"] != FORMAT:
             raise Unusable("another format")
         offset, crc = (int(part) for part in tree["position"])
-        state = _revive(tree["state"], _Stored(arrays, classes_of(like)))
-        if not _alike(state, like):
+        state = _revive(tree["state"], _Stored(arrays, kind.classes))
+        if not kind.admits(state):
             raise Unusable("another state")
         return state, Position(offset, crc)
     except Unusable:
         raise
     except Exception as error:  # a foreign file can be wrong in any way
-        raise Unusable(f"{type(error).__name__}: {error}") from None
+        raise Unusable(printable(f"{type(error).__name__}: {error}"[:500])) from None
 
 
-def classes_of(state: Any) -> Classes:
-    """The dataclasses and enums that a state can be made of: those it holds or declares."""
-    found: Classes = {}
-    _collect(state, found)
-    return found
+def _read_arrays(path: Path) -> dict[str, Any]:
+    from zipfile import ZipFile  # late: slow to import
+
+    with files.reading(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        with ZipFile(file) as packed:
+            # `save` does not pack: what unpacks to more than the file was made by somebody else.
+            unpacked = sum(item.file_size for item in packed.infolist())
+        if unpacked > size or size > LARGEST:
+            raise Unusable("too large")
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
 
 
 def _collect(value: Any, found: Classes) -> None:
@@ -110,6 +164,8 @@ def _collect(value: Any, found: Classes) -> None:
         for field in fields(value):
             _collect(getattr(value, field.name), found)
     elif isinstance(value, list | tuple | dict):
+        if _is_named_tuple(type(value)):
+            _collect_class(type(value), found)
         for item in value.values() if isinstance(value, dict) else value:
             _collect(item, found)
 
@@ -119,11 +175,16 @@ def _collect_class(hint: Any, found: Classes) -> None:
         for part in typing.get_args(hint):
             _collect_class(part, found)
     elif isinstance(hint, type) and _name(hint) not in found:
-        if is_dataclass(hint) or issubclass(hint, Enum):
+        if issubclass(hint, Enum):
             found[_name(hint)] = hint
-        if is_dataclass(hint):
+        elif is_dataclass(hint) or _is_named_tuple(hint):
+            found[_name(hint)] = hint
             for part in typing.get_type_hints(hint).values():
                 _collect_class(part, found)
+
+
+def _is_named_tuple(kind: type) -> bool:
+    return issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
 def _name(kind: type) -> str:
@@ -131,13 +192,15 @@ def _name(kind: type) -> str:
 
 
 def _plain(value: Any, parts: _Parts) -> Any:
-    """JSON for a value; its arrays stand apart. What would come back as another is a TypeError."""
+    """Return JSON for a value; its arrays stand apart."""
     if isinstance(value, Enum):
-        return {"enum": _name(type(value)), "value": value.value}
+        return {"enum": _known_name(type(value), parts), "value": value.value}
     if value is None or type(value) in (bool, int, float, str):
         return value
-    if type(value) is tuple:
-        return {"tuple": [_plain(item, parts) for item in value]}
+    if isinstance(value, tuple) and (type(value) is tuple or _is_named_tuple(type(value))):
+        items = [_plain(item, parts) for item in value]
+        named = {} if type(value) is tuple else {"named": _known_name(type(value), parts)}
+        return {"tuple": items, **named}
     if isinstance(value, np.generic):
         return {"scalar": _array(np.asarray(value), parts)}
     if id(value) in parts.numbers:
@@ -163,13 +226,24 @@ def _plain_object(value: Any, parts: _Parts) -> Any:
         names = [each.name for each in fields(value)]
         if not getattr(value, "__dict__", {}).keys() - set(names):  # no attributes beside them
             content = {name: _plain(getattr(value, name), parts) for name in names}
-            return {"class": _name(type(value)), "fields": content}
-    raise TypeError(f"a state of arrays and numbers cannot hold {value!r}")
+            return {"class": _known_name(type(value), parts), "fields": content}
+    raise NotStorable(f"it holds {value!r:.200}, which is no array, number, string or dataclass")
+
+
+def _known_name(kind: type, parts: _Parts) -> str:
+    """Return a class's name in the file; reading it back needs to know the class."""
+    name = _name(kind)
+    if parts.classes is not None and parts.classes.get(name) is not kind:
+        raise NotStorable(
+            f"it holds a {kind.__qualname__}, which its type hints do not declare: say so in the "
+            "annotation of the field that holds it"
+        )
+    return name
 
 
 def _array(array: Any, parts: _Parts) -> int:
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"a state of arrays and numbers cannot hold {array!r}")
+        raise NotStorable(f"it holds an array of {array.dtype}, and not of numbers")
     parts.arrays.append(array)
     return len(parts.arrays) - 1
 
@@ -179,9 +253,10 @@ def _revive(value: Any, stored: _Stored) -> Any:
         return value
     match value:
         case {"enum": name, "value": chosen}:
-            return stored.classes[name](chosen)
-        case {"tuple": items}:
-            return tuple(_revive(item, stored) for item in items)
+            return stored.kind(name)(chosen)
+        case {"tuple": items, **named}:
+            made = tuple(_revive(item, stored) for item in items)
+            return _revive_named(stored.kind(named["named"]), made) if named else made
         case {"scalar": index}:
             return stored.arrays[f"a{index}"][()]
         case {"again": number}:
@@ -205,8 +280,19 @@ def _revive_changeable(value: dict[str, Any], stored: _Stored) -> Any:
             return made
         case {"class": name, "fields": content}:
             parts = {key: _revive(item, stored) for key, item in content.items()}
-            return _revive_object(name, stored.classes[name], parts)
+            return _revive_object(name, stored.kind(name), parts)
     raise Unusable("another format")
+
+
+def _revive_named(kind: type, items: tuple[Any, ...]) -> Any:
+    fields = getattr(kind, "_fields", ())
+    hints = typing.get_type_hints(kind)
+    if not fields or len(items) != len(fields):
+        raise Unusable(f"another {kind.__name__}")
+    for name, item in zip(fields, items, strict=True):
+        if not _fits(item, hints.get(name, Any)):
+            raise Unusable(f"another {kind.__name__}.{name}")
+    return kind(*items)
 
 
 def _revive_object(name: str, kind: type, parts: dict[str, Any]) -> Any:

@@ -1,4 +1,7 @@
-"""What a run has come to, and the result of that: for live runs and for those read from disk."""
+"""The record of a run: what it has come to, and the result of that.
+
+A live run writes it as it goes; one that is read from a journal is added up to the same record.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from bilevo.core.budget import StopReason
 from bilevo.core.request import Incumbent, Level
 from bilevo.core.result import Failure, History, Result
 from bilevo.version import __version__
+
+LISTED = 100  # failed points that a result lists
 
 _REASONS = {
     StopReason.TARGET: "F reached the target",
@@ -23,18 +28,41 @@ _REASONS = {
 }
 
 
-LISTED = 100  # failed points that a result lists
-
-
 @dataclass(slots=True)
-class Tally:
+class RunRecord:
     """A run's counters, failures, history, and best pair in the user's coordinates."""
 
     counts: dict[Level, int] = field(default_factory=lambda: dict.fromkeys(Level, 0))
     failures: int = 0
-    failed_points: list[Failure] = field(default_factory=list)
     history: History = field(default_factory=History)
     best: Incumbent | None = None
+    rechecked: int = 0  # evaluations made again when the run was resumed, which `counts` leaves out
+    _failed: list[tuple[int, Failure]] = field(default_factory=list)  # with numbers of their pieces
+
+    def add_failures(self, failures: list[Failure], piece: int | None = None) -> None:
+        """Note points that failed.
+
+        Pieces of one batch may be read in any order; the number of a piece tells its place. Without
+        one the failures come after all others.
+        """
+        last = self._failed[-1][0] if self._failed else 0
+        place = last if piece is None else piece
+        self.failures += len(failures)
+        self._failed += [(place, failure) for failure in failures]
+        if place < last:
+            self._failed.sort(key=lambda failed: failed[0])
+        if len(self._failed) > 2 * LISTED:
+            del self._failed[LISTED:]
+
+    @property
+    def lists_more(self) -> bool:
+        """Whether the next failure would be among those that a result lists."""
+        return len(self._failed) < LISTED
+
+    @property
+    def failed_points(self) -> list[Failure]:
+        """The first failed points, in the order of their requests."""
+        return [failure for _, failure in self._failed[:LISTED]]
 
     def result(
         self,
@@ -47,7 +75,7 @@ class Tally:
         seed: int,
         kernel: str,
     ) -> Result:
-        """The answer so far; `refused` are points that a limit left no room for."""
+        """Return the answer so far; `refused` are points that a limit left no room for."""
         best = self.best or Incumbent(
             np.full(m, np.nan), np.full(n, np.nan), np.nan, np.nan, np.inf
         )
@@ -69,9 +97,10 @@ class Tally:
             version=__version__,
             kernel=kernel,
             failures=self.failures,
-            failed_points=list(self.failed_points),
+            failed_points=self.failed_points,
             history=self.history.copy(),
             follower_gap=best.gap,
+            rechecked=self.rechecked,
         )
         ended = reason not in (StopReason.INTERRUPTED, StopReason.RUNNING)
         result.success = ended and result.feasible
@@ -92,7 +121,7 @@ def _answer(result: Result, unfinished: bool) -> str:
 
 
 def _certainty(gap: float, unfinished: bool) -> str:
-    """What is known of the follower's part in an answer."""
+    """Say what is known of the follower's part in an answer."""
     if unfinished:
         return ", but its follower was not done"
     if gap == 0:

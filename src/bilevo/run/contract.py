@@ -1,0 +1,150 @@
+"""The contract with algorithms: what they ask for and return is checked before it is believed.
+
+A request of another type or shape, points that are not finite or outside the unit box, a best pair
+whose F nobody evaluated, a generation that returns no state: each is a `BadRequest`, which says
+what was wrong and what would be right.
+
+All algorithms are checked for types, shapes and the unit box, at less than three microseconds a
+request. Checks that need a memory of what was asked are made of algorithms from outside the
+package, and of ours if a part of them, such as an optimiser, is from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from bilevo.core.algorithm import Algorithm
+from bilevo.core.budget import StopReason
+from bilevo.core.problem import Problem, Spec
+from bilevo.core.request import BadRequest, Evaluate, Incumbent, Level, Moves, Request, Values
+from bilevo.run.request_checks import FLOAT, Memory, RequestChecks, shown
+
+MOST_IDLE = 10_000  # best pairs and generations without any evaluation between them
+ENDS = (StopReason.TARGET, StopReason.STAGNATION, StopReason.BUDGET)
+TASKS = {"executions": ("iu", "whole numbers"), "survived": ("b", "True and False")}
+_BITS = np.dtype(np.uint64)
+_ONE = np.array(1.0).view(_BITS)[()]  # the bits of numbers from 0 to 1 are no larger
+_largest = np.maximum.reduce
+
+
+class Contract:
+    """Checks an algorithm's requests and states, one after another.
+
+    `believes` says that the run goes on from a stored state: what was evaluated before is not
+    known, so a best pair that has not been evaluated since is believed.
+    """
+
+    def __init__(
+        self, algorithm: Algorithm[Any], spec: Spec, problem: Problem, believes: bool = False
+    ) -> None:
+        self._name, self._state = algorithm.name, algorithm.State
+        self._m, self._n = spec.m, spec.n
+        self._checks = RequestChecks(spec, problem)
+        self._memory = None if _is_ours(algorithm) else Memory(believes)
+        self._idle = 0
+
+    def generator(self, made: Any, method: str) -> Generator[Request, Any, Any]:
+        """Return what a method has made if it is a generator."""
+        if isinstance(made, Generator):
+            return made
+        raise self._bad(
+            f"{method} returned {shown(made)} and is no generator: it needs a `yield`, and "
+            "`yield from ()` will do where it asks for nothing"
+        )
+
+    def check(self, request: Any) -> None:
+        """Refuse a request that breaks the rules."""
+        if type(request) is Evaluate and not self._checks.solver and self._is_fine(request):
+            self._idle = 0
+            if self._memory is None:
+                return
+        try:
+            self._checks.check(request)
+            if self._memory is not None:
+                self._memory.check(request)
+        except BadRequest as error:
+            raise self._bad(str(error)) from None
+        self._idle = self._idle + 1 if isinstance(request, Incumbent) else 0
+        self._require_work()
+
+    def _is_fine(self, request: Evaluate) -> bool:
+        """Tell quickly that a request is right; False where a closer look is needed."""
+        level, x, y = request
+        return (
+            type(level) is Level
+            and type(x) is type(y) is np.ndarray
+            and x.dtype is y.dtype is FLOAT
+            and x.ndim == 2
+            and x.shape[1] == self._m
+            and y.shape == (len(x), self._n)
+            and len(x) > 0
+            and bool(_largest(x.view(_BITS), None) <= _ONE)
+            and bool(_largest(y.view(_BITS), None) <= _ONE)
+        )
+
+    def answered(self, answer: Values | Moves | None) -> None:
+        """Take note of the answer to the last request."""
+        if self._memory is not None and answer is not None:
+            self._memory.answered(answer)
+
+    def check_state(self, state: Any, method: str) -> None:
+        """Refuse what a method returned if it is no state."""
+        if not isinstance(state, self._state):
+            raise self._bad(
+                f"{method} returned {shown(state)}; end it by returning a {self._state.__name__}"
+            )
+        stop = getattr(state, "stop", "missing")
+        if stop is not None and not (isinstance(stop, StopReason) and stop in ENDS):
+            reasons = ", ".join(f"StopReason.{reason.name}" for reason in ENDS)
+            raise self._bad(f"state.stop is {shown(stop)}; it is None, or one of {reasons}")
+
+    def check_generation(self, state: Any, best: Incumbent | None) -> None:
+        """Refuse the end of a generation that has no state, no tasks or no best pair."""
+        self.check_state(state, "generation")
+        for name, (kinds, what) in TASKS.items():
+            tasks = getattr(state, name, None)
+            fine = isinstance(tasks, np.ndarray) and tasks.ndim == 1 and tasks.dtype.kind in kinds
+            if not fine:
+                raise self._bad(f"state.{name} is {shown(tasks)}; give an array (k,) of {what}")
+        if len(state.executions) != len(state.survived):
+            raise self._bad(
+                f"state.executions tells of {len(state.executions)} tasks and state.survived of "
+                f"{len(state.survived)}; give both for each task, or two empty arrays"
+            )
+        self.check_end(best)
+        self._idle += 1
+        self._require_work()
+
+    def check_end(self, best: Incumbent | None) -> None:
+        """Refuse an end without a best pair."""
+        if best is None:
+            raise self._bad(
+                "it has told no best pair: yield an Incumbent before the first generation ends"
+            )
+
+    def _require_work(self) -> None:
+        if self._idle > MOST_IDLE:
+            raise self._bad(
+                f"it told {MOST_IDLE} best pairs and generations without asking for an evaluation: "
+                "set state.stop to end a run"
+            )
+
+    def _bad(self, what: str) -> BadRequest:
+        return BadRequest(f"{self._name}: {what}")
+
+
+def _is_ours(part: Any) -> bool:
+    """Tell whether an algorithm, and what it is made of, is of this package."""
+    if is_dataclass(part) and not isinstance(part, type):
+        if not _in_package(type(part)):
+            return False
+        return all(_is_ours(getattr(part, each.name)) for each in fields(part))
+    return part is None or _in_package(type(part))
+
+
+def _in_package(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] in ("bilevo", "builtins")

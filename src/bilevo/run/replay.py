@@ -1,0 +1,129 @@
+"""Replay: a run is resumed by making it again, with the answers that its journal holds.
+
+Each answer is checked against what is asked, and each event against the one that was written down.
+Where the journal ends the run goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from bilevo.core.algorithm import AlgorithmState
+from bilevo.core.budget import StopReason
+from bilevo.core.result import Result
+from bilevo.run import encoding
+from bilevo.run.answers import Journalled
+from bilevo.run.clock import Clock
+from bilevo.run.encoding import EVALUATIONS
+from bilevo.run.errors import RunMismatch
+from bilevo.run.journal import Kind, Position, Record
+from bilevo.run.labour import Stopped
+from bilevo.run.session import Answers, Session
+
+OWN_ENDS = (StopReason.TARGET, StopReason.STAGNATION, StopReason.BUDGET)  # ends that repeat
+
+
+class Replayed:
+    """Answers by the records of a journal, in their order; after its end by another source.
+
+    The callback is not called for what it has been told before, but once when the run goes on.
+    `going_on` is called before the first new evaluation.
+    """
+
+    def __init__(
+        self,
+        records: Iterator[tuple[Record, Position]],
+        then: Journalled,
+        clock: Clock,
+        directory: Path,
+        going_on: Callable[[Session], None] | None = None,
+    ) -> None:
+        self._records, self._then, self._clock = records, then, clock
+        self._directory, self._going_on = directory, going_on
+        self._live = False
+        self._next = self._following()
+
+    @property
+    def counted(self) -> int:
+        return self._then.counted
+
+    def _following(self) -> Record | None:
+        """Return the next record; an end that was not the last is passed over, with its time."""
+        for record, _ in self._records:
+            if record.kind is not Kind.END:
+                return record
+            self._clock.set(record.elapsed)
+        return None
+
+    def answer(self, session: Session) -> Answers:
+        if self._live:
+            return self._then.answer(session)
+        known = self._known(session)
+        return self._then.complete(session, known)
+
+    def _known(self, session: Session) -> dict[int, Any]:
+        """Return what the journal holds of a batch's pieces: all, but for the last batch."""
+        batch = session.batch
+        assert batch is not None
+        first, pieces = self._then.next_number, self._then.begin(batch)
+        known: dict[int, Any] = {}
+        while self._next is not None and len(known) < len(pieces):
+            i = self._next.number - first
+            fits = self._next.kind in EVALUATIONS and 0 <= i < len(pieces) and i not in known
+            if not fits or not encoding.answers(self._next, batch, pieces[i]):
+                raise self._diverged(self._next)
+            known[i] = encoding.outcome(self._next)
+            self._clock.set(self._next.elapsed)
+            self._next = self._following()
+        if len(known) < len(pieces):
+            if self._caught_up(session):
+                counted = sum(piece.counted for piece in known.values())
+                raise Stopped(StopReason.CALLBACK, counted)
+            if self._going_on is not None:
+                self._going_on(session)
+        return known
+
+    def _caught_up(self, session: Session) -> bool:
+        """Show the callback where the run is; True if it says stop."""
+        self._live = True
+        return len(session.record.history) > 0 and self._then.live.stopped_by_callback(session)
+
+    def best(self, session: Session) -> None:
+        elapsed = self._clock.elapsed
+        self._event(encoding.best(session.record, self._then.next_number, elapsed))
+
+    def generation(self, session: Session, state: AlgorithmState) -> bool:
+        if self._live:
+            return self._then.generation(session, state)
+        elapsed = self._clock.elapsed
+        self._event(encoding.generation(session.record, self._then.next_number, elapsed))
+        return False
+
+    def _event(self, record: Record) -> None:
+        """Compare what has happened with what did, or write it down."""
+        if self._next is None:
+            self._then.write(record)
+        elif (self._next.kind, self._next.payload) == (record.kind, record.payload):
+            self._next = self._following()
+        else:
+            raise self._diverged(self._next)
+
+    def ended(self, session: Session) -> Result:
+        """Return the result; a run that ends before its journal writes nothing."""
+        again = not self._live and session.stop is not StopReason.INTERRUPTED
+        if again and self._caught_up(session):
+            session.end(StopReason.CALLBACK)
+        if self._next is None:
+            return self._then.ended(session)
+        if session.stop in OWN_ENDS:
+            raise self._diverged(self._next)
+        return session.result()
+
+    def _diverged(self, record: Record) -> RunMismatch:
+        return RunMismatch(
+            f"{self._directory} holds another course of this run from record {record.number} on: "
+            "the functions, or the machine and its libraries, do not give the values they gave. "
+            "Put them back, or use another run_dir"
+        )

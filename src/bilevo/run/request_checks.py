@@ -1,0 +1,214 @@
+"""Checks of single requests: their types, shapes and numbers, and what they claim.
+
+Each check raises `BadRequest` with what is wrong and what would be right.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from typing import Any
+
+import numpy as np
+
+from bilevo.core.arrays import FloatArray
+from bilevo.core.problem import Problem, Spec
+from bilevo.core.request import (
+    Advance,
+    BadRequest,
+    Evaluate,
+    Incumbent,
+    Level,
+    Moves,
+    Question,
+    Request,
+    Values,
+)
+
+FLOAT = np.dtype(np.float64)
+
+
+class RequestChecks:
+    """Checks what a request is made of, for a problem's sizes and kind of follower."""
+
+    def __init__(self, spec: Spec, problem: Problem) -> None:
+        self.solver = spec.advance_cost is not None
+        self._m, self._n = spec.m, spec.n
+        self._answers = problem.y_bounds  # of a solver, whose answers are in the user's units
+
+    def check(self, request: Any) -> None:
+        """Refuse a request that no driver can answer."""
+        if isinstance(request, Evaluate):
+            self._check_evaluation(request)
+        elif isinstance(request, Advance):
+            self._check_steps(request)
+        elif isinstance(request, Incumbent):
+            self._check_incumbent(request)
+        else:
+            raise BadRequest(
+                f"it yielded {shown(request)}; yield an Evaluate, an Advance or an Incumbent"
+            )
+
+    def _check_evaluation(self, request: Evaluate) -> None:
+        level, x, y = request
+        if not isinstance(level, Level):
+            raise BadRequest(f"Evaluate.level is {shown(level)}; give Level.UPPER or Level.LOWER")
+        if self.solver and level is Level.LOWER:
+            raise BadRequest(
+                "it evaluates f, and the follower is a solver: ask for its steps by Advance"
+            )
+        self._check_points(x, "Evaluate.x", self._m)
+        self._check_answers(y, "Evaluate.y")
+        if len(x) != len(y):
+            raise BadRequest(f"Evaluate has {len(x)} rows of x and {len(y)} of y: give as many")
+
+    def _check_answers(self, y: Any, name: str) -> None:
+        """Check a follower's answers, which a solver gives in the user's units."""
+        self._check_points(y, name, self._n, unit=not self.solver)
+        if self.solver:
+            bounds = self._answers
+            if not ((y >= bounds.lower) & (y <= bounds.upper)).all():
+                raise BadRequest(f"{name} is outside the follower's bounds; give those of Moves.y")
+
+    def _check_points(self, points: Any, name: str, size: int, unit: bool = True) -> None:
+        wanted = f"give an array (k, {size}) of float64"
+        if not isinstance(points, np.ndarray) or points.dtype != FLOAT:
+            raise BadRequest(f"{name} is {shown(points)}; {wanted}")
+        if points.ndim != 2 or points.shape[1] != size:
+            raise BadRequest(f"{name} has the shape {points.shape}; {wanted}")
+        if not len(points):
+            raise BadRequest(f"{name} has no rows; ask for one pair at least")
+        if not np.isfinite(points).all():
+            raise BadRequest(f"{name} has numbers that are not finite")
+        if unit and not ((points >= 0) & (points <= 1)).all():
+            outside = points[(points < 0) | (points > 1)][0]
+            raise BadRequest(
+                f"{name} has the coordinate {outside} outside the unit box; clip it to [0, 1]"
+            )
+
+    def _check_steps(self, request: Advance) -> None:
+        if not self.solver:
+            raise BadRequest(
+                "it asks for steps of a solver, and the follower is a function: use Evaluate"
+            )
+        task, turn, x = request
+        for name, numbers in (("task", task), ("turn", turn)):
+            whole = isinstance(numbers, np.ndarray) and numbers.dtype.kind == "i"
+            if not whole or numbers.ndim != 1 or (numbers < 0).any():
+                raise BadRequest(
+                    f"Advance.{name} is {shown(numbers)}; give an array (k,) of numbers from 0 on"
+                )
+        self._check_points(x, "Advance.x", self._m)
+        if not len(task) == len(turn) == len(x):
+            raise BadRequest(
+                f"Advance has {len(task)} tasks, {len(turn)} turns and {len(x)} rows of x"
+            )
+        if len(set(task.tolist())) < len(task):
+            raise BadRequest("Advance asks for two steps of one task; ask for one after the other")
+
+    def _check_incumbent(self, best: Incumbent) -> None:
+        for name, point, size in (("x", best.x, self._m), ("y", best.y, self._n)):
+            if not isinstance(point, np.ndarray) or point.shape != (size,):
+                raise BadRequest(f"Incumbent.{name} is {shown(point)}; give an array ({size},)")
+        for name in ("F", "f", "violation", "gap"):
+            number = getattr(best, name)
+            if isinstance(number, bool) or not isinstance(number, int | float | np.floating):
+                raise BadRequest(f"Incumbent.{name} is {shown(number)}; give a number")
+            if math.isnan(number) and name != "gap":
+                raise BadRequest(f"Incumbent.{name} is NaN; what failed has the value inf")
+        if not isinstance(best.unfinished, bool | np.bool_) or best.violation < 0:
+            raise BadRequest(
+                f"Incumbent has unfinished = {shown(best.unfinished)} and violation = "
+                f"{best.violation}; the one is True or False, the other 0 or more"
+            )
+        self._check_points(best.x[None], "Incumbent.x", self._m)
+        if not (self.solver and math.isinf(best.violation)):  # a solver that failed has no answer
+            self._check_answers(best.y[None], "Incumbent.y")
+
+
+class Memory:
+    """What an algorithm has asked for and was answered, as far as later requests rest on it."""
+
+    def __init__(self, believes: bool) -> None:
+        self._believes = believes
+        self._asked: Question | None = None
+        self._pairs = array("q")  # hashes of the pairs evaluated above, F and violation there
+        self._F, self._violation = array("d"), array("d")
+        self._tasks: dict[int, tuple[int, bytes, bool]] = {}  # steps, leader, done
+
+    def check(self, request: Request) -> None:
+        """Refuse a request that does not follow from those before it."""
+        if isinstance(request, Incumbent):
+            self._check_claim(request)
+            return
+        self._asked = request
+        if isinstance(request, Advance):
+            self._check_order(request)
+
+    def answered(self, answer: Values | Moves) -> None:
+        """Take note of the answer to the last request."""
+        asked = self._asked
+        if isinstance(asked, Advance) and isinstance(answer, Moves):
+            rows = zip(asked.task.tolist(), asked.turn.tolist(), asked.x, answer.done, strict=True)
+            for task, turn, x, done in rows:
+                self._tasks[task] = turn + 1, x.tobytes(), bool(done)
+        elif isinstance(asked, Evaluate) and asked.level is Level.UPPER:
+            assert isinstance(answer, Values)
+            self._pairs.extend(map(_hash, asked.x, asked.y))
+            self._F.extend(answer.objective.tolist())
+            self._violation.extend(answer.violation.tolist())
+
+    def _check_claim(self, best: Incumbent) -> None:
+        """Refuse a best pair whose F was not evaluated."""
+        if math.isinf(best.violation) and math.isinf(best.F):
+            return  # it claims nothing
+        known = np.flatnonzero(np.frombuffer(self._pairs, np.int64) == _hash(best.x, best.y))
+        found = {self._F[i]: self._violation[i] for i in known}  # functions may be noisy
+        if not found:
+            if self._believes:
+                return
+            raise BadRequest(
+                "the Incumbent's pair was not evaluated above: Evaluate(Level.UPPER, x, y) first"
+            )
+        if best.F not in found:
+            raise BadRequest(
+                f"Incumbent.F is {best.F!r}, and its pair was evaluated to {max(found)!r}"
+            )
+        if best.violation < found[best.F]:
+            raise BadRequest(
+                f"Incumbent.violation is {best.violation!r}, and that of the upper level alone was "
+                f"{found[best.F]!r}; it is the sum of both levels'"
+            )
+
+    def _check_order(self, request: Advance) -> None:
+        """Refuse steps that do not follow the last one of their task."""
+        rows = zip(request.task.tolist(), request.turn.tolist(), request.x, strict=True)
+        for task, turn, x in rows:
+            if task not in self._tasks:
+                if turn and not self._believes:
+                    raise BadRequest(f"Advance asks for step {turn + 1} of the new task {task}")
+                continue
+            had, leader, done = self._tasks[task]
+            if done:
+                raise BadRequest(f"Advance asks for a step of task {task}, which is done")
+            if turn != had:
+                raise BadRequest(f"Advance.turn is {turn} for task {task}, which has had {had}")
+            if x.tobytes() != leader:
+                raise BadRequest(f"Advance.x is another leader for task {task} than before")
+
+
+def _hash(x: FloatArray, y: FloatArray) -> int:
+    return hash((x.tobytes(), y.tobytes()))
+
+
+def shown(value: Any) -> str:
+    """Describe a value in a few words."""
+    kind = type(value).__name__
+    if value is None:
+        return "None"
+    if isinstance(value, np.ndarray):
+        return f"an array {value.shape} of {value.dtype}"
+    try:
+        return f"{value!r:.80} ({kind})"
+    except Exception:  # classes of users may do anything
+        return f"a {kind}"

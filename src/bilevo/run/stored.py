@@ -1,0 +1,123 @@
+"""A run as its journal tells it: its record, and how far the journal goes."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bilevo.core.budget import Limits, StopReason
+from bilevo.core.request import Level
+from bilevo.core.result import Result, revive
+from bilevo.run import encoding
+from bilevo.run.encoding import EVALUATIONS, LEVELS
+from bilevo.run.journal import JournalFile, Kind, Record
+from bilevo.run.record import RunRecord
+
+JOURNAL = "journal.bin"
+LARGEST_SIZE = 10**6  # variables of a level; algorithms keep the square of that
+
+
+@dataclass(slots=True)
+class StoredRun:
+    """What a journal's records add up to, one after another.
+
+    A record that does not hold what its kind says is an error, of any type.
+    """
+
+    run: RunRecord = field(default_factory=RunRecord)
+    pieces: int = 0  # evaluations and steps, as they were handed out
+    elapsed: float = 0.0
+    longest: float = 0.0  # seconds between two records: hardly less than the longest evaluation
+    widths: dict[int, int] = field(default_factory=dict)  # numbers per point, by level
+    first_step: Record | None = None  # the last first step of a solver that did not fail
+    last: Record | None = None
+
+    def add(self, record: Record) -> None:
+        """Take the next record."""
+        if not 0 <= record.elapsed < math.inf:
+            raise ValueError(f"{record.elapsed} seconds")
+        self.longest = max(self.longest, record.elapsed - self.elapsed)
+        self.elapsed, self.last = record.elapsed, record
+        if record.kind in EVALUATIONS:
+            self.pieces += 1
+        if record.kind in (Kind.VALUES, Kind.FAILURE):
+            self.run.counts[LEVELS[record.level]] += record.points
+        if record.kind is Kind.VALUES:
+            width, rest = divmod(len(record.payload), 8 * record.points)
+            if rest or width < 1 or width != self.widths.setdefault(record.level, width):
+                raise ValueError(f"{len(record.payload)} bytes for {record.points} points")
+        elif record.kind is Kind.FAILURE:
+            self.run.add_failures(encoding.failures(record), record.number)
+        elif record.kind is Kind.ADVANCE:
+            self._add_step(record)
+        elif record.kind is Kind.BEST:
+            self.run.best = encoding.read_best(record)
+        elif record.kind is Kind.END:
+            encoding.read_end(record)
+        elif record.kind is Kind.GENERATION:
+            self.run.history.add(encoding.read_generation(record))
+
+    def _add_step(self, record: Record) -> None:
+        content = json.loads(record.payload)
+        made = encoding.move(content)
+        if made.cost < 0:
+            raise ValueError(f"a step that cost {made.cost}")
+        self.run.counts[Level.LOWER] += made.cost
+        if made.error is not None:
+            self.run.add_failures(encoding.failures(record), record.number)
+        elif content.get("turn") == 0:
+            self.first_step = record
+
+    def within(self, limits: Limits) -> bool:
+        """Tell whether a run may have come this far."""
+        counts = self.run.counts[Level.UPPER], self.run.counts[Level.LOWER]
+        return self.elapsed < limits.time and not limits.exceeded(*counts)
+
+    def copy(self) -> StoredRun:
+        return copy.deepcopy(self)
+
+    def result(self, header: dict[str, Any]) -> Result:
+        """Return the run's result if it has ended, and how far it has come if not."""
+        run = self.run
+        if self.last is not None and self.last.kind is Kind.END:
+            ended = encoding.read_end(self.last)
+            ended.history, ended.failed_points = run.history, run.failed_points
+            return ended
+        m, n = header["sizes"]
+        if max(m, n) > LARGEST_SIZE:
+            raise ValueError(f"sizes {m} and {n}")
+        known = revive({name: header[name] for name in ("method", "seed", "kernel")})
+        result = run.result(m, n, StopReason.RUNNING, 0, self.elapsed, **known)
+        result.message = "not ended: make the call that began it again to go on with it"
+        return result
+
+
+def take(file: JournalFile, stored: StoredRun, record: Record) -> None:
+    """Add a record of a file; one that makes no sense makes the file corrupt."""
+    try:
+        stored.add(record)
+    except Exception as error:  # a foreign file can be wrong in any way
+        raise file.corrupt(f"record {record.number} makes no sense ({str(error)[:200]})") from None
+
+
+def load(run_dir: str | Path) -> Result:
+    """Return the result of a run that was given this `run_dir`, or how far it has come.
+
+    `status` is "running" for a run that has not ended, also if another process is making it.
+    Nothing is run and nothing is changed.
+    """
+    path = Path(run_dir) / JOURNAL
+    if not path.is_file():
+        raise ValueError(f"{run_dir} holds no run: there is no {JOURNAL} in it")
+    file = JournalFile(path)
+    whole = StoredRun()
+    for record, _ in file.records():
+        take(file, whole, record)
+    try:
+        return whole.result(file.header)
+    except Exception as error:  # a foreign file can be wrong in any way
+        raise file.corrupt(f"its header makes no sense ({str(error)[:200]})") from None

@@ -1,0 +1,17 @@
+"""Warnings that name the line of the user's which has led to them."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+def warn_user(text: str) -> None:
+    """Warn, with the line that called this package."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, stacklevel=level)
