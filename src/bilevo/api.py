@@ -20,6 +20,7 @@ from bilevo.core.problem import Function, Problem, Spec, Target
 from bilevo.core.result import Certificate, Result
 from bilevo.core.space import AsGiven, UnitBox, answer_box
 from bilevo.core.streams import seed_of
+from bilevo.core.terminal import printable
 from bilevo.registry import DEFAULT_FOR_FOLLOWERS, for_followers, get_method
 from bilevo.run.advance import Advancer, Shelf
 from bilevo.run.asktell import AskTell
@@ -111,7 +112,9 @@ def minimize(
     if callback is not None and not callable(callback):
         raise ValueError(f"callback must be a function of the result so far, got {callback!r}")
     with ExitStack() as open_things:
-        line = open_things.enter_context(ProgressLine(problem.name)) if progress else None
+        line = (
+            open_things.enter_context(ProgressLine(printable(problem.name))) if progress else None
+        )
         pool = open_workers(workers, problem, timeout)
         if pool is not None:
             open_things.enter_context(closing(pool))

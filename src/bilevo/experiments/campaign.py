@@ -78,10 +78,11 @@ def carry_out(task: Task) -> Row:
 
 
 def told(error: BaseException) -> str:
-    """An error, and where it was raised: the file's name and line."""
+    """Describe an error, the file's name and line, and the point, where a function raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {error}{place}"
+    notes = [note for note in getattr(error, "__notes__", []) if "\n" not in note]
+    return ", ".join([f"{type(error).__name__}: {error}{place}", *notes])
 
 
 def failed(task: Task, error: str) -> Row:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from bilevo import problems
 from bilevo.core.extras import need
 from bilevo.core.problem import Optimum
-from bilevo.experiments.formats import csv_line
+from bilevo.experiments.formats import csv_line, guarded, unguarded
 from bilevo.experiments.store import FAILED, IMPORTED, KEY, RUNS, in_order
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _numbers(cell: str) -> list[float]:
 
 
 READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {  # by the type of a column
-    pl.String: ("text", str),
+    pl.String: ("text", unguarded),
     pl.Int64: ("whole number of 64 bits", _whole),
     pl.Float64: ("number", _number),
     pl.Boolean: ("truth value (true or false)", _truth),
@@ -269,6 +269,8 @@ def _sorted(runs: pl.DataFrame) -> pl.DataFrame:
 def _cell(value: Any) -> Any:
     if isinstance(value, list):
         return ";".join(map(repr, value))
+    if isinstance(value, str):
+        return guarded(value)
     return str(value).lower() if isinstance(value, bool) else value
 
 

@@ -1,6 +1,6 @@
 """What is run: plans of experiments, from a TOML file or from options, and the runs they name.
 
-An experiment is every method on every problem, size and budget, `runs` times. A plan is one or
+An experiment is every method on every problem, size and limit, `runs` times. A plan is one or
 more of them; keys at the head of its file hold for all:
 
     methods = ["drc-cma-es", "bl-cma-es", "drc-cma-es/plain"]
@@ -9,13 +9,13 @@ more of them; keys at the head of its file hold for all:
     [[experiments]]
     problems = ["smd"]              # a suite, a problem, or module:object
     sizes = ["2,3", "10,10"]        # of problems that have any; others have their own
-    budgets = [10000, 50000]        # evaluations of both levels; else the method's own rules
+    max_evals = [10000, 50000]      # limits, of both levels; else the method's own rules
 
     [forms."drc-cma-es/plain"]      # a method with some of its parameters changed
     method = "drc-cma-es"
     cooperation = false
 
-A run's seed comes from its name: adding a method, a problem or a budget changes no other run.
+A run's seed comes from its name: adding a method, a problem or a limit changes no other run.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ OPTIMIZERS = {"cma-es": "CMAES", "de": "DE", "pso": "PSO", "ga": "GA"}
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The name of a run. Without a budget (0) the method's own rules end it."""
+    """The name of a run. Without a limit (0) the method's own rules end it."""
 
     problem: str
     m: int
     n: int
     method: str
     number: int
-    budget: int = 0
+    budget: int = 0  # max_evals; called so in stored files
     target: bool = True  # whether it ends at the known optimum
 
     @property
     def seed(self) -> int:
-        """From the name, but not from when it is to end: a larger budget goes on where one ends."""
+        """From the name, but not from when it is to end: a larger limit goes on where one ends."""
         name = f"{self.problem}/{self.m},{self.n}/{self.method}/{self.number}"
         return int.from_bytes(blake2b(name.encode(), digest_size=7).digest(), "little")
 
@@ -104,17 +104,17 @@ def members(names: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """Every method on every problem, size and budget, `runs` times."""
+    """Every method on every problem, size and limit, `runs` times."""
 
     methods: tuple[str, ...]
     problems: tuple[str, ...] = ("smd",)
     sizes: tuple[tuple[int, int], ...] = ((2, 3),)
     runs: int = 21
-    budgets: tuple[int, ...] = (0,)
+    max_evals: tuple[int, ...] = (0,)
     target: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("methods", "problems", "sizes", "budgets"):
+        for name in ("methods", "problems", "sizes", "max_evals"):
             if not getattr(self, name):
                 raise ValueError(f"an experiment needs {name}")
         require_count("runs", self.runs)
@@ -125,11 +125,11 @@ class Experiment:
     def all_runs(self) -> list[Run]:
         """Its runs; an unknown problem or size raises ValueError."""
         return [
-            Run(problem, m, n, method, number, budget, self.target)
+            Run(problem, m, n, method, number, limit, self.target)
             for problem in self.problems
             for m, n in self._sizes_of(problem)
             for method in self.methods
-            for budget in self.budgets
+            for limit in self.max_evals
             for number in range(self.runs)
         ]
 
@@ -227,12 +227,12 @@ def _experiment(table: dict[str, Any]) -> Experiment:
             values[key] = _words(key, values[key])
     if "sizes" in values:
         values["sizes"] = tuple(map(parse_sizes, values["sizes"]))
-    if "budgets" in values:
-        if not isinstance(values["budgets"], list):
-            raise ValueError(f"budgets must be a list of numbers, got {values['budgets']!r}")
-        for budget in values["budgets"]:
-            require_count("a budget", budget)
-        values["budgets"] = tuple(values["budgets"])
+    if "max_evals" in values:
+        if not isinstance(values["max_evals"], list):
+            raise ValueError(f"max_evals must be a list of numbers, got {values['max_evals']!r}")
+        for limit in values["max_evals"]:
+            require_count("a limit in max_evals", limit)
+        values["max_evals"] = tuple(values["max_evals"])
     return Experiment(**values)
 
 

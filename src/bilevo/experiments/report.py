@@ -240,9 +240,9 @@ def _experiments(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _setting(key: str, value: Any) -> str:
-    """A setting of an experiment; without a budget methods end by their own rules."""
-    if key == "budgets" and isinstance(value, list):
-        value = ["none" if budget == 0 else budget for budget in value]
+    """Return a setting of an experiment as text; without a limit methods end by their own rules."""
+    if key in ("max_evals", "budgets") and isinstance(value, list):  # the latter until 0.1.0
+        value = ["none" if limit == 0 else limit for limit in value]
     told = _in_words(value)
     return told if isinstance(told, str) else str(value)
 
