@@ -22,7 +22,7 @@ from bilevo.core.extras import MissingExtra
 from bilevo.core.problem import Problem
 from bilevo.core.result import Result
 from bilevo.core.terminal import on_one_line, printable
-from bilevo.named import named_method, named_problem, parse_sizes
+from bilevo.named import named_method, named_problem, parse_sizes, path_restored
 from bilevo.options import Flag, Whole
 from bilevo.version import __version__
 
@@ -246,6 +246,11 @@ def to_json(result: Result) -> str:
 
 def main(tokens: list[str] | None = None) -> int:
     """Run a command; exit status 0 on success, 2 on bad use, 1 otherwise. Never a traceback."""
+    with path_restored():
+        return _run(tokens)
+
+
+def _run(tokens: list[str] | None) -> int:
     try:
         status = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()

@@ -201,8 +201,8 @@ def test_a_command_that_is_terminated_stops_as_by_ctrl_c(tmp_path) -> None:
 
 
 WRONG = {
-    "workers must be at least 1, got 0": ["bench", "--suite", "smd", "--workers", "0"],
-    "--max-time takes seconds, more than 0; got -1": ["bench", "--suite", "smd", "--max-time=-1"],
+    "workers must be from 1 to 4096, got 0": ["bench", "--suite", "smd", "--workers", "0"],
+    "--max-time takes seconds, more than 0 up to 1e+09; got -1": ["bench", "--suite", "smd", "--max-time=-1"],
     "--kind and --format need a word each": ["table", str(STORED), "--kind", ""],
     "cannot use": ["bench", "--problems", "smd1", "--out", "/proc/nowhere"],
     "unknown indicator 'foo'": [

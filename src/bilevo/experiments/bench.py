@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import signal
 import sys
 import threading
@@ -15,13 +14,14 @@ from bilevo import registry
 from bilevo.core.terminal import on_one_line, printable
 from bilevo.experiments.campaign import Row, Task, complete, stored_runs
 from bilevo.experiments.commands import Which, listed, write_report
-from bilevo.experiments.plans import SUITES, Experiment, Plan, read_plan
+from bilevo.experiments.plans import EVALS_MOST, SUITES, Experiment, Plan, read_plan
 from bilevo.experiments.progress import longest_first, with_progress
 from bilevo.experiments.spread import executor as named_executor
 from bilevo.experiments.store import FAILED
 from bilevo.named import named_problem, parse_sizes
 from bilevo.options import Flag, Several, Whole
 
+LONGEST = 1e9  # seconds
 STOPPED = 130  # exit status, as of Ctrl-C
 
 
@@ -83,8 +83,10 @@ def bench(
     wanted = {"problems": listed(suite) + listed(problems), "methods": listed(methods)}
     sizes = tuple(map(parse_sizes, dim))
     limits = tuple(_count("--max-evals", word) for word in listed(max_evals))
-    if max_time is not None and not 0 < max_time < math.inf:
-        raise ValueError(f"--max-time takes seconds, more than 0; got {max_time:g}")
+    if max_time is not None and not 0 < max_time <= LONGEST:
+        raise ValueError(
+            f"--max-time takes seconds, more than 0 up to {LONGEST:g}; got {max_time:g}"
+        )
     if plan is not None:
         if limits or not target:
             raise ValueError("max_evals and target stand in the plan's file")
@@ -142,8 +144,8 @@ def _count(option: str, word: str) -> int:
         number = float(word)
     except ValueError:
         number = 0.0
-    if number < 1 or number != int(number):
-        raise ValueError(f"{option} takes numbers of evaluations such as 50000; got {word!r}")
+    if not 1 <= number <= EVALS_MOST or number != int(number):
+        raise ValueError(f"{option} takes numbers of evaluations such as 50000; got {word[:60]!r}")
     return int(number)
 
 

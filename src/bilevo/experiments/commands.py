@@ -179,6 +179,7 @@ def figure(
     folder.mkdir(parents=True, exist_ok=True)
     for name, picture in drawn.items():
         for ending in forms:
+            (folder / f"{name}.{ending}").unlink(missing_ok=True)  # it may be a link
             figures.save(picture, folder / f"{name}.{ending}")
             print(printable(str(folder / f"{name}.{ending}")))
     return 0

@@ -20,6 +20,7 @@ A run's seed comes from its name: adding a method, a problem or a limit changes 
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -30,7 +31,8 @@ from typing import Any
 from bilevo import optimizers, problems, registry
 from bilevo.core.algorithm import Algorithm
 from bilevo.core.budget import require_count
-from bilevo.named import named_method, named_problem, parse_sizes
+from bilevo.experiments.files import content
+from bilevo.named import named_method, named_problem, parse_sizes, require_sizes
 
 SMD = tuple(f"smd{i}" for i in range(1, 13))
 SUITES = {
@@ -41,6 +43,9 @@ SUITES = {
     "nonsmooth": ("smd1-abs", "smd2-abs", "smd5-abs", "smd1-max", "tp9", "tp10"),
     "noisy": tuple(f"smd{i}-noise{digit}" for i in (1, 2, 3, 5) for digit in (6, 3)),
 }
+PLAN_MOST = 2**20  # bytes of a plan's file
+RUNS_MOST = 1_000_000  # of a plan
+EVALS_MOST = 2**53  # evaluations of a run
 OPTIMIZERS = {"cma-es": "CMAES", "de": "DE", "pso": "PSO", "ga": "GA"}
 
 
@@ -118,9 +123,20 @@ class Experiment:
             if not getattr(self, name):
                 raise ValueError(f"an experiment needs {name}")
         require_count("runs", self.runs)
+        for m, n in self.sizes:
+            require_sizes(m, n)
+        for limit in self.max_evals:
+            if limit > EVALS_MOST:
+                raise ValueError(f"a limit in max_evals is at most {EVALS_MOST}, got {limit}")
         if not isinstance(self.target, bool):
             raise ValueError(f"target must be true or false, got {self.target!r}")
         object.__setattr__(self, "problems", tuple(members(self.problems)))
+
+    @property
+    def most_runs(self) -> int:
+        """Return the number of runs where all problems are scalable, else a larger one."""
+        lists = self.problems, self.sizes, self.methods, self.max_evals
+        return math.prod(map(len, lists)) * int(self.runs)
 
     def all_runs(self) -> list[Run]:
         """Its runs; an unknown problem or size raises ValueError."""
@@ -147,6 +163,10 @@ class Plan:
     experiments: tuple[Experiment, ...]
     name: str = "bench"
     forms: Mapping[str, Form] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if (runs := sum(part.most_runs for part in self.experiments)) > RUNS_MOST:
+            raise ValueError(f"a plan has at most {RUNS_MOST:,} runs; {self.name} has {runs:,}")
 
     def form(self, method: str) -> Form:
         return self.forms.get(method, Form(method))
@@ -194,9 +214,9 @@ class Plan:
 def read_plan(path: Path) -> Plan:
     """A plan from a TOML file; what is wrong with it raises ValueError with the file's name."""
     try:
-        with path.open("rb") as file:
-            return plan_of(tomllib.load(file), name=path.stem)
-    except (OSError, ValueError) as error:
+        table = tomllib.loads(content(path, PLAN_MOST).decode())
+        return plan_of(table, name=path.stem)
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"plan {path}: {error}") from None
 
 
