@@ -10,6 +10,7 @@ from typing import Any
 
 from bilevo import algorithms, optimizers
 from bilevo.core.algorithm import Algorithm
+from bilevo.core.checks import shown
 
 DEFAULT_METHOD = "drc-plus"
 DEFAULT_FOR_FOLLOWERS = "drc-race"  # where the follower is a solver of the user's
@@ -127,7 +128,7 @@ def get_method(method: str | Algorithm[Any] | None) -> Algorithm[Any]:
             f"method must be an object, not a class: did you mean {method.__name__}()?"
         )
     if not (hasattr(method, "init") and hasattr(method, "generation")):
-        raise ValueError(f"method must be a name or an algorithm object, got {method!r}")
+        raise ValueError(f"method must be a name or an algorithm object, got {shown(method)}")
     return method
 
 

@@ -202,7 +202,12 @@ def test_a_command_that_is_terminated_stops_as_by_ctrl_c(tmp_path) -> None:
 
 WRONG = {
     "workers must be from 1 to 4096, got 0": ["bench", "--suite", "smd", "--workers", "0"],
-    "--max-time takes seconds, more than 0 up to 1e+09; got -1": ["bench", "--suite", "smd", "--max-time=-1"],
+    "--max-time takes seconds, more than 0 up to 1e+09; got -1": [
+        "bench",
+        "--suite",
+        "smd",
+        "--max-time=-1",
+    ],
     "--kind and --format need a word each": ["table", str(STORED), "--kind", ""],
     "cannot use": ["bench", "--problems", "smd1", "--out", "/proc/nowhere"],
     "unknown indicator 'foo'": [
@@ -224,7 +229,7 @@ WRONG = {
     "--max-evals takes numbers of evaluations such as 50000; got '0.5'": [
         *("bench", "--suite", "smd", "--max-evals", "0.5")
     ],
-    "runs must be a positive whole number or None, got 0": ["bench", "--suite", "smd", "--runs=0"],
+    "runs must be a positive whole number, got 0": ["bench", "--suite", "smd", "--runs=0"],
     "sizes are two whole numbers such as 2,3; got '2'": ["bench", "--suite", "smd", "--dim", "2"],
     "max_evals and target stand in the plan's file": [
         *("bench", str(ROOT / "plans" / "quick.toml"), "--max-evals", "100")

@@ -122,7 +122,7 @@ WRONG = {
     "an experiment has no key 'forms'": {"experiments": [{"forms": 3}]},
     "unknown problem 'smd99'": {"problems": ["smd99"]},
     "unknown method 'drc'": {"methods": ["drc"]},
-    "runs must be a positive whole number or None, got 0": {"runs": 0},
+    "runs must be a positive whole number, got 0": {"runs": 0},
     "a limit in max_evals must be a positive whole number": {"max_evals": [1.5]},
     "sizes are two whole numbers such as 2,3; got '2'": {"sizes": ["2"]},
     "methods must be a list of texts, got 'nblea'": {"methods": "nblea"},

@@ -122,7 +122,7 @@ class Experiment:
         for name in ("methods", "problems", "sizes", "max_evals"):
             if not getattr(self, name):
                 raise ValueError(f"an experiment needs {name}")
-        require_count("runs", self.runs)
+        require_count("runs", self.runs, optional=False)
         for m, n in self.sizes:
             require_sizes(m, n)
         for limit in self.max_evals:
@@ -251,7 +251,7 @@ def _experiment(table: dict[str, Any]) -> Experiment:
         if not isinstance(values["max_evals"], list):
             raise ValueError(f"max_evals must be a list of numbers, got {values['max_evals']!r}")
         for limit in values["max_evals"]:
-            require_count("a limit in max_evals", limit)
+            require_count("a limit in max_evals", limit, optional=False)
         values["max_evals"] = tuple(values["max_evals"])
     return Experiment(**values)
 
