@@ -38,6 +38,14 @@ PROMISES = {
         "a kill, or a cut, while a user's own follower is under way",
         "its states are restored or made again; the same result",
     ),
+    40: ("texts with control characters", "they reach a terminal as visible escapes"),
+    41: ("formulas in names", "CSV has them as text, and an import gives the same names"),
+    42: (
+        "plans and stored runs of absurd size, pipes, devices and links",
+        "refused before they are read; writing follows no link",
+    ),
+    43: ("code named by a plan or a command", "it is found, and `sys.path` is as before"),
+    44: ("a local Dask cluster", "it listens on the loopback interface only"),
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -14,12 +13,21 @@ import numpy as np
 from bilevo import kernels
 from bilevo.core.algorithm import Algorithm, Followers
 from bilevo.core.arrays import FloatArray, frozen
-from bilevo.core.budget import Budget, FullBudget, Limits, require_count, require_positive
+from bilevo.core.budget import (
+    COUNT_LIMIT,
+    Budget,
+    FullBudget,
+    Limits,
+    require_count,
+    require_positive,
+)
+from bilevo.core.checks import is_truth, is_whole, real_array, real_number, shown
 from bilevo.core.follower import LONGEST, Follower, bound, cost_of
 from bilevo.core.problem import Function, Problem, Spec, Target
 from bilevo.core.result import Certificate, Result
 from bilevo.core.space import AsGiven, UnitBox, answer_box
 from bilevo.core.streams import seed_of
+from bilevo.core.terminal import printable
 from bilevo.registry import DEFAULT_FOR_FOLLOWERS, for_followers, get_method
 from bilevo.run.advance import Advancer, Shelf
 from bilevo.run.answers import Live
@@ -37,6 +45,7 @@ from bilevo.run.stored import load
 
 __all__ = ["Optimizer", "load", "minimize", "verify"]
 
+MOST_CONSTRAINTS, MOST_WORKERS = 2**31, 4096
 TargetLike = float | Literal[False] | None
 
 
@@ -118,12 +127,13 @@ def minimize(
     algorithm = _method(problem, method)
     spec = _spec(problem, algorithm, rng, budget, target, x0, ftol)
     limits = Limits.of(max_evals, max_evals_upper, max_evals_lower, max_time)
-    if not isinstance(recheck, bool):
-        raise ValueError(f"recheck must be True or False, got {recheck!r}")
+    _require_settings(workers, retries, progress, recheck)
     if callback is not None and not callable(callback):
-        raise ValueError(f"callback must be a function of the result so far, got {callback!r}")
+        raise ValueError(f"callback must be a function of the result so far, got {shown(callback)}")
     with ExitStack() as open_things:
-        line = open_things.enter_context(ProgressLine(problem.name)) if progress else None
+        line = (
+            open_things.enter_context(ProgressLine(printable(problem.name))) if progress else None
+        )
         pool = open_workers(workers, problem, timeout)
         if pool is not None:
             open_things.enter_context(closing(pool))
@@ -172,9 +182,11 @@ def verify(
     from bilevo.certify import resolve_follower
     from bilevo.certify_own import claimed_by, resolve_by
 
-    require_count("starts", starts)
+    require_count("starts", starts, optional=False)
     if not isinstance(problem, Problem) or not isinstance(res, Result):
-        raise ValueError(f"verify takes a Problem and a Result, got {problem!r} and {res!r}")
+        raise ValueError(
+            f"verify takes a Problem and a Result, got {shown(problem)} and {shown(res)}"
+        )
     x, y = frozen(res.x), frozen(res.y)
     if x.shape != (problem.m,) or y.shape != (problem.n,):
         raise ValueError(
@@ -236,10 +248,9 @@ class Optimizer(AskTell):
         if bounds != (declared, declared) or not isinstance(problem, Problem | None):
             raise ValueError("Optimizer takes either a Problem or both x_bounds and y_bounds")
         for name, count in (("n_G", n_G), ("n_g", n_g)):
-            if not isinstance(count, int) or count < 0 or (count and not declared):
-                raise ValueError(
-                    f"{name} must be a number of constraints, without a Problem only; got {count!r}"
-                )
+            if not (is_whole(count) and 0 <= count < MOST_CONSTRAINTS) or (count and not declared):
+                told = f"below {MOST_CONSTRAINTS}, without a Problem only; got {shown(count)}"
+                raise ValueError(f"{name} must be a number of constraints {told}")
         if problem is None:
             problem = Problem(_never, _never, x_bounds, y_bounds, name="ask-tell")
         if problem.follower is not None:
@@ -301,9 +312,9 @@ def _spec(
     ftol: float,
 ) -> Spec:
     """What the algorithm sees: sizes and settings, in the unit box."""
-    require_positive("ftol", ftol)
+    require_positive("ftol", ftol, finite=True)
     if not isinstance(budget, Budget | None):
-        raise ValueError(f"budget must be a bilevo.Budget, got {budget!r}")
+        raise ValueError(f"budget must be a bilevo.Budget, got {shown(budget)}")
     x_box, y_box = UnitBox(problem.x_bounds), answer_box(problem)
     cost = None if problem.follower is None else cost_of(problem.follower)
     usual = problem.budget.over(_usual_budget(x_box.size, y_box.size, cost))
@@ -314,8 +325,8 @@ def _spec(
         seed=seed_of(rng),
         budget=(budget or Budget()).over(algorithm.budget.over(usual)),
         spread=_spread(np.concatenate(searched)),
-        target=_target(problem, target, ftol),
-        ftol=ftol,
+        target=_target(problem, target, float(ftol)),
+        ftol=float(ftol),
         x0=None if x0 is None else x_box.unit(_inside(x0, problem)),
         kernel=kernels.default(),
         advance_cost=cost,
@@ -340,24 +351,37 @@ def _spread(width: FloatArray) -> FloatArray:
     return np.where((ratio >= 0.1) & (ratio <= 10), 0.3 * ratio, 0.3)
 
 
+def _require_settings(workers: Any, retries: int, progress: bool, recheck: bool) -> None:
+    number = isinstance(workers, int | np.integer)
+    if number and not (is_whole(workers) and 1 <= workers <= MOST_WORKERS):
+        told = f"from 1 to {MOST_WORKERS}, or an executor; got {shown(workers)}"
+        raise ValueError(f"workers must be a number of processes {told}")
+    if not is_whole(retries) or not 0 <= retries < COUNT_LIMIT:
+        raise ValueError(f"retries must be a number of repeats, 0 or more; got {shown(retries)}")
+    for name, value in (("progress", progress), ("recheck", recheck)):
+        if not is_truth(value):
+            raise ValueError(f"{name} must be True or False, got {shown(value)}")
+
+
 def _target(problem: Problem, target: TargetLike, ftol: float) -> Target | None:
     if target is None:
         return Target(problem.optimum.F, ftol, optimum=True) if problem.optimum else None
     if target is False:
         return None
-    if isinstance(target, bool) or not isinstance(target, int | float | np.number):
-        raise ValueError(f"target must be None, False or a value of F, got {target!r}")
-    if not abs(target) < math.inf or abs(target) > 1.7e308:
-        raise ValueError(f"target must be finite, got {target!r}")
-    return Target(float(target), ftol, optimum=False)
+    value = real_number(target)
+    if value is None:
+        raise ValueError(f"target must be None, False or a value of F, got {shown(target)}")
+    if not abs(value) <= 1.7e308:
+        raise ValueError(f"target must be finite, got {value}")
+    return Target(value, ftol, optimum=False)
 
 
 def _inside(x0: Any, problem: Problem) -> FloatArray:
     """The start point, checked against the bounds."""
     try:
-        point = frozen(x0)
+        point = real_array(x0)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"x0 must be {problem.m} numbers, got {x0!r}") from None
+        raise ValueError(f"x0 must be {problem.m} numbers, got {shown(x0)}") from None
     if point.shape != (problem.m,):
         raise ValueError(f"x0 must have shape ({problem.m},), got {point.shape}")
     outside = ~((problem.x_bounds.lower <= point) & (point <= problem.x_bounds.upper))

@@ -9,6 +9,7 @@ import sys
 import sysconfig
 import traceback
 from contextlib import nullcontext, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,7 +21,8 @@ from bilevo.api import load, minimize, verify
 from bilevo.core.extras import MissingExtra
 from bilevo.core.problem import Problem
 from bilevo.core.result import Result
-from bilevo.named import named_method, named_problem, parse_sizes
+from bilevo.core.terminal import on_one_line, printable
+from bilevo.named import named_method, named_problem, parse_sizes, path_restored
 from bilevo.options import Flag, Whole
 from bilevo.version import __version__
 
@@ -139,7 +141,7 @@ def solve(
             message = verify(chosen, result).message
     present(result, as_json)
     if verified:
-        print(f"verified: {message}", file=sys.stderr if as_json else sys.stdout)
+        print(printable(f"verified: {message}"), file=sys.stderr if as_json else sys.stdout)
     return 0 if result.success else 1
 
 
@@ -168,6 +170,7 @@ def list_all() -> int:
     """Show the methods and the problems."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     title = "problems (F* of smd at m=2, n=3)"
     suites = Table("problem", "m", "n", "F*", title=title, title_justify="left")
@@ -175,7 +178,7 @@ def list_all() -> int:
         problem = problems.get(name)
         size = ("any", "any") if name in problems.scalable() else (str(problem.m), str(problem.n))
         known = "unknown" if problem.optimum is None else f"{problem.optimum.F:.6g}"
-        suites.add_row(name, *size, known)
+        suites.add_row(*(Text(printable(word)) for word in (name, *size, known)))
     console = Console()
     console.print(method_table())
     console.print(suites)
@@ -185,6 +188,7 @@ def list_all() -> int:
 def method_table() -> Any:
     """The methods, two lines each in 80 columns; no name or status is broken within a word."""
     from rich.table import Table
+    from rich.text import Text
 
     rebuilt = registry.Status.RECONSTRUCTION
     note = f"{rebuilt}: our reading of a publication that leaves much open"
@@ -195,7 +199,8 @@ def method_table() -> Any:
     table.add_column("reference")
     for name, method in registry.methods().items():
         style = "yellow" if method.status == rebuilt else ""
-        table.add_row(name, str(method.year), method.status, method.reference, style=style)
+        words = (name, str(method.year), method.status, method.reference)
+        table.add_row(*(Text(printable(word)) for word in words), style=style)  # no markup
     return table
 
 
@@ -204,7 +209,7 @@ def present(result: Result, as_json: bool) -> None:
 
     The certificate is the method's own; what a script reads as JSON has the same keys always.
     """
-    print(to_json(result) if as_json else repr(result))
+    print(to_json(result) if as_json else printable(repr(_on_lines(result))))
     if not as_json and math.isfinite(result.follower_gap):
         gap = f"{result.follower_gap:.3g}"
         print(f"certificate: follower gap {gap}, to what independent searches of the run found")
@@ -212,6 +217,12 @@ def present(result: Result, as_json: bool) -> None:
     if known is not None and known.status is registry.Status.RECONSTRUCTION:
         note = f"note: {result.method} is a reconstruction, not its authors' program"
         print(note, file=sys.stderr if as_json else sys.stdout)
+
+
+def _on_lines(result: Result) -> Result:
+    """Return the result with texts on one line each: one from a file may imitate further lines."""
+    texts = on_one_line(result.message), on_one_line(result.method)
+    return replace(result, message=texts[0], method=texts[1])
 
 
 def load_problem(name: str, dim: str | None) -> Problem:
@@ -222,18 +233,24 @@ def load_problem(name: str, dim: str | None) -> Problem:
 
 
 def to_json(result: Result) -> str:
-    """One JSON object; numbers that are not finite become null."""
+    """Return one JSON object in ASCII that can be printed; numbers that are not finite are null."""
 
     def finite(value: Any) -> Any:
         if isinstance(value, list):
             return [finite(item) for item in value]
         return None if isinstance(value, float) and not math.isfinite(value) else value
 
-    return json.dumps({name: finite(value) for name, value in result.summary().items()})
+    text = json.dumps({name: finite(value) for name, value in result.summary().items()})
+    return text.replace("\x7f", "\\u007f")  # the one control character that JSON leaves alone
 
 
 def main(tokens: list[str] | None = None) -> int:
     """Run a command; exit status 0 on success, 2 on bad use, 1 otherwise. Never a traceback."""
+    with path_restored():
+        return _run(tokens)
+
+
+def _run(tokens: list[str] | None) -> int:
     try:
         status = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
@@ -243,7 +260,7 @@ def main(tokens: list[str] | None = None) -> int:
         return 1
     except Exception as error:
         message, status = told(error)
-        print(f"bilevo: {' '.join(message.split())}", file=sys.stderr)
+        print(on_one_line(f"bilevo: {', '.join([message, *_places(error)])}"), file=sys.stderr)
         return status
 
 
@@ -265,6 +282,12 @@ def told(error: Exception) -> tuple[str, int]:
     if isinstance(error, OSError) and error.filename is not None and by_us:
         return f"cannot use {error.filename}: {error.strerror}", 2
     return f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})", 1
+
+
+def _places(error: Exception) -> list[str]:
+    """Return the notes that say where a function failed; that of a worker is a traceback."""
+    notes = [note for note in getattr(error, "__notes__", []) if isinstance(note, str)]
+    return [note for note in notes if "\n" not in note]
 
 
 def _ours(frame: traceback.FrameSummary) -> bool:

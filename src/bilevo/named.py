@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any
 
 from bilevo import problems
 from bilevo.core.algorithm import Algorithm
 from bilevo.core.problem import Problem
 from bilevo.registry import get_method
+
+SIZE_MOST = 10_000  # variables of a level of a suite's problem
+_lasting: ContextVar[bool] = ContextVar("lasting", default=False)
 
 
 def named_problem(name: str, m: int | None = None, n: int | None = None) -> Problem:
@@ -37,17 +44,47 @@ def named_method(name: str) -> Algorithm[Any]:
 
 
 def imported(name: str) -> Any:
-    """The object of `module:object`, from where the command is run or from what is installed."""
+    """Return the object of `module:object`, from the working folder or from what is installed.
+
+    `sys.path` is left as it was; within `path_restored` the working folder stays last in it, so
+    that functions of the module may import more from there.
+    """
     module_name, _, attribute = name.partition(":")
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # the user's module lies where the command is run
     try:
-        found: Any = importlib.import_module(module_name)
+        with _first_in_path(os.getcwd()):
+            found: Any = importlib.import_module(module_name)
         for part in attribute.split("."):
             found = getattr(found, part)
     except Exception as error:
         raise _cannot_load(name, error) from None
     return found
+
+
+@contextmanager
+def _first_in_path(folder: str) -> Iterator[None]:
+    """Look for modules in a folder before all others, for the time being."""
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # the module may have taken it away itself
+            sys.path.remove(folder)
+        if _lasting.get() and folder not in sys.path:
+            sys.path.append(folder)  # last: it hides nothing that is installed
+
+
+@contextmanager
+def path_restored() -> Iterator[None]:
+    """Undo all changes of `sys.path` at the end of a command or of a campaign's run.
+
+    Until then a folder that `imported` took a module from stays in it.
+    """
+    before, token = sys.path.copy(), _lasting.set(True)
+    try:
+        yield
+    finally:
+        _lasting.reset(token)
+        sys.path[:] = before
 
 
 def _called(name: str, make: Any) -> Any:
@@ -66,5 +103,12 @@ def parse_sizes(text: str) -> tuple[int, int]:
     try:
         m, n = (int(part) for part in text.split(","))
     except ValueError:
-        raise ValueError(f"sizes are two whole numbers such as 2,3; got {text!r}") from None
+        raise ValueError(f"sizes are two whole numbers such as 2,3; got {text[:60]!r}") from None
+    require_sizes(m, n)
     return m, n
+
+
+def require_sizes(m: int, n: int) -> None:
+    """Refuse sizes that a problem of the suites cannot have, before it is made."""
+    if not (1 <= m <= SIZE_MOST and 1 <= n <= SIZE_MOST):
+        raise ValueError(f"sizes are from 1 to {SIZE_MOST}; got m={m}, n={n}")

@@ -21,7 +21,7 @@ IMAGE = "</script><img src=x onerror=alert(1)>"
 LINK = '<a href="http://a.b">x</a>'
 HOSTILE = {SCRIPT, IMAGE, LINK}
 PART = {"methods": list(METHODS), "problems": list(PROBLEMS), "sizes": [[2, 3]], "runs": 4}
-SETTINGS = {"experiments": [{**PART, "budgets": [0], "target": True}], "forms": {}}
+SETTINGS = {"experiments": [{**PART, "max_evals": [0], "target": True}], "forms": {}}
 FIGURES = ("convergence", "ecdf", "critical-difference", "allocation", "runtime")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from decimal import Decimal
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bilevo
-from bilevo import BadValue, Budget, Problem, minimize
+from bilevo import BadValue, Budget, Problem, followers, minimize, optimizers
 from bilevo.registry import for_functions
 
 METHODS = for_functions()
@@ -281,3 +282,125 @@ def test_degenerate_bounds_and_scales_give_a_result_or_a_value_error(trials, fig
     examples = trials(2000, 20_000)
     settings(max_examples=examples)(check_degenerate)()
     figure(13, examples, "boxes and scales")
+
+
+NOTHING_OF_THE_KIND: dict[str, Any] = {
+    "object": object(),
+    "text": "a",
+    "bytes": b"1",
+    "complex": 1 + 0j,
+    "complex of numpy": np.complex128(1),
+    "NaN": math.nan,
+    "huge": 10**400,
+    "too long to print": 10**5000,
+    "long double": np.longdouble("1e4000"),
+    "duration": np.timedelta64(1),
+    "dict": {"a": 1},
+    "array": np.array([[1.0, 2.0]]),
+}
+BOX = [(-1.0, 1.0)]
+SETTINGS = ["method", "rng", "max_evals", "max_evals_upper", "max_evals_lower", "max_time"]
+SETTINGS += ["budget", "target", "x0", "ftol", "retries", "callback", "progress", "workers"]
+
+
+def never(x, y):
+    return pytest.fail("evaluated")
+
+
+def own(**given: Any) -> Problem:
+    return Problem(**{"F": never, "f": never, "x_bounds": BOX, "y_bounds": BOX, **given})
+
+
+def solution() -> bilevo.Result:
+    return minimize(lambda x, y: x @ x, lambda x, y: y @ y, BOX, BOX, max_evals=30)
+
+
+GATES: dict[str, tuple[Any, set[str]]] = {  # a call with one argument, and what it may take
+    "Problem F": (lambda v: own(F=v), set()),
+    "Problem x_bounds": (lambda v: own(x_bounds=v), {"array"}),
+    "Optimizer y_bounds": (lambda v: bilevo.Optimizer(x_bounds=BOX, y_bounds=v), {"array"}),
+    **{
+        f"Problem {name}": (lambda v, n=name: own(**{n: v}), set())
+        for name in ("G", "vectorized", "optimum", "repeats_lower", "response", "budget")
+    },
+    "Problem name": (lambda v: own(name=v), {"text"}),
+    "Problem follower": (lambda v: own(follower=v), set()),
+    "a bound": (lambda v: own(y_bounds=[(v, 10)]), set()),
+    "Bounds lower": (lambda v: bilevo.core.problem.Bounds([v], [10]), set()),
+    **{
+        f"Optimum {name}": (lambda v, n=name: bilevo.Optimum(**{"F": 0, "f": 0, n: v}), set())
+        for name in "Ffxy"
+    },
+    **{
+        f"Budget {name}": (lambda v, n=name: Budget(**{n: v}), set())
+        for name in ("upper_max", "upper_window", "lower_max", "lower_window")
+    },
+    **{
+        f"minimize {name}": (lambda v, n=name: minimize(own(), **{n: v}), set())
+        for name in SETTINGS
+    },
+    "minimize on_failure": (lambda v: minimize(own(), on_failure=v), {"too long to print"}),
+    "verify starts": (lambda v: bilevo.verify(own(), solution(), starts=v), set()),
+    "verify follower": (lambda v: bilevo.verify(own(), solution(), follower=v), set()),
+    "verify rng": (lambda v: bilevo.verify(own(), solution(), rng=v), set()),
+    **{
+        f"Optimizer {name}": (
+            lambda v, n=name: bilevo.Optimizer(**{"x_bounds": BOX, "y_bounds": BOX, n: v}),
+            set(),
+        )
+        for name in ("n_G", "n_g", "max_time", "target", "x0", "ftol", "rng")
+    },
+    **{
+        f"LinProg {name}": (
+            lambda v, n=name: followers.LinProg(**{"model": lambda x: {}, n: v}),
+            set(),
+        )
+        for name in ("model", "tie", "answer")
+    },
+    **{
+        f"Minimize {name}": (lambda v, n=name: followers.Minimize(**{n: v}), set())
+        for name in ("method", "starts", "evaluations")
+    },
+    **{
+        f"Population {name}": (lambda v, n=name: followers.Population(**{n: v}), set())
+        for name in ("optimizer", "precision")
+    },
+    **{
+        f"{name} population": (lambda v, n=name: getattr(optimizers, n)(population=v), set())
+        for name in ("CMAES", "DE", "GA", "PSO")
+    },
+    **{
+        f"GA {name}": (lambda v, n=name: optimizers.GA(**{n: v}), set())
+        for name in ("crossover_index", "mutation_index")
+    },
+}
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_what_is_no_such_argument_is_refused_before_the_first_evaluation(gate, figure) -> None:
+    call, fine = GATES[gate]
+    for kind, value in NOTHING_OF_THE_KIND.items():
+        if kind in fine:
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # a complex number is not cut to its real part
+            with pytest.raises(ValueError) as raised:
+                call(value)
+        assert 10 < len(str(raised.value)) < 1000 and "4300 digits" not in str(raised.value)
+    figure(13, len(NOTHING_OF_THE_KIND) - len(fine), "arguments of the wrong kind")
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: bilevo.Optimum(math.inf, 0.0), "optimum.F must be a finite number, got inf"),
+        (lambda: own(optimum=bilevo.Optimum(0, 0, [1, 2])), r"optimum\.x must have shape \(1,\)"),
+        (lambda: minimize(own(), ftol=math.inf), "ftol must be a positive number that is finite"),
+        (lambda: minimize(own(), max_evals=2**63), r"whole number below 2\*\*63 or None, got 9223"),
+        (lambda: bilevo.verify(own(), solution(), starts=None), "starts must be .* got None"),
+        (lambda: own(y_bounds=[("0", "1")]), "y_bounds must be a sequence"),
+    ],
+)
+def test_errors_say_what_would_be_right(call, says) -> None:
+    with pytest.raises(ValueError, match=says):
+        call()

@@ -248,7 +248,7 @@ def test_a_script_that_makes_a_campaign_is_not_run_again_by_its_runs(tmp_path) -
         "from bilevo.experiments import campaign, plans, spread\n"
         "from pathlib import Path\n"
         "print('here')\n"
-        "plan = plans.Plan((plans.Experiment(('nblea',), ('smd1',), runs=2, budgets=(100,)),))\n"
+        "plan = plans.Plan((plans.Experiment(('nblea',), ('smd1',), runs=2, max_evals=(100,)),))\n"
         "make = spread.executor('processes', 2)\n"
         "print(*(row['status'] for row in campaign.complete(Path('out'), plan, make)))\n"
     )
@@ -300,7 +300,7 @@ def test_runs_end_with_the_campaign_that_made_them(sign, tmp_path) -> None:
     assert not psutil.pid_exists(child)
 
 
-SMALL = Plan((Experiment(("drc-cma-es", "nblea"), ("smd1", "tp1"), runs=2, budgets=(300,)),))
+SMALL = Plan((Experiment(("drc-cma-es", "nblea"), ("smd1", "tp1"), runs=2, max_evals=(300,)),))
 
 
 @pytest.fixture(scope="module")

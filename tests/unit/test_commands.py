@@ -16,7 +16,7 @@ from bilevo.experiments.documents import replaced
 ROOT = Path(__file__).parents[2]
 STORED = ROOT / "docs" / "data" / "runs_2_3.csv"
 QUICK = ["--problems", "smd1,tp1", "--methods", "drc-cma-es,bl-cma-es", "--runs", "2"]
-QUICK += ["--budgets", "3000", "--workers", "2"]
+QUICK += ["--max-evals", "3000", "--workers", "2"]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_failed_runs_are_told_and_made_again_when_asked(tmp_path, monkeypatch, c
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken").touch()
     words = ["bench", "--problems", "fickle:problem", "--methods", "nblea", "--runs", "1"]
-    words += ["--budgets", "200", "--out", "out"]
+    words += ["--max-evals", "200", "--out", "out"]
     assert main(words) == 1
     told = capsys.readouterr().err
     assert "failed: fickle:problem (1,1) nblea run 0: RuntimeError: the simulator has no" in told
@@ -106,8 +106,8 @@ def test_a_report_is_one_file_beside_the_runs(campaign, capsys) -> None:
     assert page.startswith("<!doctype html>") and "drc-cma-es" in page
 
 
-def test_there_is_a_report_for_each_budget(tmp_path, capsys) -> None:
-    words = ["--problems", "smd1", "--methods", "nblea", "--runs", "1", "--budgets", "100,200"]
+def test_there_is_a_report_for_each_limit(tmp_path, capsys) -> None:
+    words = ["--problems", "smd1", "--methods", "nblea", "--runs", "1", "--max-evals", "100,200"]
     assert main(["bench", *words, "--out", str(tmp_path), "--report", "--no-progress"]) == 0
     told = capsys.readouterr().out.splitlines()
     assert told == [str(tmp_path / f"report-{budget}.html") for budget in (100, 200)]
@@ -201,8 +201,13 @@ def test_a_command_that_is_terminated_stops_as_by_ctrl_c(tmp_path) -> None:
 
 
 WRONG = {
-    "workers must be at least 1, got 0": ["bench", "--suite", "smd", "--workers", "0"],
-    "--max-time takes seconds, more than 0; got -1": ["bench", "--suite", "smd", "--max-time=-1"],
+    "workers must be from 1 to 4096, got 0": ["bench", "--suite", "smd", "--workers", "0"],
+    "--max-time takes seconds, more than 0 up to 1e+09; got -1": [
+        "bench",
+        "--suite",
+        "smd",
+        "--max-time=-1",
+    ],
     "--kind and --format need a word each": ["table", str(STORED), "--kind", ""],
     "cannot use": ["bench", "--problems", "smd1", "--out", "/proc/nowhere"],
     "unknown indicator 'foo'": [
@@ -221,13 +226,13 @@ WRONG = {
     "unknown problem 'smd99'": ["bench", "--problems", "smd99"],
     "unknown method 'drc'": ["bench", "--suite", "smd", "--methods", "drc"],
     "unknown executor 'slurm'": ["bench", "--suite", "smd", "--executor", "slurm"],
-    "--budgets takes numbers of evaluations such as 50000; got '0.5'": [
-        *("bench", "--suite", "smd", "--budgets", "0.5")
+    "--max-evals takes numbers of evaluations such as 50000; got '0.5'": [
+        *("bench", "--suite", "smd", "--max-evals", "0.5")
     ],
-    "runs must be a positive whole number or None, got 0": ["bench", "--suite", "smd", "--runs=0"],
+    "runs must be a positive whole number, got 0": ["bench", "--suite", "smd", "--runs=0"],
     "sizes are two whole numbers such as 2,3; got '2'": ["bench", "--suite", "smd", "--dim", "2"],
-    "budgets and targets stand in the plan's file": [
-        *("bench", str(ROOT / "plans" / "quick.toml"), "--budgets", "100")
+    "max_evals and target stand in the plan's file": [
+        *("bench", str(ROOT / "plans" / "quick.toml"), "--max-evals", "100")
     ],
     "nowhere does not exist": ["table", "nowhere"],
     "unknown kind of table 'colour'": ["table", str(STORED), "--kind", "colour"],
@@ -254,14 +259,16 @@ def test_bad_use_is_one_line_that_says_what_would_be_right(
     assert list(tmp_path.iterdir()) == []  # nothing was begun
 
 
-def test_budgets_are_not_mixed(campaign, tmp_path, capsys) -> None:
+def test_limits_are_not_mixed(campaign, tmp_path, capsys) -> None:
     out = str(tmp_path)
     for budget in ("100", "200"):
-        words = ["--problems", "smd1", "--methods", "nblea", "--runs", "1", "--budgets", budget]
+        words = ["--problems", "smd1", "--methods", "nblea", "--runs", "1", "--max-evals", budget]
         assert main(["bench", *words, "--out", out, "--no-progress"]) == 0
     assert main(["table", out]) == 2
-    assert "there are runs with budget [100, 200]: choose by --budget" in capsys.readouterr().err
-    assert main(["table", out, "--budget", "200", "--kind", "total"]) == 0
+    assert (
+        "there are runs with max_evals [100, 200]: choose by --max-evals" in capsys.readouterr().err
+    )
+    assert main(["table", out, "--max-evals", "200", "--kind", "total"]) == 0
 
 
 MISSING = {

@@ -34,8 +34,8 @@ def test_seeds_come_from_the_runs_name_alone() -> None:
     assert {run: run.seed for run in few}.items() <= {run: run.seed for run in many}.items()
 
 
-def test_a_larger_budget_goes_on_with_the_same_seed() -> None:
-    small, large = runs_of(problems=["smd1"], budgets=[100, 200], runs=1)
+def test_a_larger_limit_goes_on_with_the_same_seed() -> None:
+    small, large = runs_of(problems=["smd1"], max_evals=[100, 200], runs=1)
     assert (small.budget, large.budget) == (100, 200) and small.seed == large.seed
 
 
@@ -122,8 +122,8 @@ WRONG = {
     "an experiment has no key 'forms'": {"experiments": [{"forms": 3}]},
     "unknown problem 'smd99'": {"problems": ["smd99"]},
     "unknown method 'drc'": {"methods": ["drc"]},
-    "runs must be a positive whole number or None, got 0": {"runs": 0},
-    "a budget must be a positive whole number": {"budgets": [1.5]},
+    "runs must be a positive whole number, got 0": {"runs": 0},
+    "a limit in max_evals must be a positive whole number": {"max_evals": [1.5]},
     "sizes are two whole numbers such as 2,3; got '2'": {"sizes": ["2"]},
     "methods must be a list of texts, got 'nblea'": {"methods": "nblea"},
     "an experiment needs problems": {"problems": []},

@@ -99,7 +99,7 @@ CSV = (
 smd1,Acc_u,1e-06,0.0,2e-06,0.5,!,0.25,+,
 smd1,FEs,1234.5,,1000.0,99.0,,,,-0.835
 smd2,Acc_u,,,,never,,,=,
-+/-/=,Acc_u,,,,1/0/1 [1/1/0],,,,
+'+/-/=,Acc_u,,,,1/0/1 [1/1/0],,,,
 """
 )
 
@@ -143,7 +143,18 @@ def test_markdown_keeps_its_columns_and_lets_no_html_through(names: list[str]) -
 def test_names_come_back_from_csv(names: list[str]) -> None:
     written = formats.write(named(names), "csv")
     header, *lines = csv.reader(StringIO(written, newline=""))
-    assert header[::2][1:] == names and [line[0] for line in lines] == names
+    assert [formats.unguarded(head) for head in header[::2][1:]] == names
+    assert [formats.unguarded(line[0]) for line in lines] == names
+    for cell in (*header, *(cell for line in lines for cell in line)):
+        assert cell in ("=", *names) or cell[:1] not in ("=", "+", "-", "@", "\t", "\r")
+        assert cell not in names or len(cell) == 1 or cell[0] not in "=+-@\t\r"
+
+
+def test_names_within_cells_are_escaped_too() -> None:
+    cell = Cell(2.0, text="2.00 (\x1b[2J<b>)", named=True)
+    table = Table("t", "T", ["a"], [[cell]])
+    assert "2.00 (\\x1b[2J<b>)" in formats.write(table, "text")
+    assert "&lt;b&gt;" in formats.write(table, "markdown")
 
 
 @settings(derandomize=True, deadline=None)

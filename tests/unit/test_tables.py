@@ -103,10 +103,27 @@ def test_problems_of_sizes_of_their_own_are_counted_together() -> None:
 def test_runs_that_ended_otherwise_do_not_stand_beside_the_papers(ends: dict) -> None:
     table = made(runs_of("drc-cma-es", [1e-7] * 5, **ends), "accuracy", paper=True)
     assert row(table, "smd1", "Acc_u")[0].paper is None
-    assert any("had no budget and ended at the known optimum" in note for note in table.notes)
+    assert any("they ended at the known optimum" in note for note in table.notes)
     assert not any(note.startswith("In brackets") for note in table.notes)
     summary = made(runs_of("drc-cma-es", [1e-7] * 5, **ends), "summary")
-    assert not summary.rows and "had no budget" in summary.notes[0]
+    assert not summary.rows and "they ended at" in summary.notes[0]
+
+
+@pytest.mark.parametrize("ends", [{"budget": 500}, {"status": "max_evals"}, {"status": "max_time"}])
+def test_runs_cut_off_by_a_limit_are_not_compared_with_the_papers(ends: dict) -> None:
+    told = made(runs_of("drc-cma-es", [1e-7] * 5), "solved")
+    assert told.header == ["problem", "evaluations", "of the paper's", "solved"]
+    assert len(told.rows[0]) == 4 and told.rows[-1][2].value > 0
+    table = made(runs_of("drc-cma-es", [1e-7] * 5, **ends), "solved")
+    assert table.header == ["problem", "evaluations", "solved"]
+    assert {len(line) for line in table.rows} == {3}
+    assert any("No limit cut off the DRC paper's runs" in note for note in table.notes)
+    assert not any("ratio" in note for note in table.notes)
+
+
+def test_runs_that_were_not_told_the_optimum_say_so_beside_the_papers() -> None:
+    table = made(runs_of("drc-cma-es", [1e-7] * 5, target=False), "solved")
+    assert "of the paper's" in table.header and "were not told" in table.notes[-1]
 
 
 def test_brackets_are_explained_only_where_there_are_any() -> None:
@@ -162,7 +179,7 @@ def test_savings_and_averages_are_reckoned_as_in_the_paper() -> None:
 
 
 @pytest.mark.parametrize("kind", ["total", "evaluations"])
-def test_with_a_budget_evaluations_are_not_compared(kind: str) -> None:
+def test_with_a_limit_evaluations_are_not_compared(kind: str) -> None:
     rows = runs_of("drc-cma-es", [900, 910, 920, 930, 940], column="nfev_lower", budget=1000)
     rows += runs_of("bl-cma-es", [800, 810, 820, 830, 840], column="nfev_lower", budget=1000)
     table = made(rows, kind)

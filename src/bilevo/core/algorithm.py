@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from bilevo.core.arrays import BoolArray, IntArray
 from bilevo.core.budget import Budget, StopReason
+from bilevo.core.checks import shown
 from bilevo.core.problem import Spec
 from bilevo.core.request import Steps
 
@@ -87,14 +88,14 @@ def require_algorithm(method: Any) -> Algorithm[Any]:
     if not callable(getattr(method, "init", None)) or not callable(
         getattr(method, "generation", None)
     ):
-        raise ValueError(f"method must be a name or an algorithm object, got {method!r}")
+        raise ValueError(f"method must be a name or an algorithm object, got {shown(method)}")
     kinds = {"name": str, "revision": int, "State": type, "followers": Followers, "budget": Budget}
     for member, kind in kinds.items():
         found = getattr(method, member, None)
         if not isinstance(found, kind):
             raise ValueError(
-                f"{type(method).__name__}.{member} must be {_SHOULD_BE[member]}, got {found!r}; "
-                "bilevo.core.algorithm.Algorithm has all members, and defaults for some"
+                f"{type(method).__name__}.{member} must be {_SHOULD_BE[member]}, got "
+                f"{shown(found)}; a subclass of bilevo.core.algorithm.Algorithm has some by default"
             )
     made: Algorithm[Any] = method
     return made

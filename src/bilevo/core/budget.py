@@ -10,6 +10,9 @@ from enum import StrEnum
 import numpy as np
 
 from bilevo.core.arrays import TINY, FloatArray
+from bilevo.core.checks import is_whole, real_number, shown
+
+COUNT_LIMIT = 2**63
 
 
 class StopReason(StrEnum):
@@ -115,18 +118,22 @@ class Limits:
         return upper > self.upper or lower > self.lower or upper + lower > self.evals
 
 
-def require_count(name: str, value: int | None) -> None:
-    """Refuse what is neither None nor a positive whole number."""
-    if value is None:
+def require_count(name: str, value: int | None, optional: bool = True) -> None:
+    """Refuse what is no positive whole number of 64 bits, nor None where that is allowed."""
+    if value is None and optional:
         return
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be a positive whole number or None, got {value!r}")
+    if value is None or not is_whole(value) or not 1 <= value < COUNT_LIMIT:
+        kind = "a positive whole number"
+        kind += " below 2**63" if is_whole(value) and value is not None and value > 0 else ""
+        raise ValueError(f"{name} must be {kind}{' or None' * optional}, got {shown(value)}")
 
 
-def require_positive(name: str, value: float) -> None:
-    """Refuse what is not a positive number."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not value > 0:
-        raise ValueError(f"{name} must be a positive number, got {value!r}")
+def require_positive(name: str, value: float, finite: bool = False) -> None:
+    """Refuse what is no positive real number, or infinite where that is not allowed."""
+    number = real_number(value)
+    if number is None or not number > 0 or (finite and number == math.inf):
+        kind = "a positive number" + " that is finite" * (number == math.inf)
+        raise ValueError(f"{name} must be {kind}, got {shown(value)}")
 
 
 ROUNDING = 1e-12  # of an objective: a difference that is none

@@ -18,6 +18,7 @@ import numpy as np
 
 from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.budget import require_count
+from bilevo.core.checks import shown
 from bilevo.core.values import BadValue, Returned
 
 S = TypeVar("S")
@@ -93,9 +94,9 @@ def _require_follower(follower: Any) -> None:
     if missing or isinstance(follower, type):
         raise ValueError(
             "a follower is an object with the methods start, advance, best and done, "
-            f"got {follower!r}" + (f", which has no {', '.join(missing)}" if missing else "")
+            f"got {shown(follower)}" + (f", which has no {', '.join(missing)}" if missing else "")
         )
-    require_count("follower.cost", cost_of(follower))
+    require_count("follower.cost", cost_of(follower), optional=False)
 
 
 def cost_of(follower: Any) -> int:

@@ -7,6 +7,7 @@ Upper case is the leader (x, m variables), lower case the follower (y, n variabl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,6 +16,7 @@ import numpy as np
 
 from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.budget import Budget, FullBudget
+from bilevo.core.checks import is_truth, is_whole, real_array, real_number, shown
 from bilevo.core.follower import Follower, Guide, bound
 from bilevo.core.notebook import table
 from bilevo.core.request import Level
@@ -32,9 +34,11 @@ class Bounds:
 
     def __init__(self, lower: Any, upper: Any, name: str = "bounds") -> None:
         try:
-            low, high = frozen(lower), frozen(upper)
+            low, high = real_array(lower), real_array(upper)
         except (TypeError, ValueError, OverflowError):
-            raise ValueError(f"{name} must be numbers, got {lower!r} and {upper!r}") from None
+            raise ValueError(
+                f"{name} must be real numbers, got {shown(lower)} and {shown(upper)}"
+            ) from None
         if low.ndim != 1 or low.shape != high.shape or low.size == 0:
             raise ValueError(
                 f"{name} need a lower and an upper vector of one length, at least 1; "
@@ -61,13 +65,13 @@ class Bounds:
         if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
             return cls(bounds.lb, bounds.ub, name)
         try:
-            pairs = np.array([[float(end) for end in pair] for pair in bounds])
+            pairs = np.array([real_array(list(pair)) for pair in bounds])
         except (TypeError, ValueError, OverflowError):
             pairs = np.empty(0)
         if pairs.ndim != 2 or pairs.shape[1] != 2:
             raise ValueError(
                 f"{name} must be a sequence of (lower, upper) pairs, one per variable, "
-                f"such as [(-5, 10), (0, 1)]; got {bounds!r}"
+                f"such as [(-5, 10), (0, 1)]; got {shown(bounds)}"
             )
         return cls(pairs[:, 0], pairs[:, 1], name)
 
@@ -93,6 +97,26 @@ class Optimum:
     f: float
     x: FloatArray | None = None
     y: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("F", "f"):
+            number = real_number(value := getattr(self, name))
+            if number is None or not math.isfinite(number):
+                raise ValueError(f"optimum.{name} must be a finite number, got {shown(value)}")
+            object.__setattr__(self, name, number)
+        for name in ("x", "y"):
+            if (point := getattr(self, name)) is not None:
+                object.__setattr__(self, name, _point(f"optimum.{name}", point))
+
+
+def _point(name: str, values: Any) -> FloatArray:
+    try:
+        point = real_array(values)
+    except (TypeError, ValueError, OverflowError):
+        point = np.empty((0, 0))
+    if point.ndim != 1:
+        raise ValueError(f"{name} must be a vector of numbers or None, got {shown(values)}")
+    return point
 
 
 def _unknown(x: FloatArray, y: FloatArray) -> FloatArray:
@@ -132,26 +156,33 @@ class Problem:
         dispensable = "Gg" if follower is None else "Ggf"
         for label, function in (("F", F), ("f", f), ("G", G), ("g", g)):
             if not (callable(function) or (function is None and label in dispensable)):
-                raise ValueError(f"{label} must be a function of (x, y), got {function!r}")
+                raise ValueError(f"{label} must be a function of (x, y), got {shown(function)}")
         if f is None and g is not None:
             raise ValueError("g without f: a follower tells by itself how much an answer violates")
-        whole = isinstance(repeats_lower, int) and repeats_lower >= 0
+        whole = is_whole(repeats_lower) and repeats_lower >= 0
         if not whole or (repeats_lower and (G is None or g is None)):
             raise ValueError(
-                f"repeats_lower={repeats_lower} says how many last entries of G repeat g: "
+                f"repeats_lower={shown(repeats_lower)} says how many last entries of G repeat g: "
                 "0, or at most their number when both G and g are given"
             )
         if optimum is not None and not isinstance(optimum, Optimum):
-            raise ValueError(f"optimum must be a bilevo.Optimum or None, got {optimum!r}")
+            raise ValueError(f"optimum must be a bilevo.Optimum or None, got {shown(optimum)}")
         if not isinstance(budget, Budget | None):
-            raise ValueError(f"budget must be a bilevo.Budget or None, got {budget!r}")
+            raise ValueError(f"budget must be a bilevo.Budget or None, got {shown(budget)}")
+        if not isinstance(name, str | None):
+            raise ValueError(f"name must be a text or None, got {shown(name)}")
+        if not is_truth(vectorized):
+            raise ValueError(f"vectorized must be True or False, got {shown(vectorized)}")
+        if not (response is None or callable(response)):
+            raise ValueError(f"response must be a function of x, got {shown(response)}")
         self.F, self.f, self.G, self.g = F, _unknown if f is None else f, G, g
         self.x_bounds = Bounds.of(x_bounds, "x_bounds")
         self.y_bounds = Bounds.of(y_bounds, "y_bounds")
+        _require_sizes(optimum, self.x_bounds.size, self.y_bounds.size)
         self.vectorized = bool(vectorized)
         self.name = name or "problem"
         self.optimum = optimum
-        self.repeats_lower = repeats_lower
+        self.repeats_lower = int(repeats_lower)
         self.response = response
         self.budget = budget or Budget()
         self.follower = None if follower is None else bound(follower, self)
@@ -229,6 +260,14 @@ class Problem:
             np.concatenate([returned.objective(objective, *batch) for batch in batches]),
             np.concatenate([returned.constraints(constraints, *batch) for batch in batches]),
         )
+
+
+def _require_sizes(optimum: Optimum | None, m: int, n: int) -> None:
+    """Refuse a known solution of other sizes than the problem's."""
+    for name, size in (("x", m), ("y", n)):
+        point = None if optimum is None else getattr(optimum, name)
+        if point is not None and point.shape != (size,):
+            raise ValueError(f"optimum.{name} must have shape ({size},), got {point.shape}")
 
 
 @dataclass(frozen=True, slots=True)

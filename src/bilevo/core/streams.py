@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.random.bit_generator import ISeedSequence
 
+from bilevo.core.checks import is_whole, shown
+
 SEED_LIMIT = 2**63
 
 
@@ -44,8 +46,9 @@ def seed_of(rng: Any) -> int:
         return int(rng.integers(SEED_LIMIT))
     if isinstance(rng, np.random.SeedSequence):
         return int(rng.generate_state(1, np.uint64)[0]) % SEED_LIMIT
-    if isinstance(rng, int | np.integer) and not isinstance(rng, bool) and 0 <= rng < SEED_LIMIT:
+    if is_whole(rng) and 0 <= rng < SEED_LIMIT:
         return int(rng)
     raise ValueError(
-        f"rng must be an int from 0 to 2**63 - 1, a numpy SeedSequence or Generator; got {rng!r}"
+        "rng must be an int from 0 to 2**63 - 1, a numpy SeedSequence or Generator; "
+        f"got {shown(rng)}"
     )

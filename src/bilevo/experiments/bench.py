@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import signal
 import sys
 import threading
@@ -12,15 +11,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bilevo import registry
+from bilevo.core.terminal import on_one_line, printable
 from bilevo.experiments.campaign import Row, Task, complete, stored_runs
 from bilevo.experiments.commands import Which, listed, write_report
-from bilevo.experiments.plans import SUITES, Experiment, Plan, read_plan
+from bilevo.experiments.plans import EVALS_MOST, SUITES, Experiment, Plan, read_plan
 from bilevo.experiments.progress import longest_first, with_progress
 from bilevo.experiments.spread import executor as named_executor
 from bilevo.experiments.store import FAILED
 from bilevo.named import named_problem, parse_sizes
 from bilevo.options import Flag, Several, Whole
 
+LONGEST = 1e9  # seconds
 STOPPED = 130  # exit status, as of Ctrl-C
 
 
@@ -33,7 +34,7 @@ def bench(
     dim: Several = (),
     methods: str | None = None,
     runs: Whole | None = None,
-    budgets: str | None = None,
+    max_evals: str | None = None,
     target: bool = True,
     out: Path | None = None,
     executor: str = "processes",
@@ -60,8 +61,8 @@ def bench(
         Names from `bilevo list` or module:object, separated by commas; drc-plus by default.
     runs
         Runs of each method on each problem; 21 unless the plan says otherwise.
-    budgets
-        Evaluations of both levels at which runs end, separated by commas.
+    max_evals
+        Limits on the evaluations of both levels, at which runs are cut off, separated by commas.
     target
         Whether runs end at the known optimum.
     out
@@ -75,18 +76,20 @@ def bench(
     again
         Make stored runs of the plan again: those that failed, or all.
     report
-        Write report.html into the folder at the end, one for each budget.
+        Write report.html into the folder at the end, one for each limit.
     progress
         Show how far it has come on standard error.
     """
     wanted = {"problems": listed(suite) + listed(problems), "methods": listed(methods)}
     sizes = tuple(map(parse_sizes, dim))
-    limits = tuple(_count("--budgets", word) for word in listed(budgets))
-    if max_time is not None and not 0 < max_time < math.inf:
-        raise ValueError(f"--max-time takes seconds, more than 0; got {max_time:g}")
+    limits = tuple(_count("--max-evals", word) for word in listed(max_evals))
+    if max_time is not None and not 0 < max_time <= LONGEST:
+        raise ValueError(
+            f"--max-time takes seconds, more than 0 up to {LONGEST:g}; got {max_time:g}"
+        )
     if plan is not None:
         if limits or not target:
-            raise ValueError("budgets and targets stand in the plan's file")
+            raise ValueError("max_evals and target stand in the plan's file")
         chosen = read_plan(plan).narrowed(sizes=sizes, runs=runs, **wanted)
     else:
         chosen = _plan_of_options(wanted, sizes, runs, limits, target)
@@ -98,7 +101,7 @@ def bench(
         ordered = longest_first(tasks)
         if progress:
             stored = total - len(tasks)
-            print(f"{folder}: {stored} of {total} runs are stored", file=sys.stderr)
+            _tell(f"{folder}: {stored} of {total} runs are stored")
         return with_progress(spread(ordered), ordered, progress)
 
     try:
@@ -106,7 +109,7 @@ def bench(
             for _ in complete(folder, chosen, make, again, max_time):
                 pass
     except KeyboardInterrupt:
-        print("stopped; the same command goes on from here", file=sys.stderr)
+        _tell("stopped; the same command goes on from here")
         return STOPPED
     if report:
         _write_reports(folder, chosen)
@@ -117,13 +120,13 @@ def _plan_of_options(
     wanted: dict[str, tuple[str, ...]],
     sizes: tuple[tuple[int, int], ...],
     runs: int | None,
-    budgets: tuple[int, ...],
+    limits: tuple[int, ...],
     target: bool,
 ) -> Plan:
     if not wanted["problems"]:
         suites = ", ".join(SUITES)
         raise ValueError(f"give a plan, or --suite or --problems (suites are {suites})")
-    given: dict[str, Any] = {"sizes": sizes, "runs": runs, "budgets": budgets}
+    given: dict[str, Any] = {"sizes": sizes, "runs": runs, "max_evals": limits}
     values = {name: value for name, value in given.items() if value not in ((), None)}
     methods = wanted["methods"] or (_usual_method(wanted["problems"]),)
     return Plan((Experiment(methods, wanted["problems"], target=target, **values),))
@@ -141,8 +144,8 @@ def _count(option: str, word: str) -> int:
         number = float(word)
     except ValueError:
         number = 0.0
-    if number < 1 or number != int(number):
-        raise ValueError(f"{option} takes numbers of evaluations such as 50000; got {word!r}")
+    if not 1 <= number <= EVALS_MOST or number != int(number):
+        raise ValueError(f"{option} takes numbers of evaluations such as 50000; got {word[:60]!r}")
     return int(number)
 
 
@@ -162,12 +165,13 @@ def _stopped_by_sigterm() -> Iterator[None]:
 def _write_reports(folder: Path, plan: Plan) -> None:
     """One for each way of ending, since they are not mixed."""
     ways = sorted({(run.budget, run.target) for run in plan.all_runs()})
-    for budget, target in ways:
-        parts = [str(budget)] if budget else []
+    for limit, target in ways:
+        parts = [str(limit)] if limit else []
         parts += [] if target else ["no-target"]
         name = "-".join(["report", *(parts if len(ways) > 1 else [])])
         path = folder / f"{name}.html"
-        print(write_report([folder], path, Which(budget=budget, target=target)))
+        which = Which(max_evals=limit, target=target)
+        print(printable(str(write_report([folder], path, which))))
 
 
 def _tell_failures(folder: Path, plan: Plan, progress: bool) -> int:
@@ -176,7 +180,11 @@ def _tell_failures(folder: Path, plan: Plan, progress: bool) -> int:
     failed = sum(stored[run]["status"] == FAILED for run in wanted)
     if failed:
         told = f"{failed} failed; --again failed makes them again"
-        print(f"{folder}: of {len(wanted)} runs {told}", file=sys.stderr)
+        _tell(f"{folder}: of {len(wanted)} runs {told}")
     elif progress:
-        print(f"{folder}: all {len(wanted)} runs are stored, none failed", file=sys.stderr)
+        _tell(f"{folder}: all {len(wanted)} runs are stored, none failed")
     return 1 if failed else 0
+
+
+def _tell(text: str) -> None:
+    print(on_one_line(text), file=sys.stderr)

@@ -30,9 +30,10 @@ from bilevo.core.extras import need
 from bilevo.core.problem import Problem
 from bilevo.core.result import Result
 from bilevo.experiments.checks import checked, known_optimum
+from bilevo.experiments.files import content, replacing
 from bilevo.experiments.plans import Form, Plan, Run
 from bilevo.experiments.store import FAILED, HISTORY, KEY, RUNS, Store, frame, runs, segments
-from bilevo.named import named_problem
+from bilevo.named import named_problem, path_restored
 from bilevo.version import __version__
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ else:
     pl = need("campaigns", "polars", "bench")
 
 SETTINGS = "settings.json"  # in the folder, beside the runs
+SETTINGS_MOST = 2**24  # bytes of that file
 NEAR = 1e-4  # |F - F*| that counts as near the optimum
 Row = dict[str, Any]  # the columns of store.RUNS, and "history"
 
@@ -56,32 +58,38 @@ class Task:
 
 def carry_out(task: Task) -> Row:
     """Make a run in this process; what it raises becomes its row."""
-    run, began = task.run, perf_counter()
     try:
-        problem = named_problem(run.problem, run.m, run.n)
-        algorithm = task.form.algorithm()
-        result = minimize(
-            problem,
-            method=algorithm,
-            rng=run.seed,
-            max_evals=run.budget or None,
-            max_time=task.max_time,
-            target=None if run.target else False,
-        )
-        late = result.status == StopReason.MAX_TIME
-        row = {} if late else described(problem, result)
-        if late or perf_counter() - began > (task.max_time or math.inf):
-            return failed(task, too_long(task))
-        return {**_named(task), **row, "revision": algorithm.revision}
+        with path_restored():
+            return _made(task)
     except Exception as error:
         return failed(task, told(error))
 
 
+def _made(task: Task) -> Row:
+    run, began = task.run, perf_counter()
+    problem = named_problem(run.problem, run.m, run.n)
+    algorithm = task.form.algorithm()
+    result = minimize(
+        problem,
+        method=algorithm,
+        rng=run.seed,
+        max_evals=run.budget or None,
+        max_time=task.max_time,
+        target=None if run.target else False,
+    )
+    late = result.status == StopReason.MAX_TIME
+    row = {} if late else described(problem, result)
+    if late or perf_counter() - began > (task.max_time or math.inf):
+        return failed(task, too_long(task))
+    return {**_named(task), **row, "revision": algorithm.revision}
+
+
 def told(error: BaseException) -> str:
-    """An error, and where it was raised: the file's name and line."""
+    """Describe an error, the file's name and line, and the point, where a function raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {error}{place}"
+    notes = [note for note in getattr(error, "__notes__", []) if "\n" not in note]
+    return ", ".join([f"{type(error).__name__}: {error}{place}", *notes])
 
 
 def failed(task: Task, error: str) -> Row:
@@ -228,19 +236,18 @@ def keep_settings(folder: Path, plan: Plan, max_time: float | None, anew: bool) 
         "max_time": max_time,
         "anew_since": since if anew else None,
     }
-    new = folder / f"{SETTINGS}.new"
-    new.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
-    os.replace(new, folder / SETTINGS)
+    with replacing(folder / SETTINGS) as file:
+        file.write((json.dumps(settings, indent=1) + "\n").encode())
     return str(since)
 
 
 def kept_settings(folder: Path) -> dict[str, Any]:
     """Those of a folder; empty where runs were only imported."""
     try:
-        found = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+        found = json.loads(content(folder / SETTINGS, SETTINGS_MOST))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{folder / SETTINGS} cannot be read: {error}") from None
     kinds = {"experiments": list, "forms": dict}
     if not isinstance(found, dict) or not all(

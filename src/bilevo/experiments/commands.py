@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from bilevo import problems
 from bilevo.core.extras import need
+from bilevo.core.terminal import on_one_line, printable
 from bilevo.experiments import exchange, formats, store, tables
 from bilevo.experiments.campaign import Row, kept_settings
 from bilevo.experiments.checks import verified
@@ -40,8 +41,8 @@ class Which:
         Sizes M,N; may be given several times.
     methods
         Methods, separated by commas.
-    budget
-        Of runs that were made with several budgets: those of this one; 0 for none.
+    max_evals
+        Of runs that were made with several limits on evaluations: those of this one; 0 for none.
     target
         Of runs that were made both ways: those that end at the known optimum, or those that do not.
     """
@@ -49,13 +50,13 @@ class Which:
     problems: str | None = None
     dim: Several = ()
     methods: str | None = None
-    budget: Whole | None = None
+    max_evals: Whole | None = None
     target: bool | None = None
 
     def selection(self) -> Selection:
         sizes = tuple(map(parse_sizes, self.dim))
         names = {"problems": listed(self.problems), "methods": listed(self.methods)}
-        return Selection(sizes=sizes, budget=self.budget, target=self.target, **names)
+        return Selection(sizes=sizes, max_evals=self.max_evals, target=self.target, **names)
 
 
 @Parameter(name="*")
@@ -118,7 +119,8 @@ def table(
         tables.make(runs, one, paper=paper, **asdict(comparison))
         for one in kinds or usual_kinds(runs)
     ]
-    print("\n".join(formats.write_all(made, one) for one in forms), end="")
+    text = "\n".join(formats.write_all(made, one) for one in forms)
+    print(printable(text) if sys.stdout.isatty() else text, end="")
     return 0
 
 
@@ -173,12 +175,13 @@ def figure(
         except ValueError as error:
             if kinds:
                 raise
-            print(f"no {one}: {error}", file=sys.stderr)
+            print(on_one_line(f"no {one}: {error}"), file=sys.stderr)
     folder.mkdir(parents=True, exist_ok=True)
     for name, picture in drawn.items():
         for ending in forms:
+            (folder / f"{name}.{ending}").unlink(missing_ok=True)  # it may be a link
             figures.save(picture, folder / f"{name}.{ending}")
-            print(folder / f"{name}.{ending}")
+            print(printable(str(folder / f"{name}.{ending}")))
     return 0
 
 
@@ -199,7 +202,7 @@ def report(
     out
         The file; FOLDER/report.html by default.
     """
-    print(write_report(paths, out, which, comparison))
+    print(printable(str(write_report(paths, out, which, comparison))))
     return 0
 
 
@@ -259,12 +262,14 @@ def import_(
         kept.add(store.frame(with_history(row, stored.get(key_of(row))) for row in rows))
         kept.merge()
     where = f"the new folder {into}" if fresh else str(into)
-    print(f"{len(rows)} runs imported into {where}, {len(known)} of them in place of others")
+    told = f"{len(rows)} runs imported into {where}, {len(known)} of them in place of others"
+    print(printable(told))
     if verify:
         print(f"{sum(row['x'] != [] and row['y'] != [] for row in rows)} of them have x and y")
     for name in dict.fromkeys(row["problem"] for row in rows):
         if name not in problems.names():
-            print(f"note: {name} is no problem of bilevo's: its optimum is not known to it")
+            told = f"note: {name} is no problem of bilevo's: its optimum is not known to it"
+            print(on_one_line(told))
     return 0
 
 

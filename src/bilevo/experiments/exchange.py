@@ -20,13 +20,15 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bilevo import problems
 from bilevo.core.extras import need
 from bilevo.core.problem import Optimum
-from bilevo.experiments.formats import csv_line
+from bilevo.experiments.files import opened
+from bilevo.experiments.formats import csv_line, guarded, unguarded
 from bilevo.experiments.store import FAILED, IMPORTED, KEY, RUNS, in_order
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ Row = dict[str, Any]
 REQUIRED = ("problem", "m", "n", "method", "F", "f", "nfev_upper", "nfev_lower")
 SIGNED = ("F", "f", "F_verified", "follower_gap", "F_star", "f_star")  # others are not
 TRUTH = {"true": True, "1": True, "false": False, "0": False}
+CSV_MOST = 2**29  # bytes of a file
 LARGEST = 10_000  # variables of a registered problem, which is made to know its optimum
 BIGGEST = 2**63  # whole numbers are stored in 64 bits
 
@@ -120,7 +123,7 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
     """The lines that are not blank, each with the number of the first one it takes."""
     line = 1
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with TextIOWrapper(opened(path, CSV_MOST), "utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
             for cells in reader:
                 if cells:
@@ -199,7 +202,7 @@ def _numbers(cell: str) -> list[float]:
 
 
 READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {  # by the type of a column
-    pl.String: ("text", str),
+    pl.String: ("text", unguarded),
     pl.Int64: ("whole number of 64 bits", _whole),
     pl.Float64: ("number", _number),
     pl.Boolean: ("truth value (true or false)", _truth),
@@ -269,6 +272,8 @@ def _sorted(runs: pl.DataFrame) -> pl.DataFrame:
 def _cell(value: Any) -> Any:
     if isinstance(value, list):
         return ";".join(map(repr, value))
+    if isinstance(value, str):
+        return guarded(value)
     return str(value).lower() if isinstance(value, bool) else value
 
 

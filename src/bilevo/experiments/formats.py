@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from bilevo.core.terminal import on_one_line
 from bilevo.experiments.table import DOUBT, GENERAL, SIGNS, Cell, Table
 
 GREY = r"\cellcolor[rgb]{.851,.851,.851}"  # the paper's
@@ -36,6 +37,8 @@ MARKS_IN_LATEX = {"+": "$+$", "-": "$-$", "=": r"$\approx$"}
 BESIDE = ("doubt", "IQR", "mark", "saved", "paper")
 PACKAGES = (r"\usepackage{booktabs,graphicx}", r"\usepackage[table]{xcolor}")
 
+FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20].", re.DOTALL)
+
 Lines = list[list[str]]
 
 
@@ -53,13 +56,13 @@ def write_all(tables: Sequence[Table], form: str) -> str:
 
 def text(table: Table) -> str:
     """Aligned columns, the best of a row starred, and notes."""
-    lines = [[_printable(head) for head in table.header]]
-    lines += [[_plain(cell, _printable, "{}*") for cell in row] for row in table.rows]
-    notes = [_printable(note) for note in table.notes]
+    lines = [[on_one_line(head) for head in table.header]]
+    lines += [[_plain(cell, on_one_line, "{}*") for cell in row] for row in table.rows]
+    notes = [on_one_line(note) for note in table.notes]
     if any(isinstance(cell, Cell) and cell.best for row in table.rows for cell in row):
         notes.append("*: the best of its row.")
     body = [show(lines, markdown=False), ""] if table.rows else []
-    return "\n".join([table.title, "", *body, *notes, ""])
+    return "\n".join([on_one_line(table.title), "", *body, *notes, ""])
 
 
 def markdown(table: Table) -> str:
@@ -79,7 +82,7 @@ def csv_text(table: Table) -> str:
     ]
     header: list[str] = []
     for head, names in zip(table.header, beside, strict=True):
-        header += [head, *(f"{head}: {name}" for name in names)]
+        header += [guarded(head), *(guarded(f"{head}: {name}") for name in names)]
     lines = [header]
     for row in table.rows:
         line: list[str] = []
@@ -176,6 +179,20 @@ def csv_line(values: Iterable[Any]) -> str:
     return file.getvalue().removesuffix("\r\n") + "\n"
 
 
+def guarded(text: str) -> str:
+    """Put an apostrophe before a text that a spreadsheet would take for a formula.
+
+    Such texts begin with one of = + - @, a tab or an end of line. One that has apostrophes before
+    that gets one more, so that `unguarded` gives every text back. A lone sign is no formula.
+    """
+    return f"'{text}" if FORMULA.match(text) else text
+
+
+def unguarded(text: str) -> str:
+    """Take away the apostrophe that `guarded` put before a text."""
+    return text[1:] if text.startswith("'") and FORMULA.match(text) else text
+
+
 def pieces(cell: Cell) -> dict[str, str]:
     """The value and what is BESIDE it, as they are written; empty where there is nothing."""
     spread = ".4g" if cell.form == GENERAL else cell.form
@@ -195,7 +212,8 @@ def _plain(cell: Cell | str, name: Callable[[str], str], best: str) -> str:
         return name(cell)
     said = pieces(cell)
     around = (f"({said[key]})" for key in ("IQR", "saved") if said[key])
-    value = [said["value"] + said["doubt"], *around]
+    written = name(said["value"]) if cell.named else said["value"]
+    value = [written + said["doubt"], *around]
     shown = " ".join([*value, *([said["mark"]] if said["mark"] else [])])
     shown = best.format(shown) if cell.best else shown
     return f"{shown} [{said['paper']}]" if said["paper"] else shown
@@ -203,7 +221,7 @@ def _plain(cell: Cell | str, name: Callable[[str], str], best: str) -> str:
 
 def _in_full(cell: Cell | str) -> str:
     if isinstance(cell, str) or cell.text is not None:
-        return cell if isinstance(cell, str) else str(cell.text)
+        return guarded(cell if isinstance(cell, str) else str(cell.text))
     return "" if np.isnan(cell.value) else repr(float(cell.value))
 
 
@@ -216,19 +234,19 @@ def _beside(cell: Cell | str) -> dict[str, str]:
     return {**written, "mark": cell.mark, "doubt": DOUBT if cell.doubt else ""}
 
 
-def _printable(name: str) -> str:
-    """On one line, and without anything that a terminal obeys."""
+def _blanked(name: str) -> str:
+    """Return the name on one line, with a space for what a reader of the file would not see."""
     return "".join(letter if letter.isprintable() else " " for letter in name)
 
 
 def _in_markdown(name: str) -> str:
-    escaped = re.sub(r"([\\`*|\[\]~#$]|(?<!\w)_|_(?!\w))", r"\\\1", _printable(name))
+    escaped = re.sub(r"([\\`*|\[\]~#$]|(?<!\w)_|_(?!\w))", r"\\\1", _blanked(name))
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _in_latex(name: str) -> str:
     shown = ""
-    for letter in _printable(name):
+    for letter in _blanked(name):
         known = letter.isascii() or letter in LETTERS
         shown += IN_LATEX.get(letter, letter) if known else f"U+{ord(letter):04X}"
     shown = re.sub("-(?=-)", "-{}", shown)  # two hyphens are not a dash

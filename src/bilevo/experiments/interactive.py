@@ -20,7 +20,7 @@ from bilevo.core.arrays import FloatArray
 from bilevo.experiments import curves
 from bilevo.experiments.figures import LOWEST, WORDS
 from bilevo.experiments.palette import shown, styles
-from bilevo.experiments.samples import Case, budget_of
+from bilevo.experiments.samples import Case, limit_of
 from bilevo.experiments.table import labels
 from bilevo.experiments.tables import rankable
 from bilevo.plot import STAGES, SURVIVED, Stage, task_ticks
@@ -143,7 +143,7 @@ def ranks(runs: DataFrame, looks: Looks, floor: float | None, alpha: float) -> F
         "Average ranks of the methods' medians over problems, 1 the best. Methods whose bars "
         "overlap do not differ significantly: a bar is as long as Nemenyi's critical difference."
     )
-    views = _each(rankable(budget_of(runs)), view)
+    views = _each(rankable(limit_of(runs)), view)
     return Figure("critical-difference", "Average ranks", about, "Ranked by", *views)
 
 

@@ -1,6 +1,6 @@
 """What is run: plans of experiments, from a TOML file or from options, and the runs they name.
 
-An experiment is every method on every problem, size and budget, `runs` times. A plan is one or
+An experiment is every method on every problem, size and limit, `runs` times. A plan is one or
 more of them; keys at the head of its file hold for all:
 
     methods = ["drc-cma-es", "bl-cma-es", "drc-cma-es/plain"]
@@ -9,17 +9,18 @@ more of them; keys at the head of its file hold for all:
     [[experiments]]
     problems = ["smd"]              # a suite, a problem, or module:object
     sizes = ["2,3", "10,10"]        # of problems that have any; others have their own
-    budgets = [10000, 50000]        # evaluations of both levels; else the method's own rules
+    max_evals = [10000, 50000]      # limits, of both levels; else the method's own rules
 
     [forms."drc-cma-es/plain"]      # a method with some of its parameters changed
     method = "drc-cma-es"
     cooperation = false
 
-A run's seed comes from its name: adding a method, a problem or a budget changes no other run.
+A run's seed comes from its name: adding a method, a problem or a limit changes no other run.
 """
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -30,7 +31,8 @@ from typing import Any
 from bilevo import optimizers, problems, registry
 from bilevo.core.algorithm import Algorithm
 from bilevo.core.budget import require_count
-from bilevo.named import named_method, named_problem, parse_sizes
+from bilevo.experiments.files import content
+from bilevo.named import named_method, named_problem, parse_sizes, require_sizes
 
 SMD = tuple(f"smd{i}" for i in range(1, 13))
 SUITES = {
@@ -41,24 +43,27 @@ SUITES = {
     "nonsmooth": ("smd1-abs", "smd2-abs", "smd5-abs", "smd1-max", "tp9", "tp10"),
     "noisy": tuple(f"smd{i}-noise{digit}" for i in (1, 2, 3, 5) for digit in (6, 3)),
 }
+PLAN_MOST = 2**20  # bytes of a plan's file
+RUNS_MOST = 1_000_000  # of a plan
+EVALS_MOST = 2**53  # evaluations of a run
 OPTIMIZERS = {"cma-es": "CMAES", "de": "DE", "pso": "PSO", "ga": "GA"}
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The name of a run. Without a budget (0) the method's own rules end it."""
+    """The name of a run. Without a limit (0) the method's own rules end it."""
 
     problem: str
     m: int
     n: int
     method: str
     number: int
-    budget: int = 0
+    budget: int = 0  # max_evals; called so in stored files
     target: bool = True  # whether it ends at the known optimum
 
     @property
     def seed(self) -> int:
-        """From the name, but not from when it is to end: a larger budget goes on where one ends."""
+        """From the name, but not from when it is to end: a larger limit goes on where one ends."""
         name = f"{self.problem}/{self.m},{self.n}/{self.method}/{self.number}"
         return int.from_bytes(blake2b(name.encode(), digest_size=7).digest(), "little")
 
@@ -104,32 +109,43 @@ def members(names: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """Every method on every problem, size and budget, `runs` times."""
+    """Every method on every problem, size and limit, `runs` times."""
 
     methods: tuple[str, ...]
     problems: tuple[str, ...] = ("smd",)
     sizes: tuple[tuple[int, int], ...] = ((2, 3),)
     runs: int = 21
-    budgets: tuple[int, ...] = (0,)
+    max_evals: tuple[int, ...] = (0,)
     target: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("methods", "problems", "sizes", "budgets"):
+        for name in ("methods", "problems", "sizes", "max_evals"):
             if not getattr(self, name):
                 raise ValueError(f"an experiment needs {name}")
-        require_count("runs", self.runs)
+        require_count("runs", self.runs, optional=False)
+        for m, n in self.sizes:
+            require_sizes(m, n)
+        for limit in self.max_evals:
+            if limit > EVALS_MOST:
+                raise ValueError(f"a limit in max_evals is at most {EVALS_MOST}, got {limit}")
         if not isinstance(self.target, bool):
             raise ValueError(f"target must be true or false, got {self.target!r}")
         object.__setattr__(self, "problems", tuple(members(self.problems)))
 
+    @property
+    def most_runs(self) -> int:
+        """Return the number of runs where all problems are scalable, else a larger one."""
+        lists = self.problems, self.sizes, self.methods, self.max_evals
+        return math.prod(map(len, lists)) * int(self.runs)
+
     def all_runs(self) -> list[Run]:
         """Its runs; an unknown problem or size raises ValueError."""
         return [
-            Run(problem, m, n, method, number, budget, self.target)
+            Run(problem, m, n, method, number, limit, self.target)
             for problem in self.problems
             for m, n in self._sizes_of(problem)
             for method in self.methods
-            for budget in self.budgets
+            for limit in self.max_evals
             for number in range(self.runs)
         ]
 
@@ -147,6 +163,10 @@ class Plan:
     experiments: tuple[Experiment, ...]
     name: str = "bench"
     forms: Mapping[str, Form] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if (runs := sum(part.most_runs for part in self.experiments)) > RUNS_MOST:
+            raise ValueError(f"a plan has at most {RUNS_MOST:,} runs; {self.name} has {runs:,}")
 
     def form(self, method: str) -> Form:
         return self.forms.get(method, Form(method))
@@ -194,9 +214,9 @@ class Plan:
 def read_plan(path: Path) -> Plan:
     """A plan from a TOML file; what is wrong with it raises ValueError with the file's name."""
     try:
-        with path.open("rb") as file:
-            return plan_of(tomllib.load(file), name=path.stem)
-    except (OSError, ValueError) as error:
+        table = tomllib.loads(content(path, PLAN_MOST).decode())
+        return plan_of(table, name=path.stem)
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"plan {path}: {error}") from None
 
 
@@ -227,12 +247,12 @@ def _experiment(table: dict[str, Any]) -> Experiment:
             values[key] = _words(key, values[key])
     if "sizes" in values:
         values["sizes"] = tuple(map(parse_sizes, values["sizes"]))
-    if "budgets" in values:
-        if not isinstance(values["budgets"], list):
-            raise ValueError(f"budgets must be a list of numbers, got {values['budgets']!r}")
-        for budget in values["budgets"]:
-            require_count("a budget", budget)
-        values["budgets"] = tuple(values["budgets"])
+    if "max_evals" in values:
+        if not isinstance(values["max_evals"], list):
+            raise ValueError(f"max_evals must be a list of numbers, got {values['max_evals']!r}")
+        for limit in values["max_evals"]:
+            require_count("a limit in max_evals", limit, optional=False)
+        values["max_evals"] = tuple(values["max_evals"])
     return Experiment(**values)
 
 

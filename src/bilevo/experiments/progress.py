@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from time import monotonic
 
+from bilevo.core.terminal import on_one_line
 from bilevo.experiments.campaign import Row, Task
 from bilevo.experiments.paper import printed
 from bilevo.experiments.plans import Run
@@ -18,7 +19,7 @@ EVERY = 15.0  # seconds from one line to the next
 
 
 def expected_cost(run: Run, method: str) -> float:
-    """Evaluations of a run as far as the paper tells, else a guess; a budget limits them."""
+    """Evaluations of a run as far as the paper tells, else a guess; `max_evals` limits them."""
     for known in (method, "drc-cma-es"):
         cost = printed(run.problem, run.m, run.n, known, "FEs")
         if cost is not None:
@@ -39,7 +40,7 @@ def with_progress(rows: Iterable[Row], tasks: list[Task], show: bool = True) -> 
     shown = _bar if sys.stderr.isatty() else _lines
     for row in shown(rows, costs) if show else rows:
         if row["status"] == FAILED:
-            print(f"failed: {named(row)}: {row['error']}", file=sys.stderr)
+            print(on_one_line(f"failed: {named(row)}: {row['error']}"), file=sys.stderr)
         yield row
 
 

@@ -12,10 +12,8 @@ Nothing is computed here: tables come from `tables`, what figures show from `cur
 from __future__ import annotations
 
 import math
-import os
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from importlib.resources import files
@@ -24,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from bilevo.core.extras import need
 from bilevo.experiments import curves, formats, interactive, tables
+from bilevo.experiments.files import replacing
 from bilevo.experiments.paper import FLOOR
 from bilevo.experiments.statistics import ALPHA
 from bilevo.experiments.store import FAILED
@@ -75,14 +74,8 @@ def write(
     """
     path = Path(path)
     text = page(runs, history, settings, **options)
-    new = path.with_name(path.name + ".new")
-    try:
-        new.write_text(text, encoding="utf-8")
-        os.replace(new, path)
-    except OSError:
-        with suppress(OSError):
-            new.unlink()
-        raise
+    with replacing(path) as file:
+        file.write(text.encode())
 
 
 def page(runs: DataFrame, history: DataFrame, settings: Settings, **options: Any) -> str:
@@ -240,9 +233,9 @@ def _experiments(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _setting(key: str, value: Any) -> str:
-    """A setting of an experiment; without a budget methods end by their own rules."""
-    if key == "budgets" and isinstance(value, list):
-        value = ["none" if budget == 0 else budget for budget in value]
+    """Return a setting of an experiment as text; without a limit methods end by their own rules."""
+    if key in ("max_evals", "budgets") and isinstance(value, list):  # the latter until 0.1.0
+        value = ["none" if limit == 0 else limit for limit in value]
     told = _in_words(value)
     return told if isinstance(told, str) else str(value)
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from bilevo import problems
 from bilevo.core.arrays import BoolArray, FloatArray
+from bilevo.core.budget import StopReason
 from bilevo.experiments import paper, statistics
 from bilevo.experiments.statistics import Comparison, Ranking, Test
 from bilevo.experiments.store import FAILED
@@ -214,9 +215,15 @@ def require_floor(floor: float | None) -> None:
         raise ValueError(f"floor is {floor}; it should be a number from 0, or None")
 
 
-def budget_of(runs: Any) -> int:
-    """The evaluations that runs of a frame were given; 0 where their own rules ended them."""
+def limit_of(runs: Any) -> int:
+    """Return the largest limit on evaluations (column `budget`); 0 where no run had one."""
     return int(runs["budget"].max() or 0)
+
+
+def are_cut_off(runs: Any) -> bool:
+    """Say whether some runs had a limit on evaluations, or were ended by one of any kind."""
+    ended = runs["status"].fill_null("").is_in([StopReason.MAX_EVALS, StopReason.MAX_TIME])
+    return bool(limit_of(runs) or ended.any())
 
 
 def methods_of(groups: Groups) -> list[str]:

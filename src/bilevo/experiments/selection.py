@@ -19,15 +19,15 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which runs: of these problems, sizes and methods (empty: all), of one budget and target.
+    """Which runs: of these problems, sizes and methods (empty: all), of one limit and target.
 
-    Without a budget (target) named, there must be only one among the runs.
+    Without a limit (target) named, there must be only one among the runs.
     """
 
     problems: Sequence[str] = ()
     sizes: Sequence[tuple[int, int]] = ()
     methods: Sequence[str] = ()
-    budget: int | None = None
+    max_evals: int | None = None  # the column `budget`
     target: bool | None = None
 
     def runs(self, paths: Sequence[Path]) -> pl.DataFrame:
@@ -45,8 +45,8 @@ class Selection:
             )
             ends = sorted(rows.select("budget", "target").unique().rows())
             raise ValueError(
-                "none of the runs is of the sizes, budget and target asked for; there are sizes "
-                f"{have} and (budget, target) {ends}"
+                "none of the runs is of the sizes, max_evals and target asked for; there are sizes "
+                f"{have} and (max_evals, target) {ends}"
             )
         self._one_way_of_ending(chosen)
         return store.in_order(chosen)
@@ -70,15 +70,17 @@ class Selection:
         if self.sizes:
             sizes = [(pl.col("m") == m) & (pl.col("n") == n) for m, n in self.sizes]
             wanted &= pl.any_horizontal(sizes)
-        for column, value in (("budget", self.budget), ("target", self.target)):
+        for column, value in (("budget", self.max_evals), ("target", self.target)):
             if value is not None:
                 wanted &= pl.col(column) == value
         return wanted
 
     def _one_way_of_ending(self, rows: pl.DataFrame) -> None:
-        for column, option in (("budget", "--budget"), ("target", "--target or --no-target")):
+        options = {"max_evals": ("budget", "--max-evals")}
+        options["target"] = ("target", "--target or --no-target")
+        for name, (column, option) in options.items():
             if len(found := sorted(rows[column].unique())) > 1:
-                raise ValueError(f"there are runs with {column} {found}: choose by {option}")
+                raise ValueError(f"there are runs with {name} {found}: choose by {option}")
 
 
 def _meant(word: str, known: set[str]) -> list[str]:

@@ -2,8 +2,9 @@
 
 A run has solved its problem if F where the follower really answers is within 1e-6 of F*, and the
 reported f within 2e-6 of f*: F alone can be right with a follower that is wrong. Evaluations stand
-beside the median that the DRC paper prints for DRC-CMA-ES; in an ablation, which has many forms of
-one method, beside those of the reference, one row for each form.
+beside the median that the DRC paper prints for DRC-CMA-ES, unless a limit cut the
+runs off, since the paper's went on to the optimum; in an ablation, which has many forms of one
+method, beside those of the reference, one row for each form.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from bilevo.experiments.paper import METHODS, printed
 from bilevo.experiments.samples import Case, Group, Groups, methods_of, of_known_optimum
 from bilevo.experiments.table import (
+    OTHER_ENDS,
     PLAIN,
     WHOLE,
     Cell,
@@ -28,6 +30,8 @@ from bilevo.experiments.table import (
 
 F_ERROR, F_LOWER_ERROR = 1e-6, 2e-6
 PAPERS = next(iter(METHODS))  # DRC-CMA-ES
+OF_PAPER = "Of the paper's: the ratio to the median that the DRC paper prints for DRC-CMA-ES."
+NOT_TOLD = "The paper's runs ended at the known optimum; these were not told it and end later."
 
 
 def solved(groups: Groups, settings: Settings) -> Table:
@@ -45,21 +49,26 @@ def solved(groups: Groups, settings: Settings) -> Table:
         for name in methods:
             group = of.get(name)
             cost, ratio = _cost(case, group)
-            row += [Cell(cost, WHOLE), Cell(ratio, PLAIN), _share(*_count(group))]
+            row += _cells(cost, ratio, _share(*_count(group)), settings.cut_off)
             ratios.setdefault((case.size, name), []).append(ratio)
             counts.setdefault((case.size, name), []).append(_count(group))
         rows.append(row)
-    closing = [_closing(size, methods, sized, ratios, counts) for size in _sizes(groups)]
+    row_names = [["all", size] if sized else ["all"] for size in _sizes(groups)]
+    closing: list[Row] = [
+        [*names, *_closing(size, methods, ratios, counts, settings.cut_off)]
+        for names, size in zip(row_names, _sizes(groups), strict=True)
+    ]
     heads = [
         f"{settings.label(name)}: {what}" if len(methods) > 1 else what
         for name in methods
-        for what in ("evaluations", "of the paper's", "solved")
+        for what in ("evaluations", *([] if settings.cut_off else ["of the paper's"]), "solved")
     ]
     notes = [
         *run_notes(groups, settings),
         f"Solved: F at the follower's true answer within {F_ERROR:.0e} of F*, and f within "
-        f"{F_LOWER_ERROR:.0e} of f*. Of the paper's: the ratio to the median that the DRC paper "
-        "prints for DRC-CMA-ES.",
+        f"{F_LOWER_ERROR:.0e} of f*.",
+        OTHER_ENDS if settings.cut_off else OF_PAPER,
+        *([] if settings.cut_off or settings.to_target else [NOT_TOLD]),
     ]
     return Table(
         "solved", title, [*case_heads(sized), *heads], [*rows, *closing], notes, len(closing)
@@ -70,20 +79,26 @@ def _sizes(groups: Groups) -> list[str]:
     return list(dict.fromkeys(case.size for case in groups))
 
 
+def _cells(cost: float, ratio: float, share: Cell, cut_off: bool) -> list[Cell]:
+    """Return the cells of one method; the ratio to the paper's median where it is comparable."""
+    beside = [] if cut_off else [Cell(ratio, PLAIN)]
+    return [Cell(cost, WHOLE), *beside, share]
+
+
 def _closing(
     size: str,
     methods: list[str],
-    sized: bool,
     ratios: dict[tuple[str, str], list[float]],
     counts: dict[tuple[str, str], list[tuple[int, int]]],
-) -> Row:
-    """The mean ratio over the problems that the paper has, and all runs that were solved."""
-    row: Row = ["all", size] if sized else ["all"]
+    cut_off: bool,
+) -> list[Cell]:
+    """Return the mean ratio over the paper's problems, and how many of all runs were solved."""
+    row: list[Cell] = []
     for name in methods:
         of_paper = [ratio for ratio in ratios[size, name] if not np.isnan(ratio)]
         mean = float(np.mean(of_paper)) if of_paper else np.nan
         good, runs = (sum(part) for part in zip(*counts[size, name], strict=True))
-        row += [Cell(np.nan, WHOLE), Cell(mean, PLAIN), _share(good, runs)]
+        row += _cells(np.nan, mean, _share(good, runs), cut_off)
     return row
 
 
@@ -130,7 +145,7 @@ def ablation(groups: Groups, settings: Settings) -> Table:
         worst = max(ratios, key=lambda case: ratios[case])
         counts = [_count(of.get(name)) for case, of in of_known_optimum(groups).items()]
         good, runs = (sum(part) for part in zip(*counts, strict=True)) if counts else (0, 0)
-        most = Cell(ratios[worst], PLAIN, text=f"{ratios[worst]:.2f} ({worst.problem})")
+        most = Cell(ratios[worst], PLAIN, text=f"{ratios[worst]:.2f} ({worst.problem})", named=True)
         rows.append([settings.label(name), Cell(mean, PLAIN), most, _share(good, runs)])
     notes = [
         *run_notes(groups, settings, "Figures"),

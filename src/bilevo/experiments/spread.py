@@ -26,6 +26,7 @@ from bilevo.core.extras import need
 from bilevo.experiments.campaign import Row, Task, carry_out, failed, told, too_long
 
 Spread = Callable[[list[Task]], Iterator[Row]]
+MOST = 4096  # workers
 KNOWN = "processes, dask, dask://HOST:PORT, ray or ray://HOST:PORT"
 
 
@@ -33,8 +34,8 @@ def executor(name: str = "processes", workers: int | None = None) -> Spread:
     """The one that a name stands for; "dask" and "ray" alone start a local cluster."""
     scheme, _, address = name.partition("://")
     workers = cpu_count() if workers is None else workers
-    if workers < 1:
-        raise ValueError(f"workers must be at least 1, got {workers}")
+    if not 1 <= workers <= MOST:
+        raise ValueError(f"workers must be from 1 to {MOST}, got {workers}")
     if name == "processes":
         return partial(by_processes, workers=workers)
     if scheme == "dask":
@@ -116,7 +117,9 @@ def _answer(task: Task, process: Any, answer: Connection) -> Row:
 
 def by_dask(distributed: Any, address: str, workers: int, tasks: list[Task]) -> Iterator[Row]:
     """Rows from the workers of a Dask cluster, or of a local one for the time being."""
-    local = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": ":0"}
+    loopback = "127.0.0.1"  # nobody else can give work to a cluster of our own, or look at it
+    local = {"n_workers": workers, "threads_per_worker": 1, "host": loopback}
+    local |= {"dashboard_address": f"{loopback}:0", "worker_dashboard_address": f"{loopback}:0"}
     where = {"address": f"tcp://{address}"} if address else local
     with distributed.Client(**where) as client:
         futures = {client.submit(carry_out, task, pure=False): task for task in tasks}

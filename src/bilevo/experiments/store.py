@@ -11,15 +11,16 @@ The history of a run is in its row, as columns of lists; `history` unfolds them.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bilevo.core.extras import need
+from bilevo.experiments.files import opened, replacing
+from bilevo.experiments.parquet_size import size_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -31,6 +32,9 @@ FAILED = "failed"  # the status of a run that raised, died or took too long
 IMPORTED = "imported"  # that of a run from a file which gives none
 MERGE_AT = 256  # small files
 TRIES = 10  # to read a folder whose files are being merged
+FILE_MOST = 2**30  # bytes of a file of stored runs
+RUNS_MOST = 1_000_000  # rows of one
+MEMORY_MOST, PER_BYTE = 2**28, 200  # bytes that a file may take when read, and for each of its own
 SEGMENT = re.compile(r"runs-(\d{6,})-(\d{6,})\.parquet")
 
 # Columns and their types, in the order of files and tables. Numbers are NaN, not null, where there
@@ -88,6 +92,10 @@ class Store:
     """The one writer of a folder: `with Store(folder) as store`."""
 
     def __init__(self, folder: Path) -> None:
+        try:
+            import fcntl
+        except ImportError:
+            raise OSError("campaigns need a POSIX system: they lock folders by fcntl") from None
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = os.open(folder, os.O_RDONLY)
@@ -128,12 +136,8 @@ class Store:
 
     def _write(self, rows: pl.DataFrame, first: int, last: int) -> Segment:
         path = self.folder / f"runs-{first:06d}-{last:06d}.parquet"
-        new = path.with_suffix(".new")
-        with new.open("wb") as file:
+        with replacing(path) as file:
             rows.write_parquet(file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, path)
         return Segment(path, first, last)
 
     def _clear(self) -> None:
@@ -218,7 +222,8 @@ def _without_gap(path: Path, found: list[Segment]) -> None:
 
 def _one(path: Path, columns: list[str]) -> pl.DataFrame:
     try:
-        with path.open("rb") as file:
+        with opened(path, FILE_MOST) as file:
+            _require_moderate(file)
             found = pl.read_parquet(file, columns=columns)
     except FileNotFoundError:
         raise
@@ -231,3 +236,13 @@ def _one(path: Path, columns: list[str]) -> pl.DataFrame:
         if name in KEY and found[name].has_nulls():
             raise ValueError(f"{path} is no file of stored runs: {name} is not always there")
     return found
+
+
+def _require_moderate(file: BinaryIO) -> None:
+    """Refuse a file that would take far more memory than disk, before it is read."""
+    rows, memory = size_of(file)
+    if rows > RUNS_MOST:
+        raise ValueError(f"it has {rows:,} rows; at most {RUNS_MOST:,} are read")
+    most = MEMORY_MOST + PER_BYTE * os.fstat(file.fileno()).st_size
+    if memory > most:
+        raise ValueError(f"it would take some {memory:,} bytes; at most {most:,} are read")

@@ -21,8 +21,8 @@ SIGNS = "+/-/="  # better, worse and alike, in the paper's order
 DOUBT = "!"  # beside a figure that is not what it looks like
 NOT_PRINTED = "The DRC paper prints none of these figures."
 OTHER_ENDS = (
-    "The DRC paper's runs had no budget and ended at the known optimum: its figures do not stand "
-    "beside these."
+    "No limit cut off the DRC paper's runs, and they ended at the known optimum: its figures do "
+    "not stand beside these."
 )
 
 
@@ -39,6 +39,7 @@ class Cell:
     best: bool = False  # of its row
     doubt: bool = False  # too many of its runs gave no good answer; never the best
     text: str | None = None  # what is written instead of the value
+    named: bool = False  # whether the text holds a name, which may be anybody's
 
     @property
     def written(self) -> str:
@@ -69,13 +70,19 @@ class Settings:
 
     reference: str
     statuses: Mapping[str, str]  # of methods
-    budget: int = 0  # evaluations that every run had; 0: no such number
+    limit: int = 0  # on the evaluations of every run; 0: there is none
     paper: bool = False  # whether the paper's figures are asked for
-    like_paper: bool = True  # whether runs ended as the paper's did
+    cut_off: bool = False  # whether a limit ended runs
+    to_target: bool = True  # whether runs ended at the known optimum
     floor: float | None = FLOOR
     test: Test = "rank-sum"
     holm: bool = False
     alpha: float = ALPHA
+
+    @property
+    def like_paper(self) -> bool:
+        """Say whether runs ended as the paper's did."""
+        return self.to_target and not self.cut_off
 
     @property
     def beside(self) -> bool:

@@ -99,9 +99,9 @@ def make(
         raise ValueError(f"alpha is {alpha}; it should be between 0 and 1")
     samples.require_floor(floor)
     groups = samples.grouped(runs)
-    against, budget = samples.reference_of(groups, reference), samples.budget_of(runs)
-    like_paper = not budget and bool(runs["target"].fill_null(True).all())
-    about = (against, statuses(runs), budget, paper, like_paper)
+    against, limit = samples.reference_of(groups, reference), samples.limit_of(runs)
+    ends = samples.are_cut_off(runs), bool(runs["target"].fill_null(True).all())
+    about = (against, statuses(runs), limit, paper, *ends)
     return KINDS[kind](groups, Settings(*about, floor, test, holm, alpha))
 
 
@@ -170,13 +170,13 @@ def _kind_notes(groups: Groups, indicators: Iterable[str], settings: Settings) -
     """On answers and on evaluations, as a table has them."""
     found = set(indicators)
     notes = standing_notes(groups, settings) if found & set(samples.QUALITIES) else []
-    return notes + (_budget_note(settings) if found & set(samples.EVALUATIONS) else [])
+    return notes + (_limit_note(settings) if found & set(samples.EVALUATIONS) else [])
 
 
-def _budget_note(settings: Settings) -> list[str]:
-    if not settings.budget:
+def _limit_note(settings: Settings) -> list[str]:
+    if not settings.limit:
         return []
-    return [f"All runs had {settings.budget} evaluations: their numbers are not compared."]
+    return [f"All runs had {settings.limit} evaluations: their numbers are not compared."]
 
 
 def _is_merit(indicator: str, of: dict[str, Group], settings: Settings) -> bool:
@@ -186,7 +186,7 @@ def _is_merit(indicator: str, of: dict[str, Group], settings: Settings) -> bool:
     its value to a follower that is not solved.
     """
     if indicator in samples.EVALUATIONS:
-        return not settings.budget
+        return not settings.limit
     unverified = indicator == "F" and any(len(one.sample("F_verified")) for one in of.values())
     return indicator != "f" and not unverified
 
@@ -231,7 +231,7 @@ def _is_doubtful(group: Group, indicator: str, settings: Settings) -> bool:
     """Whether half of the runs or more have no good answer; for counts, none near the optimum."""
     if indicator in samples.QUALITIES:
         return bool(np.isposinf(_counting(group, indicator, settings)))
-    if settings.budget:
+    if settings.limit:
         return False
     missed = _counting(group, "Acc_u", settings) > NEAR
     return bool(missed or np.isposinf(_counting(group, "F", settings)))
@@ -297,7 +297,7 @@ def total(groups: Groups, settings: Settings) -> Table:
         ]
         for case, of in groups.items()
     }
-    at = None if settings.budget else methods.index(settings.reference)
+    at = None if settings.limit else methods.index(settings.reference)
     rows: list[Row] = [
         [*case_names(case, sized), *_with_savings(cells, at)] for case, cells in medians.items()
     ]
@@ -305,12 +305,12 @@ def total(groups: Groups, settings: Settings) -> Table:
         [*case_names(average, sized), *_with_savings(cells, at)]
         for average, cells in _averages(medians).items()
     ]
-    notes = [*run_notes(groups, settings), *paper_notes(rows, settings), *_budget_note(settings)]
+    notes = [*run_notes(groups, settings), *paper_notes(rows, settings), *_limit_note(settings)]
     saved = (
         f"In parentheses: how many evaluations fewer {settings.reference} needs, as a share of the "
         "larger number."
     )
-    notes += [] if settings.budget or len(methods) == 1 else [saved]
+    notes += [] if settings.limit or len(methods) == 1 else [saved]
     if averages:
         notes.append("Averages are over the problems that all methods of the size have.")
     notes += _doubts([*rows, *averages])
@@ -397,9 +397,9 @@ def _until_near(group: Group | None) -> Cell:
     return Cell(cost, WHOLE, text=text, doubt=2 * group.failed >= runs)
 
 
-def rankable(budget: int) -> tuple[str, ...]:
+def rankable(limit: int) -> tuple[str, ...]:
     """What methods are ranked by: evaluations only where these are theirs to choose."""
-    return tuple(one for one in RANKED if not (budget and one in samples.EVALUATIONS))
+    return tuple(one for one in RANKED if not (limit and one in samples.EVALUATIONS))
 
 
 def ranks(groups: Groups, settings: Settings) -> Table:
@@ -407,7 +407,7 @@ def ranks(groups: Groups, settings: Settings) -> Table:
     methods = methods_of(groups)
     columns: dict[str, list[Cell]] = {}
     notes = []
-    for indicator in rankable(settings.budget):
+    for indicator in rankable(settings.limit):
         try:
             _, found = samples.ranked(groups, indicator, settings.floor, settings.alpha)
         except ValueError as error:
@@ -433,7 +433,7 @@ def ranks(groups: Groups, settings: Settings) -> Table:
     )
     about = [*run_notes(groups, settings, "Ranks of medians"), *standing_notes(groups, settings)]
     title = titled("Average ranks and effect sizes", groups)
-    notes = [*about, *notes, *_floor_note(settings), *_budget_note(settings)]
+    notes = [*about, *notes, *_floor_note(settings), *_limit_note(settings)]
     return Table("ranks", title, ["method", *columns], rows, notes)
 
 

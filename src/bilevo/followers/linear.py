@@ -26,6 +26,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from bilevo.core.arrays import FloatArray, frozen
+from bilevo.core.checks import shown
 from bilevo.core.problem import Problem
 
 Model = Callable[[FloatArray], Mapping[str, Any]]
@@ -102,6 +103,12 @@ class _Exact(ABC):
 
     cost: ClassVar[int] = 1
     solver: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for name in ("model", "tie", "answer"):
+            given = getattr(self, name)
+            if not (callable(given) or (given is None and name != "model")):
+                raise ValueError(f"{name} must be a function, got {shown(given)}")
 
     def bind(self, problem: Problem) -> Self:
         box = problem.y_bounds

@@ -15,6 +15,7 @@ import numpy as np
 
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import require_positive
+from bilevo.core.checks import shown
 from bilevo.core.order import best_index, no_worse, ranking
 from bilevo.core.problem import Problem
 from bilevo.core.request import Values
@@ -53,7 +54,12 @@ class Population:
     lower: Lower | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        require_positive("precision", self.precision)
+        needed = ("population_size", "start", "ask", "tell")
+        able = all(callable(getattr(self.optimizer, name, None)) for name in needed)
+        if isinstance(self.optimizer, type) or not able:
+            told = f"such as bilevo.optimizers.CMAES(), got {shown(self.optimizer)}"
+            raise ValueError(f"optimizer must be an object with {', '.join(needed)}, {told}")
+        require_positive("precision", self.precision, finite=True)
 
     def bind(self, problem: Problem) -> Population:
         return replace(self, lower=Lower(problem, "Population"))

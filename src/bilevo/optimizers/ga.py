@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bilevo.core.arrays import FloatArray
+from bilevo.core.budget import require_positive
 from bilevo.core.order import ranking
 from bilevo.optimizers.population import Population, PopulationBased
 from bilevo.optimizers.variation import polynomial_mutation, simulated_binary_crossover
@@ -26,6 +27,11 @@ class GA(PopulationBased[Population]):
 
     crossover_index: float = 2.0
     mutation_index: float = 50.0
+
+    def __post_init__(self) -> None:
+        PopulationBased.__post_init__(self)
+        require_positive("crossover_index", self.crossover_index, finite=True)
+        require_positive("mutation_index", self.mutation_index, finite=True)
 
     def first(self, points: FloatArray) -> Population:
         return Population(points)

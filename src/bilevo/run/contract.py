@@ -21,7 +21,7 @@ from bilevo.core.algorithm import Algorithm
 from bilevo.core.budget import StopReason
 from bilevo.core.problem import Problem, Spec
 from bilevo.core.request import BadRequest, Evaluate, Incumbent, Level, Moves, Request, Values
-from bilevo.run.request_checks import FLOAT, Memory, RequestChecks, shown
+from bilevo.run.request_checks import FLOAT, Memory, RequestChecks, described
 
 MOST_IDLE = 10_000  # best pairs and generations without any evaluation between them
 ENDS = (StopReason.TARGET, StopReason.STAGNATION, StopReason.BUDGET)
@@ -52,7 +52,7 @@ class Contract:
         if isinstance(made, Generator):
             return made
         raise self._bad(
-            f"{method} returned {shown(made)} and is no generator: it needs a `yield`, and "
+            f"{method} returned {described(made)} and is no generator: it needs a `yield`, and "
             "`yield from ()` will do where it asks for nothing"
         )
 
@@ -95,12 +95,13 @@ class Contract:
         """Refuse what a method returned if it is no state."""
         if not isinstance(state, self._state):
             raise self._bad(
-                f"{method} returned {shown(state)}; end it by returning a {self._state.__name__}"
+                f"{method} returned {described(state)}; end it by `return` and a state, which is "
+                f"a {self._state.__name__}"
             )
         stop = getattr(state, "stop", "missing")
         if stop is not None and not (isinstance(stop, StopReason) and stop in ENDS):
             reasons = ", ".join(f"StopReason.{reason.name}" for reason in ENDS)
-            raise self._bad(f"state.stop is {shown(stop)}; it is None, or one of {reasons}")
+            raise self._bad(f"state.stop is {described(stop)}; it is None, or one of {reasons}")
 
     def check_generation(self, state: Any, best: Incumbent | None) -> None:
         """Refuse the end of a generation that has no state, no tasks or no best pair."""
@@ -109,7 +110,7 @@ class Contract:
             tasks = getattr(state, name, None)
             fine = isinstance(tasks, np.ndarray) and tasks.ndim == 1 and tasks.dtype.kind in kinds
             if not fine:
-                raise self._bad(f"state.{name} is {shown(tasks)}; give an array (k,) of {what}")
+                raise self._bad(f"state.{name} is {described(tasks)}; give an array (k,) of {what}")
         if len(state.executions) != len(state.survived):
             raise self._bad(
                 f"state.executions tells of {len(state.executions)} tasks and state.survived of "

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bilevo.core.arrays import FloatArray
+from bilevo.core.checks import shown
 from bilevo.core.problem import Problem, Spec
 from bilevo.core.request import (
     Advance,
@@ -46,13 +47,15 @@ class RequestChecks:
             self._check_incumbent(request)
         else:
             raise BadRequest(
-                f"it yielded {shown(request)}; yield an Evaluate, an Advance or an Incumbent"
+                f"it yielded {described(request)}; yield an Evaluate, an Advance or an Incumbent"
             )
 
     def _check_evaluation(self, request: Evaluate) -> None:
         level, x, y = request
         if not isinstance(level, Level):
-            raise BadRequest(f"Evaluate.level is {shown(level)}; give Level.UPPER or Level.LOWER")
+            raise BadRequest(
+                f"Evaluate.level is {described(level)}; give Level.UPPER or Level.LOWER"
+            )
         if self.solver and level is Level.LOWER:
             raise BadRequest(
                 "it evaluates f, and the follower is a solver: ask for its steps by Advance"
@@ -73,7 +76,7 @@ class RequestChecks:
     def _check_points(self, points: Any, name: str, size: int, unit: bool = True) -> None:
         wanted = f"give an array (k, {size}) of float64"
         if not isinstance(points, np.ndarray) or points.dtype != FLOAT:
-            raise BadRequest(f"{name} is {shown(points)}; {wanted}")
+            raise BadRequest(f"{name} is {described(points)}; {wanted}")
         if points.ndim != 2 or points.shape[1] != size:
             raise BadRequest(f"{name} has the shape {points.shape}; {wanted}")
         if not len(points):
@@ -96,7 +99,8 @@ class RequestChecks:
             whole = isinstance(numbers, np.ndarray) and numbers.dtype.kind == "i"
             if not whole or numbers.ndim != 1 or (numbers < 0).any():
                 raise BadRequest(
-                    f"Advance.{name} is {shown(numbers)}; give an array (k,) of numbers from 0 on"
+                    f"Advance.{name} is {described(numbers)}; give an array (k,) of whole numbers "
+                    "from 0 on"
                 )
         self._check_points(x, "Advance.x", self._m)
         if not len(task) == len(turn) == len(x):
@@ -109,16 +113,16 @@ class RequestChecks:
     def _check_incumbent(self, best: Incumbent) -> None:
         for name, point, size in (("x", best.x, self._m), ("y", best.y, self._n)):
             if not isinstance(point, np.ndarray) or point.shape != (size,):
-                raise BadRequest(f"Incumbent.{name} is {shown(point)}; give an array ({size},)")
+                raise BadRequest(f"Incumbent.{name} is {described(point)}; give an array ({size},)")
         for name in ("F", "f", "violation", "gap"):
             number = getattr(best, name)
             if isinstance(number, bool) or not isinstance(number, int | float | np.floating):
-                raise BadRequest(f"Incumbent.{name} is {shown(number)}; give a number")
+                raise BadRequest(f"Incumbent.{name} is {described(number)}; give a number")
             if math.isnan(number) and name != "gap":
                 raise BadRequest(f"Incumbent.{name} is NaN; what failed has the value inf")
         if not isinstance(best.unfinished, bool | np.bool_) or best.violation < 0:
             raise BadRequest(
-                f"Incumbent has unfinished = {shown(best.unfinished)} and violation = "
+                f"Incumbent has unfinished = {described(best.unfinished)} and violation = "
                 f"{best.violation}; the one is True or False, the other 0 or more"
             )
         self._check_points(best.x[None], "Incumbent.x", self._m)
@@ -201,14 +205,8 @@ def _hash(x: FloatArray, y: FloatArray) -> int:
     return hash((x.tobytes(), y.tobytes()))
 
 
-def shown(value: Any) -> str:
-    """Describe a value in a few words."""
-    kind = type(value).__name__
-    if value is None:
-        return "None"
+def described(value: Any) -> str:
+    """Describe a value in a few words, with its type."""
     if isinstance(value, np.ndarray):
         return f"an array {value.shape} of {value.dtype}"
-    try:
-        return f"{value!r:.80} ({kind})"
-    except Exception:  # classes of users may do anything
-        return f"a {kind}"
+    return "None" if value is None else f"{shown(value)} ({type(value).__name__})"

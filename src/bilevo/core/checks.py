@@ -1,0 +1,62 @@
+"""What people give: is it a number, a whole one, an array of numbers? And how errors show it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from bilevo.core.arrays import FloatArray, frozen
+
+LONGEST = 200  # characters of a value in an error
+NOT_NUMBERS = (bool, np.bool_, np.timedelta64)  # although Python or NumPy count with them
+
+
+def shown(value: object) -> str:
+    """Return a value as an error shows it: its `repr`, cut where it is long."""
+    try:
+        text = repr(value)
+    except Exception:  # an int of more than 4,300 digits, or a class of the user's
+        text = f"a value of type {type(value).__name__}"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def is_whole(value: object) -> bool:
+    """Say whether a value is an int of Python's or of NumPy's; truth values are none."""
+    return isinstance(value, int | np.integer) and not isinstance(value, NOT_NUMBERS)
+
+
+def real_number(value: object) -> float | None:
+    """Return a real number as a float; None for anything else, and for what no float can hold."""
+    if not isinstance(value, int | float | np.integer | np.floating):
+        return None
+    if isinstance(value, NOT_NUMBERS):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return None if math.isinf(number) and value != number else number
+
+
+def real_array(values: Any) -> FloatArray:
+    """Return a read-only copy as floats; texts, bytes, complex numbers and times are a TypeError.
+
+    Lists that do not form an array are a ValueError, numbers that no float can hold an
+    OverflowError.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind not in "biufO":
+        raise TypeError(f"{array.dtype} is no kind of real numbers")
+    if array.dtype.kind == "O":
+        for one in array.flat:
+            if isinstance(one, str | bytes | complex | np.complexfloating):
+                raise TypeError(f"{shown(one)} is no real number")
+    with np.errstate(over="ignore"):  # a long double may become infinite
+        return frozen(array)
+
+
+def is_truth(value: object) -> bool:
+    """Say whether a value is True or False, of Python's or of NumPy's."""
+    return isinstance(value, bool | np.bool_)

@@ -1,0 +1,142 @@
+"""How much memory a Parquet file takes when it is read, from its headers alone.
+
+A few megabytes can stand for gigabytes: pages are compressed, and a value that is repeated is told
+once. The footer says how many rows there are and where the pages of each column begin, and every
+page how many values it has and how long it is when uncompressed. Both are in Thrift's compact
+protocol. The footer's own sums are not believed, since no reader checks them.
+
+https://parquet.apache.org/docs/file-format/ and apache/thrift, thrift-compact-protocol.md
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from typing import Any, BinaryIO, NamedTuple
+
+MAGIC = b"PAR1"
+FOOTER_MOST = 2**22  # bytes
+PAGES_MOST = 1_000_000
+DEEPEST = 16  # structures within structures
+WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}  # of a value by its physical type; else a view of 16
+LEVELS = 8  # bytes for where a value stands in its lists
+TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = 1, 2, 3, 7, 8, 9, 10, 11, 12
+
+
+class Size(NamedTuple):
+    """The rows of a file, and about how many bytes they take in memory."""
+
+    rows: int
+    memory: int
+
+
+def size_of(file: BinaryIO) -> Size:
+    """Measure an open Parquet file; one whose headers make no sense is a ValueError."""
+    try:
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return _measured(data)
+    except (LookupError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(f"its headers are damaged: {type(error).__name__}") from None
+
+
+def _measured(data: mmap.mmap) -> Size:
+    length = int.from_bytes(data[-8:-4], "little")
+    if data[-4:] != MAGIC or data[:4] != MAGIC or not 0 < length <= min(len(data), FOOTER_MOST):
+        raise ValueError("it is not in Parquet's format")
+    footer = _Compact(data[-8 - length : -8]).struct()
+    columns = [column[3] for group in footer.get(4, []) for column in group[1]]
+    pages = memory = 0
+    for column in columns:
+        for size in _pages(data, column):
+            memory += size
+            pages += 1
+            if pages > PAGES_MOST:
+                raise ValueError(f"it has more than {PAGES_MOST:,} pages")
+    return Size(max(0, footer[3]), memory)
+
+
+def _pages(data: mmap.mmap, about: dict[int, Any]) -> Iterator[int]:
+    """Yield the size of each page of a column: its values, as wide as their type, and its bytes."""
+    at, left = min(about[key] for key in (9, 11) if key in about), about[5]
+    width = WIDTHS.get(about[1], 16) + LEVELS
+    while left > 0:
+        page = _Compact(data, at)
+        header = page.struct()
+        values = sum(header[key][1] for key in (5, 8) if key in header)
+        words = header.get(7, {}).get(1, 0)
+        if min(values, words, header[2], header[3]) < 0:
+            raise ValueError("a page has a negative size")
+        yield header[2] + width * (values + words)
+        left -= values
+        at = page.at + header[3]
+
+
+class _Compact:
+    """Reads structures of Thrift's compact protocol, as dictionaries by the numbers of fields."""
+
+    def __init__(self, data: Any, at: int = 0) -> None:
+        if not 0 <= at < len(data):
+            raise IndexError(at)
+        self.data, self.at = data, at
+
+    def struct(self, depth: int = 0) -> dict[int, Any]:
+        """Read fields up to the mark that ends a structure."""
+        fields: dict[int, Any] = {}
+        number = 0
+        while head := self._byte():
+            step, kind = head >> 4, head & 15
+            number = number + step if step else self._signed()
+            fields[number] = kind == TRUE if kind in (TRUE, FALSE) else self._value(kind, depth)
+        return fields
+
+    def _value(self, kind: int, depth: int) -> Any:
+        if depth > DEEPEST:
+            raise ValueError("its headers are too deep")
+        if kind in (TRUE, FALSE, BYTE):  # a truth value within a list is a byte
+            return self._byte()
+        if kind < DOUBLE:
+            return self._signed()
+        if kind in (DOUBLE, BINARY):
+            return self._skipped(8 if kind == DOUBLE else self._unsigned())
+        if kind in (LIST, SET):
+            return self._items(depth)
+        if kind == MAP:
+            return self._pairs(depth)
+        if kind == STRUCT:
+            return self.struct(depth + 1)
+        raise ValueError(f"its headers have a value of kind {kind}")
+
+    def _items(self, depth: int) -> list[Any]:
+        head = self._byte()
+        count = self._unsigned() if head >> 4 == 15 else head >> 4
+        return [self._value(head & 15, depth + 1) for _ in range(count)]
+
+    def _pairs(self, depth: int) -> None:
+        if count := self._unsigned():
+            kinds = self._byte()
+            for _ in range(count):
+                self._value(kinds >> 4, depth + 1)
+                self._value(kinds & 15, depth + 1)
+
+    def _byte(self) -> int:
+        value: int = self.data[self.at]
+        self.at += 1
+        return value
+
+    def _unsigned(self) -> int:
+        value = shift = 0
+        while (part := self._byte()) & 128:
+            value |= (part & 127) << shift
+            shift += 7
+            if shift > 63:
+                raise ValueError("its headers have a number that is too long")
+        return value | part << shift
+
+    def _signed(self) -> int:
+        value = self._unsigned()
+        return value >> 1 ^ -(value & 1)
+
+    def _skipped(self, length: int) -> None:
+        if self.at + length > len(self.data):
+            raise IndexError(length)
+        self.at += length
