@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
 import bilevo
+from bilevo.algorithms import DRC
 from bilevo.core.algorithm import Algorithm
 from bilevo.core.arrays import BoolArray, IntArray
-from bilevo.core.budget import StopReason
+from bilevo.core.budget import FullBudget, StopReason
 from bilevo.core.problem import Spec
 from bilevo.core.request import Evaluate, Incumbent, Level, Steps
+from bilevo.run.contract import Contract
 
 REQUESTS = 20_000
 
@@ -42,6 +45,7 @@ class Asks(Algorithm[AsksState]):
         x, y = np.full((self.points, spec.m), 0.5), np.full((self.points, spec.n), 0.5)
         for _ in range(REQUESTS):
             yield Evaluate(Level.LOWER, x, y)
+        yield Evaluate(Level.UPPER, x, y)
         yield Incumbent(x[0], y[0], 0.0, 0.0, 0.0)
         state.stop = StopReason.BUDGET
         return state
@@ -65,7 +69,26 @@ def cost(m: int, n: int, points: int, repeats: int = 5) -> float:
     return min(times) / REQUESTS * 1e6
 
 
+def check_cost(algorithm: Algorithm[Any], m: int, n: int, points: int, repeats: int = 5) -> float:
+    """Microseconds that checking a request takes, best of several times."""
+    problem = bilevo.Problem(max, max, [(-5, 10)] * m, [(-5, 10)] * n)
+    spec = Spec(m, n, 1, FullBudget.for_size(m, n), np.full(m + n, 0.3))
+    check = Contract(algorithm, spec, problem).check
+    request = Evaluate(Level.LOWER, np.full((points, m), 0.5), np.full((points, n), 0.5))
+    times = []
+    for _ in range(repeats):
+        start = perf_counter()
+        for _ in range(REQUESTS):
+            check(request)
+        times.append(perf_counter() - start)
+    return min(times) / REQUESTS * 1e6
+
+
 if __name__ == "__main__":
     print("driver cost per request (no-op vectorised objective), best of 5")
-    for m, n, points in ((2, 3, 7), (10, 10, 10), (30, 30, 14)):
-        print(f"  ({m},{n}), {points} points: {cost(m, n, points):.1f} us")
+    print("and what checking it takes: of a registered method (at most 3 us wanted), of another")
+    for size in ((2, 3, 7), (10, 10, 10), (30, 30, 14)):
+        m, n, points = size
+        ours, others = (check_cost(method, *size) for method in (DRC(), Asks(points)))
+        whole = f"({m},{n}), {points} points: {cost(*size):.1f} us"
+        print(f"  {whole}; checks {ours:.1f} and {others:.1f} us")

@@ -27,8 +27,8 @@ MOST_IDLE = 10_000  # best pairs and generations without any evaluation between 
 ENDS = (StopReason.TARGET, StopReason.STAGNATION, StopReason.BUDGET)
 TASKS = {"executions": ("iu", "whole numbers"), "survived": ("b", "True and False")}
 _BITS = np.dtype(np.uint64)
-_ONE = np.array(1.0).view(_BITS)[()]  # the bits of numbers from 0 to 1 are no larger
-_largest = np.maximum.reduce
+_ONE = np.array(1.0).view(_BITS)  # the bits of numbers from 0 to 1 are no larger
+_above = np.greater  # with bytes behind it: half the time of a reduction, for a few numbers
 
 
 class Contract:
@@ -58,12 +58,13 @@ class Contract:
 
     def check(self, request: Any) -> None:
         """Refuse a request that breaks the rules."""
-        if type(request) is Evaluate and not self._checks.solver and self._is_fine(request):
+        fine = type(request) is Evaluate and not self._checks.solver and self._is_fine(request)
+        if fine and self._memory is None:
             self._idle = 0
-            if self._memory is None:
-                return
+            return
         try:
-            self._checks.check(request)
+            if not fine:
+                self._checks.check(request)
             if self._memory is not None:
                 self._memory.check(request)
         except BadRequest as error:
@@ -82,8 +83,8 @@ class Contract:
             and x.shape[1] == self._m
             and y.shape == (len(x), self._n)
             and len(x) > 0
-            and bool(_largest(x.view(_BITS), None) <= _ONE)
-            and bool(_largest(y.view(_BITS), None) <= _ONE)
+            and 1 not in _above(x.view(_BITS), _ONE).tobytes()
+            and 1 not in _above(y.view(_BITS), _ONE).tobytes()
         )
 
     def answered(self, answer: Values | Moves | None) -> None:

@@ -53,9 +53,7 @@ class RequestChecks:
     def _check_evaluation(self, request: Evaluate) -> None:
         level, x, y = request
         if not isinstance(level, Level):
-            raise BadRequest(
-                f"Evaluate.level is {described(level)}; give Level.UPPER or Level.LOWER"
-            )
+            raise BadRequest(f"Evaluate.level is {described(level)}; give Level.UPPER or LOWER")
         if self.solver and level is Level.LOWER:
             raise BadRequest(
                 "it evaluates f, and the follower is a solver: ask for its steps by Advance"
