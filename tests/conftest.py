@@ -5,58 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 from browsing import Page, opened_browser
 from figures import figures_of, write_figures
 from hypothesis import settings
 
 import bilevo
+from bilevo.testing import CountingProblem
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 
-class Counted:
-    """A problem whose functions count the points they are called with."""
-
-    def __init__(self, problem: bilevo.Problem) -> None:
-        self.upper = self.lower = 0
-
-        def counting(function: Callable[..., Any], level: str) -> Callable[..., Any]:
-            def call(x: np.ndarray, y: np.ndarray) -> Any:
-                setattr(self, level, getattr(self, level) + (len(x) if problem.vectorized else 1))
-                assert not x.flags.writeable and not y.flags.writeable
-                assert np.all(problem.x_bounds.lower <= x) and np.all(x <= problem.x_bounds.upper)
-                assert np.all(problem.y_bounds.lower <= y) and np.all(y <= problem.y_bounds.upper)
-                return function(x, y)
-
-            return call
-
-        self.problem = bilevo.Problem(
-            counting(problem.F, "upper"),
-            counting(problem.f, "lower"),
-            problem.x_bounds,
-            problem.y_bounds,
-            problem.G,
-            problem.g,
-            vectorized=problem.vectorized,
-            name=problem.name,
-            optimum=problem.optimum,
-            repeats_lower=problem.repeats_lower,
-            budget=problem.budget,
-        )
-
-    def agrees(self, result: bilevo.Result) -> bool:
-        return (self.upper, self.lower) == (result.nfev_upper, result.nfev_lower)
-
-
 def minimize_counted(problem: bilevo.Problem, **options: Any) -> bilevo.Result:
     """Minimise, and check the result's counters against the independent ones."""
-    counted = Counted(problem)
-    result = bilevo.minimize(counted.problem, **options)
-    assert counted.agrees(result)
-    return result
+    return CountingProblem(problem).minimize(**options)
 
 
 def fingerprint(result: bilevo.Result) -> tuple[Any, ...]:

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from conftest import Counted
 
 import bilevo
 from bilevo import plot
 from bilevo.landscape import follower_view, survey
+from bilevo.testing import CountingProblem
 
 GREY = plot.DROPPED
 
@@ -64,7 +64,7 @@ def test_a_known_response_costs_one_evaluation_a_point() -> None:
 
 
 def test_evaluations_are_counted_and_points_are_read_only_and_inside() -> None:
-    counted = Counted(bilevo.problems.get("gold-mining"))
+    counted = CountingProblem(bilevo.problems.get("gold-mining"))
     found = survey(counted.problem, 4)
     assert (counted.upper, counted.lower) == (16, found.nfev_lower)
 

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from conftest import Counted, fingerprint, minimize_counted, quadratic
+from conftest import fingerprint, minimize_counted, quadratic
 
 import bilevo
 from bilevo import Budget, Problem, StopReason, minimize
 from bilevo.problems import get
+from bilevo.testing import CountingProblem
 
 
 def scalar(problem: Problem) -> Problem:
@@ -714,6 +715,6 @@ def test_no_global_random_state_is_touched() -> None:
 
 
 def test_counting_helper_counts() -> None:
-    counted = Counted(get("smd1"))
+    counted = CountingProblem(get("smd1"))
     counted.problem.evaluate([0, 0], [0, 0, 0])
     assert (counted.upper, counted.lower) == (1, 1)

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import Counted
 
 import bilevo
 from bilevo.followers import Minimize, Population
 from bilevo.run import snapshot
 from bilevo.run.journal import Position
+from bilevo.testing import CountingProblem
 
 X = np.array([2.0])
 METHODS = ["L-BFGS-B", "SLSQP", "Nelder-Mead", "COBYLA"]
@@ -75,7 +75,7 @@ def test_a_search_in_small_steps_is_one_search_to_the_bit(method: str) -> None:
 @pytest.mark.parametrize("vectorized", [False, True])
 def test_what_was_spent_is_what_was_called(follower, vectorized: bool) -> None:
     made = problem(None, bowls if vectorized else bowl, vectorized=vectorized)
-    counted = Counted(made)
+    counted = CountingProblem(made)
     moves = solve(
         bilevo.Problem(
             made.F,

@@ -5,11 +5,11 @@ import math
 
 import numpy as np
 import pytest
-from conftest import Counted
 
 import bilevo
 from bilevo import Problem, minimize, verify
 from bilevo.problems import get
+from bilevo.testing import CountingProblem
 
 
 def claim(problem: Problem, x, y) -> bilevo.Result:
@@ -130,7 +130,7 @@ def test_an_answer_that_breaks_the_leaders_constraint_is_not_feasible() -> None:
 def test_its_evaluations_are_counted_and_repeat() -> None:
     problem = get("tp3")
     result = minimize(problem, max_evals=2000)
-    counted = Counted(problem)
+    counted = CountingProblem(problem)
     first = verify(counted.problem, result, rng=4)
     assert (counted.upper, counted.lower) == (first.nfev_upper, first.nfev_lower)
     again = verify(problem, result, rng=4)

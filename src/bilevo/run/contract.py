@@ -43,7 +43,7 @@ class Contract:
     ) -> None:
         self._name, self._state = algorithm.name, algorithm.State
         self._m, self._n = spec.m, spec.n
-        self._checks = RequestChecks(spec, problem)
+        self._checks = RequestChecks(spec, problem.y_bounds)
         self._memory = None if _is_ours(algorithm) else Memory(believes)
         self._idle = 0
 
@@ -149,4 +149,5 @@ def _is_ours(part: Any) -> bool:
 
 
 def _in_package(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] in ("bilevo", "builtins")
+    room = kind.__module__.split(".")[:2]
+    return room[0] in ("bilevo", "builtins") and room != ["bilevo", "testing"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from bilevo.core.arrays import FloatArray
 from bilevo.core.checks import shown
-from bilevo.core.problem import Problem, Spec
+from bilevo.core.problem import Bounds, Spec
 from bilevo.core.request import (
     Advance,
     BadRequest,
@@ -32,10 +32,10 @@ FLOAT = np.dtype(np.float64)
 class RequestChecks:
     """Checks what a request is made of, for a problem's sizes and kind of follower."""
 
-    def __init__(self, spec: Spec, problem: Problem) -> None:
+    def __init__(self, spec: Spec, answers: Bounds | None) -> None:
         self.solver = spec.advance_cost is not None
         self._m, self._n = spec.m, spec.n
-        self._answers = problem.y_bounds  # of a solver, whose answers are in the user's units
+        self._answers = answers  # bounds, for those of a solver: they are in the user's units
 
     def check(self, request: Any) -> None:
         """Refuse a request that no driver can answer."""
@@ -68,6 +68,7 @@ class RequestChecks:
         self._check_points(y, name, self._n, unit=not self.solver)
         if self.solver:
             bounds = self._answers
+            assert bounds is not None
             if not ((y >= bounds.lower) & (y <= bounds.upper)).all():
                 raise BadRequest(f"{name} is outside the follower's bounds; give those of Moves.y")
 

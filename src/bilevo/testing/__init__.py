@@ -1,0 +1,20 @@
+"""What authors of algorithms test with. pytest runs it, and nothing here needs pytest.
+
+`AlgorithmTests` is what every algorithm must do, as a class to subclass in a file of tests:
+
+    from bilevo.testing import AlgorithmTests
+    from my_package import MyAlgorithm
+
+    class TestMyAlgorithm(AlgorithmTests):
+        def algorithm(self):
+            return MyAlgorithm()
+
+`CountingProblem` counts evaluations independently of the library. `Driven` answers an algorithm's
+requests by hand, so that a part of it can be tried without a run around it.
+"""
+
+from bilevo.testing.conformance import AlgorithmTests
+from bilevo.testing.counting import CountingProblem
+from bilevo.testing.driven import Driven
+
+__all__ = ["AlgorithmTests", "CountingProblem", "Driven"]

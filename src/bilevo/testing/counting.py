@@ -1,0 +1,72 @@
+"""A problem that counts, independently of the library, how often its functions are called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bilevo.api import minimize
+from bilevo.core.arrays import FloatArray
+from bilevo.core.problem import Problem
+from bilevo.core.result import Result
+
+
+class CountingProblem:
+    """Wraps a problem: `problem` is to be solved, `upper` and `lower` are the points it was asked.
+
+    Its functions also check that they are given points within the bounds, which they cannot change.
+    With a `follower` the lower level is a solver; one that calls f is counted by these calls.
+
+    >>> from bilevo.problems import get
+    >>> counting = CountingProblem(get("smd1"))
+    >>> result = counting.minimize(max_evals=500)
+    >>> (counting.upper, counting.lower) == (result.nfev_upper, result.nfev_lower)
+    True
+    """
+
+    def __init__(self, problem: Problem, follower: Any = None) -> None:
+        self.upper = self.lower = 0
+        self._original = problem
+        self.problem = Problem(
+            self._counting(problem.F, "upper"),
+            self._counting(problem.f, "lower"),
+            problem.x_bounds,
+            problem.y_bounds,
+            problem.G,
+            problem.g,
+            vectorized=problem.vectorized,
+            name=problem.name,
+            optimum=problem.optimum,
+            repeats_lower=problem.repeats_lower,
+            budget=problem.budget,
+            follower=follower,
+        )
+
+    def _counting(self, function: Callable[..., Any], level: str) -> Callable[..., Any]:
+        def call(x: FloatArray, y: FloatArray) -> Any:
+            points = len(x) if self._original.vectorized else 1
+            setattr(self, level, getattr(self, level) + points)
+            self._require_within_bounds(x, y)
+            return function(x, y)
+
+        return call
+
+    def _require_within_bounds(self, x: FloatArray, y: FloatArray) -> None:
+        problem = self._original
+        for name, point, bounds in (("x", x, problem.x_bounds), ("y", y, problem.y_bounds)):
+            if point.flags.writeable:
+                raise AssertionError(f"{name} can be changed by the function that is given it")
+            if not (np.all(bounds.lower <= point) and np.all(point <= bounds.upper)):
+                raise AssertionError(f"{name} = {point.tolist()} is outside its bounds")
+
+    def minimize(self, **options: Any) -> Result:
+        """Solve it, and check that the result counts as many points as were asked for."""
+        before = self.upper, self.lower
+        result = minimize(self.problem, **options)
+        counted = self.upper - before[0], self.lower - before[1]
+        told = result.nfev_upper, result.nfev_lower
+        if counted != told:
+            raise AssertionError(f"the functions were asked {counted}, the result says {told}")
+        return result
