@@ -1,10 +1,11 @@
 """Short runs whose course must not change unnoticed.
 
 A difference means that an algorithm's results changed: raise its `revision`, add a line to
-CHANGELOG.md, and renew the file with `python tests/golden/test_golden.py`.
+CHANGELOG.md, and renew its runs with `python tests/golden/test_golden.py METHOD ...`.
 """
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import pytest
 
 import bilevo
 from bilevo import kernels
-from bilevo.registry import for_functions
+from bilevo.followers import Minimize
+from bilevo.registry import for_followers, for_functions, methods
+from bilevo.testing import CountingProblem
 
 STORED = Path(__file__).parent / "runs.json"
 # Their course hangs on last bits, by finite differences or by ties between equal children, and
@@ -23,19 +26,29 @@ BEGINNING = {
     "drc-de tp3": 600,
     "drc-ga smd2": 600,
     "drc-ga tp3": 600,
+    "drc-cma-es smd2 by a solver": 1500,
+    "drc-race smd2 by a solver": 1500,
+    "drc-race tp3 by a solver": 1500,
     "drc-plus smd2": 500,
     "drc-plus tp3": 150,
     "mfbla tp3": 600,
     "sa-bl-imode tp3": 1500,
 }
-CASES = [(method, problem) for method in for_functions() for problem in ("smd2", "tp3")]
+PROBLEMS = ("smd2", "tp3")
+CASES = [(method, problem) for method in for_functions() for problem in PROBLEMS]
+# Where the follower is a solver: all who drive no other, and one who drives both.
+SOLVED = [name for name in for_followers() if name not in for_functions()]
+CASES += [(method, f"{problem} by a solver") for method in SOLVED for problem in PROBLEMS]
+CASES += [("drc-cma-es", "smd2 by a solver")]
 
 
 def course(method: str, problem: str) -> dict[str, Any]:
     """A run's counters, tasks and answer. Answers to nine digits: machines may round otherwise."""
     short = bilevo.Budget(lower_max=40, upper_max=150)
+    name, _, solver = problem.partition(" by ")
+    follower = Minimize() if solver else None
     result = bilevo.minimize(
-        bilevo.problems.get(problem),
+        CountingProblem(bilevo.problems.get(name), follower).problem,
         method=method,
         rng=20,
         budget=short,
@@ -63,6 +76,18 @@ def test_the_course_of_a_run_is_the_stored_one(
     assert now == stored
 
 
+def renew(chosen: list[str]) -> None:
+    """Make the runs of these methods again, or of all; the others stay as they are."""
+    if unknown := set(chosen) - set(methods()):
+        raise SystemExit(f"unknown methods: {', '.join(sorted(unknown))}")
+    stored = json.loads(STORED.read_text())
+    for method, problem in CASES:
+        if method in chosen or not chosen:
+            stored[f"{method} {problem}"] = course(method, problem)
+    known = [f"{method} {problem}" for method, problem in CASES]
+    kept = {name: stored[name] for name in known if name in stored}
+    STORED.write_text(json.dumps(kept, indent=1) + "\n")
+
+
 if __name__ == "__main__":
-    runs = {f"{method} {problem}": course(method, problem) for method, problem in CASES}
-    STORED.write_text(json.dumps(runs, indent=1) + "\n")
+    renew(sys.argv[1:])
