@@ -38,6 +38,10 @@ PROMISES = {
         "a kill, or a cut, while a user's own follower is under way",
         "its states are restored or made again; the same result",
     ),
+    23: (
+        "an algorithm that breaks the rules",
+        "`BadRequest`, which says what was wrong, or a right result; no call outside the bounds",
+    ),
     40: ("texts with control characters", "they reach a terminal as visible escapes"),
     41: ("formulas in names", "CSV has them as text, and an import gives the same names"),
     42: (

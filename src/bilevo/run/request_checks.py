@@ -74,7 +74,7 @@ class RequestChecks:
 
     def _check_points(self, points: Any, name: str, size: int, unit: bool = True) -> None:
         wanted = f"give an array (k, {size}) of float64"
-        if not isinstance(points, np.ndarray) or points.dtype != FLOAT:
+        if type(points) is not np.ndarray or points.dtype != FLOAT:  # subclasses may do anything
             raise BadRequest(f"{name} is {described(points)}; {wanted}")
         if points.ndim != 2 or points.shape[1] != size:
             raise BadRequest(f"{name} has the shape {points.shape}; {wanted}")
@@ -111,7 +111,7 @@ class RequestChecks:
 
     def _check_incumbent(self, best: Incumbent) -> None:
         for name, point, size in (("x", best.x, self._m), ("y", best.y, self._n)):
-            if not isinstance(point, np.ndarray) or point.shape != (size,):
+            if type(point) is not np.ndarray or point.shape != (size,):
                 raise BadRequest(f"Incumbent.{name} is {described(point)}; give an array ({size},)")
         for name in ("F", "f", "violation", "gap"):
             number = getattr(best, name)
@@ -206,6 +206,6 @@ def _hash(x: FloatArray, y: FloatArray) -> int:
 
 def described(value: Any) -> str:
     """Describe a value in a few words, with its type."""
-    if isinstance(value, np.ndarray):
+    if type(value) is np.ndarray:
         return f"an array {value.shape} of {value.dtype}"
     return "None" if value is None else f"{shown(value)} ({type(value).__name__})"

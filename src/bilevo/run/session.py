@@ -18,7 +18,16 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Limits, StopReason
 from bilevo.core.follower import Move
 from bilevo.core.problem import Problem, Spec
-from bilevo.core.request import Advance, Evaluate, Incumbent, Level, Moves, Request, Values
+from bilevo.core.request import (
+    Advance,
+    BadRequest,
+    Evaluate,
+    Incumbent,
+    Level,
+    Moves,
+    Request,
+    Values,
+)
 from bilevo.core.result import Failure, Generation, Result
 from bilevo.core.space import UnitBox, answer_box
 from bilevo.run.clock import Clock
@@ -184,6 +193,9 @@ class Session:
         except StopIteration as end:
             self.end(end.value)
             return
+        except BadRequest:
+            self._close()
+            raise
         finally:
             kernels.leave(token)
         self.own_time += perf_counter() - entered
@@ -230,8 +242,13 @@ class Session:
         self.stop = reason
         self.clock.stop()
         self.batch = None
-        with suppress(RuntimeError):  # a generator that yields when it is told to end
-            self._requests.close()
+        self._close()
+
+    def _close(self) -> None:
+        """Close the algorithm's generators, also those that yield once when they are closed."""
+        for _ in range(2):
+            with suppress(RuntimeError):
+                self._requests.close()
 
     def result(self) -> Result:
         """Return the answer so far."""

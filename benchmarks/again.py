@@ -1,0 +1,78 @@
+"""Stored runs made again: `python -m benchmarks.again --runs 40 --seed 17`.
+
+Runs of docs/data are drawn at random, method after method, and made again. A line tells whether
+each has the evaluations and the answer that are stored; `--out` writes the answers to the last bit,
+so that those of two versions can be compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections import defaultdict
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import Any
+
+from bilevo.experiments.campaign import Row, Task, carry_out
+from bilevo.experiments.plans import Form, Run, read_plan
+from bilevo.experiments.store import FAILED, runs
+
+ROOT = Path(__file__).parents[1]
+FORMS = [read_plan(ROOT / "plans" / name) for name in ("ablation.toml", "drc-plus-ablation.toml")]
+LONGEST = 400_000  # evaluations of a run that is made again
+KEPT = ("seed", "nfev_upper", "nfev_lower", "status", "F", "f", "violation", "x", "y")
+
+
+def stored(folder: Path) -> dict[str, list[Row]]:
+    """Return the stored runs that are not too long, by method."""
+    found: dict[str, list[Row]] = defaultdict(list)
+    for path in sorted(folder.glob("runs_*.csv")):
+        for row in runs(path).iter_rows(named=True):
+            if row["status"] != FAILED and row["nfev_upper"] + row["nfev_lower"] <= LONGEST:
+                found[row["method"]].append(row)
+    return found
+
+
+def drawn(count: int, seed: int, folder: Path) -> list[Row]:
+    """Draw runs at random, one of each method after another."""
+    rng = random.Random(seed)
+    methods = sorted(stored(folder).items())
+    by_method = [rng.sample(rows, min(count, len(rows))) for _, rows in methods]
+    in_turn = [row for row in chain(*zip_longest(*by_method)) if row is not None]
+    return in_turn[:count]
+
+
+def form_of(method: str) -> Form:
+    """Return the settings of a method, which is registered or named by one of the plans."""
+    return next((plan.forms[method] for plan in FORMS if method in plan.forms), Form(method))
+
+
+def made_again(row: Row) -> Row:
+    """Make a stored run again, and return its new row."""
+    run = Run(**{key: row[key] for key in Run.__slots__})
+    return carry_out(Task(run, form_of(run.method)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=17)
+    parser.add_argument("--data", type=Path, default=ROOT / "docs" / "data")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    answers: dict[str, Any] = {}
+    for row in drawn(options.runs, options.seed, options.data):
+        again = made_again(row)
+        name = " ".join(str(row[key]) for key in Run.__slots__)
+        answers[name] = {key: again[key] for key in KEPT}
+        counts = all(again[key] == row[key] for key in ("nfev_upper", "nfev_lower", "status"))
+        close = abs(again["F"] - row["F"]) <= 1e-9 * abs(row["F"]) + 1e-12
+        print(f"{'same' if counts and close else 'DIFFERENT':9} {name}", flush=True)
+    if options.out is not None:
+        options.out.write_text(json.dumps(answers, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
