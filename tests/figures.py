@@ -42,6 +42,11 @@ PROMISES = {
         "an algorithm that breaks the rules",
         "`BadRequest`, which says what was wrong, or a right result; no call outside the bounds",
     ),
+    24: (
+        "a run directory that somebody else has made",
+        "no link is followed, plain files are opened only, sizes are bounded; "
+        "a named error or the right result, and files outside are untouched",
+    ),
     40: ("texts with control characters", "they reach a terminal as visible escapes"),
     41: ("formulas in names", "CSV has them as text, and an import gives the same names"),
     42: (

@@ -93,7 +93,7 @@ class Shelf:
 
     def drop(self, task: int) -> None:
         files.require_folder(self._directory)
-        self._path(task).unlink(missing_ok=True)
+        files.remove(self._path(task))
 
 
 class Advancer(Labour[Turns, Move]):

@@ -77,7 +77,7 @@ def write_whole(path: Path, content: bytes) -> None:
     """Replace a file as a whole: after a crash there is the old one or the new one."""
     require_plain(path)
     temporary = path.with_name(path.name + ".new")
-    _remove(temporary)  # what a kill has left, or a link, which is not followed
+    remove(temporary)  # what a kill has left, or a link, which is not followed
     try:
         file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CAREFULLY, 0o666)
         with os.fdopen(file, "wb") as opened:
@@ -98,7 +98,7 @@ def _sync_folder(path: Path) -> None:
         os.close(directory)
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
     """Remove a file or link of a run's own; a directory of its name is refused."""
     try:
         if stat.S_ISDIR(os.lstat(path).st_mode):
