@@ -47,6 +47,10 @@ PROMISES = {
         "no link is followed, plain files are opened only, sizes are bounded; "
         "a named error or the right result, and files outside are untouched",
     ),
+    25: (
+        "functions or a solver that changed between two calls of one run",
+        "the best pair is evaluated again on resume, and a warning names it",
+    ),
     40: ("texts with control characters", "they reach a terminal as visible escapes"),
     41: ("formulas in names", "CSV has them as text, and an import gives the same names"),
     42: (
