@@ -70,6 +70,7 @@ def solve(
     retries: Whole = 0,
     timeout: float | None = None,
     run_dir: Path | None = None,
+    recheck: bool = True,
     verified: Annotated[Flag, Parameter(name="--verify")] = False,
     as_json: Annotated[Flag, Parameter(name="--json")] = False,
     progress: bool | None = None,
@@ -110,6 +111,8 @@ def solve(
         Seconds after which an evaluation is ended and has failed; needs --workers.
     run_dir
         Keep every evaluation in this directory. The same command continues a run that was killed.
+    recheck
+        Evaluate the best pair again when a run is continued, and warn if its values have changed.
     verified
         Re-solve the follower at the answer from independent starts, and say what that found.
     as_json
@@ -134,6 +137,7 @@ def solve(
             retries=retries,
             timeout=timeout,
             run_dir=run_dir,
+            recheck=recheck,
             progress=sys.stderr.isatty() if progress is None else progress,
         )
         message = "there is no answer to verify"
