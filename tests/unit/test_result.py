@@ -1,6 +1,8 @@
 """Results on disk and on screen."""
 
 import json
+import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -87,3 +89,19 @@ def test_history_becomes_a_table() -> None:
     assert table.height == result.nit
     assert table["nfev_lower"].is_sorted()
     assert list(History()) == []
+
+
+def test_only_plain_files_of_a_bounded_size_are_read(tmp_path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "huge").touch()
+    os.truncate(tmp_path / "huge", 20 * 2**30)
+    for name in ("pipe", "huge"):
+        with pytest.raises(ValueError, match="no plain file of at most"):
+            Result.load(tmp_path / name)
+    with pytest.raises(FileNotFoundError):
+        Result.load(tmp_path / "missing")
+
+
+def test_text_of_somebody_elses_result_is_printed_without_what_a_terminal_obeys() -> None:
+    forged = replace(minimize(get("smd1"), max_evals=50), message="\x1b[31mverified\x07")
+    assert "\\x1b[31mverified\\x07" in repr(forged) and "\x1b" not in repr(forged)

@@ -15,11 +15,13 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import StopReason
 from bilevo.core.extras import need
 from bilevo.core.notebook import sparkline, table
+from bilevo.core.terminal import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMAT = "bilevo-result-1"
+LARGEST = 2**28  # bytes of a file
 LONGEST = 10_000  # rows of a history; even, so that thinning keeps the last one
 
 
@@ -204,8 +206,11 @@ class Result:
     @classmethod
     def load(cls, path: str | Path) -> Result:
         """Read a result that `save` wrote; anything else is a ValueError."""
+        file = Path(path)
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            if file.exists() and not (file.is_file() and file.stat().st_size <= LARGEST):
+                raise ValueError(f"no plain file of at most {LARGEST} bytes")
+            content = json.loads(file.read_text(encoding="utf-8"))
             if content.pop("format") != FORMAT:
                 raise ValueError("another format")
             return cls(**revive(content))
@@ -289,4 +294,4 @@ def _pretty(value: Any) -> str:
         return f"{value:.8g}"
     if isinstance(value, list):
         return "[" + ", ".join(_pretty(item) for item in value) + "]"
-    return str(value)
+    return printable(str(value))  # a result may come from somebody else's file
