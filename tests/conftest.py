@@ -15,6 +15,8 @@ import bilevo
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+# Markers of tests that need other programs, and which of these share a process.
+OTHERS = {"cluster": "clusters", "browser": "pages", "site": "pages", "latex": None}
 
 
 class Counted:
@@ -102,6 +104,17 @@ def figure(record_property: Callable[[str, object], None]) -> Callable[[int, int
     Rows are those of `figures.PROMISES`; figures of one row and kind add up.
     """
     return lambda row, number, of: record_property("figure", [row, number, of])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave tests of the kinds in `OTHERS` to `scripts/test --rest`."""
+    for item in items:
+        kinds = [kind for kind in OTHERS if item.get_closest_marker(kind) is not None]
+        if kinds:
+            item.add_marker("rest")
+        for group in {OTHERS[kind] for kind in kinds} - {None}:
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -28,48 +28,43 @@ from bilevo.run.work import Carrier
 
 HERE = Path(__file__).parent
 SLEEP = 98765.4321  # seconds that tell our sleepers from others
-ONE = (
-    "serial",
-    "vectorized",
-    "processes-1",
-    "processes-2",
-    "processes-4",
-    "threads",
-    "dask",
-    "ray",
-)
-TWO = ("serial", "processes-2", "dask", "ray")
+CELLS = {  # executors that share a process, and its number of BLAS threads
+    "serial": (("serial",), 1),
+    "local": (("vectorized", "processes-1", "processes-2", "processes-4", "threads"), 1),
+    "clusters": (("dask", "ray"), 1),
+    "local, two threads": (("serial", "processes-2"), 2),
+    "clusters, two threads": (("dask", "ray"), 2),
+}
 pytestmark = pytest.mark.filterwarnings("ignore:workers slow this run down")
 
 
 @cache
-def courses(kind: str, threads: int) -> dict[str, str]:
-    """Each method's course in a process of its own, with that number of BLAS threads."""
+def courses(kinds: tuple[str, ...], threads: int) -> dict[str, dict[str, str]]:
+    """Each method's course by each kind of executor, with that number of BLAS threads."""
     names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     environment = {**os.environ, **dict.fromkeys(names, str(threads)), "PYTHONHASHSEED": "random"}
-    environment["PYTHONPATH"] = os.pathsep.join([str(HERE), str(HERE.parent)])
-    shown = subprocess.run(
-        [sys.executable, HERE / "cell.py", kind],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found: dict[str, str] = json.loads(shown.stdout.splitlines()[-1])
+    environment["PYTHONPATH"] = os.pathsep.join([str(HERE), *sys.path])
+    command = [sys.executable, HERE / "cell.py", *kinds]
+    shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert shown.returncode == 0, shown.stderr
+    found: dict[str, dict[str, str]] = json.loads(shown.stdout.splitlines()[-1])
     return found
 
 
 @pytest.mark.parametrize(
-    ("kind", "threads"), [*((kind, 1) for kind in ONE), *((kind, 2) for kind in TWO)]
+    "cells",
+    [pytest.param(c, marks=pytest.mark.cluster if "clusters" in c else ()) for c in CELLS],
 )
-def test_every_executor_gives_the_same_bits(kind: str, threads: int, figure) -> None:
-    assert courses(kind, threads) == courses("serial", 1)
-    figure(11, len(METHODS), "runs in 12 cells with one fingerprint per method")
+def test_every_executor_gives_the_same_bits(cells: str, figure) -> None:
+    expected = courses(*CELLS["serial"])["serial"]
+    found = courses(*CELLS[cells])
+    assert found == dict.fromkeys(CELLS[cells][0], expected)
+    figure(11, len(METHODS) * len(found), "runs in 12 cells with one fingerprint per method")
 
 
 def test_killed_workers_are_replaced_and_their_points_repeated(trials, figure) -> None:
     options = {**SMALL, "budget": bilevo.Budget(lower_max=60, upper_max=4000), "max_evals": 20_000}
-    wanted, killed, rng = trials(100, 300), 0, np.random.default_rng(1)
+    wanted, killed, rng = trials(30, 300), 0, np.random.default_rng(1)
     over = threading.Event()
 
     def killer() -> None:

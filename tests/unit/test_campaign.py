@@ -310,6 +310,7 @@ def by_processes(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.cluster
 def test_a_dask_cluster_gives_the_same_rows(tmp_path, by_processes) -> None:
     from distributed import Client, LocalCluster
 
@@ -322,6 +323,7 @@ def test_a_dask_cluster_gives_the_same_rows(tmp_path, by_processes) -> None:
     assert same(rows(tmp_path), rows(by_processes)) and len(rows(tmp_path)) == 8
 
 
+@pytest.mark.cluster
 def test_a_worker_that_dies_with_its_run_is_a_failed_row_on_dask_too(tmp_path, monkeypatch) -> None:
     """A problem whose objective ends the process: Dask gives the run up after some workers."""
     (tmp_path / "deadly.py").write_text(
@@ -341,11 +343,13 @@ def test_a_worker_that_dies_with_its_run_is_a_failed_row_on_dask_too(tmp_path, m
     assert found["deadly:problem"]["error"].startswith("KilledWorker")
 
 
+@pytest.mark.cluster
 def test_ray_gives_the_same_rows(tmp_path, by_processes) -> None:
     list(complete(tmp_path, SMALL, spread.executor("ray", 2)))
     assert same(rows(tmp_path), rows(by_processes))
 
 
+@pytest.mark.cluster
 def test_a_ray_cluster_that_runs_already_is_used(monkeypatch, tmp_path, by_processes) -> None:
     import ray
     from ray.cluster_utils import Cluster

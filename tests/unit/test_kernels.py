@@ -236,6 +236,7 @@ def test_numba_is_not_loaded_where_numpy_is_asked_for() -> None:
     assert python(code, **{kernels.VARIABLE: "numpy"}).returncode == 0
 
 
+@pytest.mark.rest
 def test_compiling_is_announced_and_kept_for_the_next_process(tmp_path) -> None:
     code = f"""
 import bilevo
