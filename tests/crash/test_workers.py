@@ -122,7 +122,7 @@ def test_a_worker_that_dies_while_it_starts_is_charged_to_nobody() -> None:
 
 def test_a_point_that_kills_its_workers_fails_after_its_retries(tmp_path: Path) -> None:
     def deadly(x, y):
-        if y[0] > 6:
+        if y[0] > 8:
             os.kill(os.getpid(), signal.SIGKILL)
         return f(x, y)
 
@@ -133,7 +133,7 @@ def test_a_point_that_kills_its_workers_fails_after_its_retries(tmp_path: Path) 
         problem(lower=deadly), on_failure="worst", retries=1, run_dir=tmp_path, **options
     )
     assert result.failures == len(result.failed_points) > 0
-    assert all(point.y[0] > 6 and "WorkerDied" in point.error for point in result.failed_points)
+    assert all(point.y[0] > 8 and "WorkerDied" in point.error for point in result.failed_points)
     assert course(bilevo.load(tmp_path)) == course(result)
 
 
@@ -152,18 +152,22 @@ def deaf(x, y):
 
 
 @pytest.mark.parametrize("hang", [sleep_long, busy_loop, deaf])
-def test_a_hanging_evaluation_is_ended_and_leaves_nothing_behind(hang, tmp_path, figure) -> None:
+def test_a_hanging_evaluation_is_ended_and_leaves_nothing_behind(
+    hang, tmp_path, trials, figure
+) -> None:
+    worst = trials(9, 8)
+
     def lower(x, y):
-        return hang(x, y) if y[0] > 8 else f(x, y)
+        return hang(x, y) if y[0] > worst else f(x, y)
 
     options = {**SMALL, "workers": 2, "timeout": 0.2}
     result = bilevo.minimize(problem(lower=lower), on_failure="worst", run_dir=tmp_path, **options)
-    assert 0 < result.failures == sum(point.y[0] > 8 for point in result.failed_points)
+    assert 0 < result.failures == sum(point.y[0] > worst for point in result.failed_points)
     assert all(point.error.startswith("TimeoutError") for point in result.failed_points)
     mine = psutil.Process().children(recursive=True)
     asleep = [p for p in psutil.process_iter() if command(p) == f"sleep {SLEEP}"]
     assert left_after(2, [*asleep, *(p for p in mine if "popen_loky" in command(p))]) == []
-    ranked_last = problem(lower=lambda x, y: float("nan") if y[0] > 8 else f(x, y))
+    ranked_last = problem(lower=lambda x, y: float("nan") if y[0] > worst else f(x, y))
     calm = bilevo.minimize(ranked_last, **SMALL)
     assert (result.F, result.nfev, result.x) == (calm.F, calm.nfev, calm.x)
     assert course(bilevo.load(tmp_path)) == course(result)
