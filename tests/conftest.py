@@ -10,6 +10,7 @@ import pytest
 from browsing import Page, opened_browser
 from figures import figures_of, write_figures
 from hypothesis import settings
+from slower_methods import waits
 
 import bilevo
 
@@ -108,10 +109,10 @@ def figure(record_property: Callable[[str, object], None]) -> Callable[[int, int
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave tests of the kinds in `OTHERS` to `scripts/test --rest`."""
+    """Leave tests of the kinds in `OTHERS`, and of slower methods, to `scripts/test --rest`."""
     for item in items:
         kinds = [kind for kind in OTHERS if item.get_closest_marker(kind) is not None]
-        if kinds:
+        if kinds or waits(item):
             item.add_marker("rest")
         for group in {OTHERS[kind] for kind in kinds} - {None}:
             item.add_marker(pytest.mark.xdist_group(group))
