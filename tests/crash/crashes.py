@@ -80,6 +80,7 @@ def medium(
     """
     bilevo.run.rundir.SNAPSHOT_AFTER = 0.02
     warnings.simplefilter("ignore")  # workers may slow it down
+    out.with_suffix(".begun").touch()
     result = bilevo.minimize(
         problem(2, f if workers is None else slow_f),
         method=method,

@@ -27,8 +27,12 @@ def killed_runs(folder: Path, kills: int, seed: int, longest: float, workers: in
         here = folder / f"run{run}"
         limit = 4000 if workers is None else 1000
         arguments = (here, folder / f"{run}.json", method, seed * 1000 + run, workers, limit)
+        begun = arguments[1].with_suffix(".begun")
         for _ in range(min(6, kills - made)):
+            begun.unlink(missing_ok=True)
             process = start(medium, *arguments)
+            while not begun.exists():
+                time.sleep(0.001)
             process.join(rng.uniform(0.0, longest))
             if process.exitcode is not None:
                 break
