@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import absent
 import numpy as np
 import pytest
 from browsing import Page, opened_browser
@@ -14,6 +15,7 @@ from slower_methods import waits
 
 import bilevo
 
+collect_ignore = ["crash/warmed_up.py"]  # imported by a server of processes only
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 # Markers of tests that need other programs, and which of these share a process.
@@ -90,6 +92,10 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="the full number of trials")
     parser.addoption("--figures", metavar="FILE", help="write what the trials came to")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(absent)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pytest
 # These have all tests in the short run. Others have the rules there that a change of the driver can
 # break: counting, limits, repeating, resuming, ask and tell, values that are missing.
 ALWAYS = ("drc-cma-es", "drc-plus", "bl-cma-es", "drc-in-rounds")
+VARIANTS = ("bleaq2-by-mappings", "drc-mixed-in-rounds")  # of methods that are tested themselves
 LATER = {
     "test_improves_on_its_first_generation",
     "test_handles_one_dimensional_levels",
@@ -25,7 +26,7 @@ def waits(item: pytest.Item) -> bool:
     if not isinstance(item, pytest.Function) or item.path.parent.name != "conformance":
         return False
     case = item.callspec.id if hasattr(item, "callspec") else ""
-    if case.endswith(ALWAYS):
-        return False
+    if case.endswith((*ALWAYS, *VARIANTS)):
+        return case.endswith(VARIANTS)
     name = item.originalname
     return name in LATER or (name == CONSTRAINED and FIRST_PROBLEM not in case.split("-"))
