@@ -21,6 +21,8 @@ from bilevo.core.order import ranking
 from bilevo.optimizers import CMAES, Start
 from bilevo.optimizers.cma_kernels import eigen, roots
 
+pytest.importorskip("numba")
+
 
 def generations(kernel: kernels.Name, d: int, seed: int, count: int) -> list[np.ndarray]:
     """A search's distribution after each generation, from the same random numbers."""

@@ -385,7 +385,7 @@ def test_non_finite_values_never_win(where: str, bad: float, share: float) -> No
     plain = functions[where]
     functions[where] = lambda x, y: spoil(plain(x, y), x, y)
     problem = Problem(x_bounds=[(-5, 10)] * 2, y_bounds=[(-5, 10)] * 2, **functions)
-    result = minimize_counted(problem, max_evals=1500)
+    result = minimize_counted(problem, max_evals=4000)
     assert np.isfinite([result.F, result.f]).all() and result.violation == 0
     assert np.isfinite(
         np.concatenate([v.ravel() for v in problem.evaluate(result.x, result.y)])
