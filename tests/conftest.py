@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import absent
 import pytest
 from browsing import Page, opened_browser
 from figures import figures_of, write_figures
 from hypothesis import settings
+from slower_methods import waits
 
 import bilevo
 from bilevo.testing import CountingProblem
 
+collect_ignore = ["crash/warmed_up.py"]  # imported by a server of processes only
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+# Markers of tests that need other programs, and which of these share a process.
+OTHERS = {"cluster": "clusters", "browser": "pages", "site": "pages", "latex": None}
 
 
 def minimize_counted(problem: bilevo.Problem, **options: Any) -> bilevo.Result:
@@ -52,6 +57,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--figures", metavar="FILE", help="write what the trials came to")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(absent)
+
+
 @pytest.fixture
 def trials(request: pytest.FixtureRequest) -> Callable[[int, int], int]:
     """How many trials to make: `trials(on_every_push, in_full)`."""
@@ -65,6 +74,17 @@ def figure(record_property: Callable[[str, object], None]) -> Callable[[int, int
     Rows are those of `figures.PROMISES`; figures of one row and kind add up.
     """
     return lambda row, number, of: record_property("figure", [row, number, of])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave tests of the kinds in `OTHERS`, and of slower methods, to `scripts/test --rest`."""
+    for item in items:
+        kinds = [kind for kind in OTHERS if item.get_closest_marker(kind) is not None]
+        if kinds or waits(item):
+            item.add_marker("rest")
+        for group in {OTHERS[kind] for kind in kinds} - {None}:
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -20,6 +20,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 import bilevo
 
+pytestmark = pytest.mark.site
 ROOT = Path(__file__).parents[2]
 BUILD = ("python", "-m", "sphinx", "--fail-on-warning", "--keep-going")
 
@@ -81,6 +82,7 @@ def test_every_command_is_in_the_reference(site: tuple[Path, str]) -> None:
         assert option in page
 
 
+@pytest.mark.browser
 @needs_browser
 def test_the_navigation_leads_to_every_part(browser: Page, address: str) -> None:
     browser.open(f"{address}/index.html")
@@ -94,6 +96,7 @@ def test_the_navigation_leads_to_every_part(browser: Page, address: str) -> None
         assert browser.all("article a")
 
 
+@pytest.mark.browser
 @needs_browser
 def test_a_reader_goes_from_the_first_page_to_the_end_of_a_tutorial(
     browser: Page, address: str
@@ -108,6 +111,7 @@ def test_a_reader_goes_from_the_first_page_to_the_end_of_a_tutorial(
     assert "Why verify" in browser.one("#why-verify h2").text
 
 
+@pytest.mark.browser
 @needs_browser
 def test_a_search_finds_a_page(browser: Page, address: str) -> None:
     browser.open(f"{address}/index.html")
@@ -120,6 +124,7 @@ def test_a_search_finds_a_page(browser: Page, address: str) -> None:
     assert browser.one("h1").text.startswith("Concepts")
 
 
+@pytest.mark.browser
 @needs_browser
 @pytest.mark.parametrize("page", ["index", "concepts", "api", "reproduction", "search"])
 def test_pages_ask_for_nothing_from_elsewhere(browser: Page, address: str, page: str) -> None:
@@ -130,6 +135,7 @@ def test_pages_ask_for_nothing_from_elsewhere(browser: Page, address: str, page:
     assert [row for row in browser.complaints() if row["level"] in ("SEVERE", "WARNING")] == []
 
 
+@pytest.mark.browser
 @needs_browser
 def test_code_and_tables_fit_a_phone(browser: Page, address: str) -> None:
     phone = {"width": 390, "height": 800, "deviceScaleFactor": 2, "mobile": True}

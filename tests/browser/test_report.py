@@ -15,7 +15,7 @@ from made_up import METHODS, PROBLEMS, failing, frames
 from bilevo.experiments import report
 from bilevo.experiments.palette import shown
 
-pytestmark = needs_browser
+pytestmark = [pytest.mark.browser, needs_browser]
 SCRIPT = "<script>alert(1)</script>"
 IMAGE = "</script><img src=x onerror=alert(1)>"
 LINK = '<a href="http://a.b">x</a>'

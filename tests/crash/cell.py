@@ -1,6 +1,6 @@
-"""One cell of the table of executors: prints each method's course when evaluated that way.
+"""Cells of the table of executors: prints each method's course when evaluated that way.
 
-python cell.py serial | vectorized | processes-N | threads | dask | ray
+python cell.py KIND ..., of serial | vectorized | processes-N | threads | dask | ray
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def executor(kind: str) -> Any:
         yield int(kind.partition("-")[2]) if kind.startswith("processes") else None
 
 
-def main(kind: str) -> None:
-    warnings.simplefilter("ignore")  # of course workers slow this down
+def cell(kind: str) -> dict[str, str]:
+    """Return the course of each method by this kind of executor."""
     problem = bilevo.Problem(F, f, BOUNDS, BOUNDS, None, g, vectorized=kind == "vectorized")
     with executor(kind) as workers:
         courses = {
@@ -72,8 +72,9 @@ def main(kind: str) -> None:
         }
         own = own_followers.problem(own_followers.Walker())
         courses["own follower"] = course(bilevo.minimize(own, max_evals=120, workers=workers))
-    print(json.dumps(courses))
+    return courses
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    warnings.simplefilter("ignore")  # of course workers slow this down
+    print(json.dumps({kind: cell(kind) for kind in sys.argv[1:]}))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import sys
 import time
 import warnings
 from dataclasses import asdict
+from functools import cache
+from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ import bilevo.run.rundir
 from bilevo.core.result import plain
 from bilevo.run.journal import JournalFile
 
+HERE = Path(__file__).parent
 METHODS = ("drc-cma-es", "bl-cma-es", "nested-cma-es")
 SMALL: dict[str, Any] = {  # short generations, as the default has not
     "method": METHODS[0],
@@ -26,7 +30,7 @@ SMALL: dict[str, Any] = {  # short generations, as the default has not
 }
 
 processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["crashes"])
+processes.set_forkserver_preload(["warmed_up"])
 
 
 def F(x: Any, y: Any) -> float:
@@ -76,6 +80,7 @@ def medium(
     """
     bilevo.run.rundir.SNAPSHOT_AFTER = 0.02
     warnings.simplefilter("ignore")  # workers may slow it down
+    out.with_suffix(".begun").touch()
     result = bilevo.minimize(
         problem(2, f if workers is None else slow_f),
         method=method,
@@ -106,7 +111,22 @@ def boundaries(journal: Path) -> list[int]:
     return [file.start.offset, *(position.offset for _, position in file.records())]
 
 
+@cache
+def start_server() -> None:
+    """Start the process from which others fork, in a folder where it finds what it preloads."""
+    path = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), *sys.path])
+    try:
+        ensure_running()
+    finally:
+        del os.environ["PYTHONPATH"]
+        if path is not None:
+            os.environ["PYTHONPATH"] = path
+
+
 def start(target: Any, *arguments: Any) -> Any:
+    """Run a function in a process that begins with everything loaded."""
+    start_server()
     process = processes.Process(target=target, args=arguments)
     process.start()
     return process

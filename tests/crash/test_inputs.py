@@ -41,9 +41,10 @@ def spoilt(function, bad: float, share: float):
 @pytest.mark.parametrize("share", [0.01, 0.5, 1.0])
 def test_non_finite_values_rank_last_and_never_win(method, where, share, trials, figure) -> None:
     seeds, runs = range(trials(1, 30)), 0
+    modes = ("raise", "worst")[trials(len(method) % 2, 0) :: trials(2, 1)]
     for seed in seeds:
         for bad in (math.nan, math.inf, -math.inf):
-            for on_failure in ("raise", "worst"):
+            for on_failure in modes:
                 functions: dict[str, Any] = {
                     "F": lambda x, y: float(x[0] ** 2 + y[0] ** 2),
                     "f": lambda x, y: float((y[0] - x[0]) ** 2),
@@ -279,7 +280,7 @@ def check_degenerate(
 
 
 def test_degenerate_bounds_and_scales_give_a_result_or_a_value_error(trials, figure) -> None:
-    examples = trials(2000, 20_000)
+    examples = trials(500, 20_000)
     settings(max_examples=examples)(check_degenerate)()
     figure(13, examples, "boxes and scales")
 

@@ -85,7 +85,7 @@ def test_a_cut_anywhere_resumes_to_the_same_result(
     cuts = {end + step for end in ends for step in (-1, 0, 1)}
     cuts |= set(range(ends[-5], ends[-2]))  # in the last three evaluations
     cuts |= {*range(0, ends[0], 37), *range(ends[-2], ends[-1], 9)}  # in the header and the end
-    tried = sorted(cuts)[:: 1 if snapshots else trials(3, 1)]
+    tried = sorted(cuts)[:: trials(7 if snapshots else 20, 1)]
     for cut in tried:
         here = tmp_path / "cut"
         shutil.copytree(tmp_path / "whole", here)
@@ -124,7 +124,7 @@ def test_a_damaged_journal_resumes_or_is_refused_but_never_misread(
     rng = np.random.default_rng(part)
     whole = course(small(tmp_path))
     content = (tmp_path / "journal.bin").read_bytes()
-    number, refused = trials(2000, 20_000) // 2, 0
+    number, refused = trials(500, 20_000) // 2, 0
     for _ in range(number):
         damaged = mutant(content, rng)
         (tmp_path / "journal.bin").write_bytes(damaged)

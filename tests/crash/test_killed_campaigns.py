@@ -50,6 +50,7 @@ def killed_and_unbroken_give_the_same(tmp_path: Path, part: list[str], total: in
     assert tables(broken, capsys) == tables(whole, capsys)
 
 
+@pytest.mark.rest
 def test_a_part_of_the_quick_plan_killed_twice_gives_the_tables_of_an_unbroken_run(
     tmp_path, capsys
 ) -> None:

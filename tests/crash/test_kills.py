@@ -14,7 +14,7 @@ from crashes import METHODS, course, left_after, medium, small, start
 import bilevo
 from bilevo.run.lock import DirectoryLock
 
-RUNS = 6  # pieces of the work, for several cores
+RUNS = 2  # pieces of the work, for several cores
 PATIENCE = 10  # seconds: two are promised, but a process that is just starting must start first
 
 
@@ -27,9 +27,13 @@ def killed_runs(folder: Path, kills: int, seed: int, longest: float, workers: in
         here = folder / f"run{run}"
         limit = 4000 if workers is None else 1000
         arguments = (here, folder / f"{run}.json", method, seed * 1000 + run, workers, limit)
+        begun = arguments[1].with_suffix(".begun")
         for _ in range(min(6, kills - made)):
+            begun.unlink(missing_ok=True)
             process = start(medium, *arguments)
-            process.join(rng.uniform(0.02, longest))
+            while not begun.exists():
+                time.sleep(0.001)
+            process.join(rng.uniform(0.0, longest))
             if process.exitcode is not None:
                 break
             helpers = children(process.pid)
@@ -56,8 +60,8 @@ def children(pid: int) -> list[psutil.Process]:
 def test_a_run_killed_again_and_again_ends_with_the_same_bits(
     part: int, tmp_path: Path, trials, figure
 ) -> None:
-    kills = math.ceil(trials(60, 2000) / RUNS)
-    killed_runs(tmp_path, kills, part, longest=0.4)
+    kills = math.ceil(trials(24, 2000) / RUNS)
+    killed_runs(tmp_path, kills, part, longest=0.12)  # about what such a run takes
     figure(1, kills, "kills")
 
 
@@ -65,7 +69,7 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bits(
 def test_killing_the_parent_of_workers_leaves_no_orphans_and_changes_nothing(
     part: int, tmp_path: Path, trials, figure
 ) -> None:
-    kills = trials(20, 100) // 2
+    kills = trials(8, 100) // 2
     killed_runs(tmp_path, kills, 100 + part, longest=1.5, workers=2)
     figure(21, kills, "kills")
 

@@ -30,7 +30,8 @@ def test_json_is_one_object_with_exactly_the_promised_fields(monkeypatch) -> Non
     assert one["status"] == "target" and one["success"] is True
 
 
-def test_a_problem_of_the_users_own_is_found_in_the_working_folder(tmp_path) -> None:
+def test_a_problem_of_the_users_own_is_found_in_the_working_folder(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv(kernels.VARIABLE, "numpy")  # starts sooner
     (tmp_path / "mine.py").write_text(
         "import bilevo\n"
         "def make():\n"

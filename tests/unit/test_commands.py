@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from bilevo.cli import main
@@ -194,7 +195,9 @@ def test_a_command_that_is_terminated_stops_as_by_ctrl_c(tmp_path) -> None:
     command = [sys.executable, "-m", "bilevo", "bench", *words, "--workers", "2"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr.readline() == f"{tmp_path}: 0 of 4 runs are stored\n"
-        time.sleep(3)
+        server = psutil.Process(process.pid)
+        while not any(child.children() for child in server.children()):  # no run is under way yet
+            time.sleep(0.02)
         process.terminate()
         assert process.wait() == 130
         assert process.stderr.read().endswith("stopped; the same command goes on from here\n")

@@ -32,6 +32,7 @@ def pricing(monkeypatch):
     return pricing
 
 
+@pytest.mark.rest
 def test_the_small_electricity_example_runs_and_says_what_it_found(
     electricity, tmp_path, capsys
 ) -> None:
@@ -98,6 +99,7 @@ def test_a_search_finds_brighton_s_best_offer(electricity, seed) -> None:
     assert result.nfev_lower <= 420
 
 
+@pytest.mark.rest
 def test_the_small_pricing_example_runs_and_says_what_it_found(pricing, tmp_path, capsys) -> None:
     pricing.main(["--small", "--out", str(tmp_path / "pictures")])
     said = capsys.readouterr().out

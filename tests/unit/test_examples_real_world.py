@@ -20,6 +20,7 @@ def real_world(monkeypatch):
     return real_world
 
 
+@pytest.mark.rest
 def test_the_small_example_runs_and_says_what_it_found(real_world, tmp_path, capsys) -> None:
     mine, company = real_world.main(["--small", "--out", str(tmp_path / "pictures")])
     said = capsys.readouterr().out

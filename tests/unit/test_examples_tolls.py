@@ -198,6 +198,7 @@ class Silent:
         return []
 
 
+@pytest.mark.rest
 def test_the_example_runs_small_and_draws(tolls, tmp_path, capsys) -> None:
     tolls.main(["--small", "--out", str(tmp_path / "pictures")])
     told = capsys.readouterr().out

@@ -21,6 +21,8 @@ from bilevo.core.order import ranking
 from bilevo.optimizers import CMAES, Start
 from bilevo.optimizers.cma_kernels import eigen, roots
 
+pytest.importorskip("numba")
+
 
 def generations(kernel: kernels.Name, d: int, seed: int, count: int) -> list[np.ndarray]:
     """A search's distribution after each generation, from the same random numbers."""
@@ -236,6 +238,7 @@ def test_numba_is_not_loaded_where_numpy_is_asked_for() -> None:
     assert python(code, **{kernels.VARIABLE: "numpy"}).returncode == 0
 
 
+@pytest.mark.rest
 def test_compiling_is_announced_and_kept_for_the_next_process(tmp_path) -> None:
     code = f"""
 import bilevo

@@ -327,7 +327,7 @@ def test_fixed_variables_stay_fixed(method: str, fixed: str) -> None:
         x_bounds,
         y_bounds,
     )
-    result = minimize_counted(problem, method=method, max_evals=20_000)
+    result = minimize_counted(problem, method=method, max_evals=8000)
     assert result.success
     for i, (low, high) in enumerate(x_bounds):
         assert low <= result.x[i] <= high
@@ -400,7 +400,7 @@ def test_nothing_but_nan_ends_with_a_clear_status(method: str, where: str) -> No
     functions = {"F": lambda x, y: 1.0, "f": lambda x, y: float(y @ y)}
     functions[where] = lambda x, y: math.nan
     problem = Problem(x_bounds=[(-5, 10)], y_bounds=[(-5, 10)], **functions)
-    result = minimize_counted(problem, method=method, budget=Budget(lower_max=50, upper_max=500))
+    result = minimize_counted(problem, method=method, budget=Budget(lower_max=20, upper_max=200))
     assert not result.success and result.status in (StopReason.STAGNATION, StopReason.BUDGET)
     assert "no pair with finite values" in result.message
 

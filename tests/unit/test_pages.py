@@ -72,7 +72,13 @@ CHECKS: dict[str, Callable[[Spaces, str], None]] = {
 }
 
 
-@pytest.mark.parametrize("page", WITH_PYTHON)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.rest if "tutorial" in page else ())
+        for page in WITH_PYTHON
+    ],
+)
 def test_the_code_of_a_page_runs_and_prints_what_is_shown(page: str, capsys) -> None:
     spaces = run_page(page, commands=page.startswith(COMMANDS_RUN))
     if page in CHECKS:

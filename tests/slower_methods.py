@@ -1,0 +1,35 @@
+"""Which conformance tests of slower methods wait for `scripts/test --rest`."""
+
+from __future__ import annotations
+
+import pytest
+
+# These have all tests in the short run. Others have the rules there that a change of the driver can
+# break: counting, limits, repeating, resuming, ask and tell, values that are missing.
+ALWAYS = ("drc-cma-es", "drc-plus", "bl-cma-es", "drc-in-rounds")
+VARIANTS = ("bleaq2-by-mappings", "drc-mixed-in-rounds")  # of methods that are tested themselves
+LATER = {
+    "test_improves_on_its_first_generation",
+    "test_solves_one_dimensional_levels",
+    "test_returns_on_every_problem_of_the_suites",
+    "test_stops_at_a_value_that_takes_some_search",
+    "test_reports_the_values_at_the_pair_it_reports",
+    "test_tells_how_its_tasks_fared",
+    "test_survives_failures_of_one_point_in_ten",
+}
+WITH_SOLVER = ("drc-race", "drc-cma-es")  # have all tests on solvers in the short run
+CONSTRAINED = "test_handles_constraints_at_both_levels"
+FIRST_PROBLEM = "smd9"  # of those with constraints, the one that is in the short run
+
+
+def waits(item: pytest.Item) -> bool:
+    """Tell whether a test is one of a slower method that the short run leaves out."""
+    if not isinstance(item, pytest.Function) or item.path.parent.name != "conformance":
+        return False
+    case = item.callspec.id if hasattr(item, "callspec") else ""
+    if item.cls is not None and item.cls.__name__ == "TestWithSolver":
+        return not case.endswith(WITH_SOLVER)
+    if case.endswith((*ALWAYS, *VARIANTS)):
+        return case.endswith(VARIANTS)
+    name = item.originalname
+    return name in LATER or (name == CONSTRAINED and FIRST_PROBLEM not in case.split("-"))
