@@ -40,7 +40,7 @@ def test_an_own_algorithm_resumes_to_the_same_bits(algorithm, tmp_path) -> None:
 def test_an_own_algorithm_is_compared_by_its_name(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(EXAMPLES)
     methods = "bl-cma-es,own_algorithm:StepByStep"
-    words = ["--problems", "smd1", "--methods", methods, "--runs", "2", "--budgets", "2000"]
+    words = ["--problems", "smd1", "--methods", methods, "--runs", "2", "--max-evals", "2000"]
     assert main(["bench", *words, "--out", str(tmp_path), "--no-progress"]) == 0
     assert set(store.runs(tmp_path)["status"]) == {"max_evals"}
     assert main(["table", str(tmp_path), "--kind", "accuracy"]) == 0
