@@ -95,7 +95,8 @@ def _called(name: str, make: Any) -> Any:
 
 
 def _cannot_load(name: str, error: Exception) -> ValueError:
-    return ValueError(f"cannot load {name!r}: {type(error).__name__}: {error}")
+    hint = "; give the module's name without .py" if ".py:" in name else ""
+    return ValueError(f"cannot load {name!r}: {type(error).__name__}: {error}{hint}")
 
 
 def parse_sizes(text: str) -> tuple[int, int]:

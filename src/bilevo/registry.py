@@ -131,6 +131,11 @@ def _find(name: str) -> Method:
         return _METHODS[name]
     known = methods()
     if name not in known:
+        if ":" in name:
+            raise ValueError(
+                f"unknown method {name!r}: `module:object` is for the command line; import the "
+                "object, and give it as the method"
+            )
         raise ValueError(f"unknown method {name!r}{suggestion(name, list(known))}")
     return known[name]
 

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 import bilevo
 from bilevo.core.algorithm import Algorithm, Followers
 from bilevo.core.budget import StopReason
-from bilevo.core.request import Advance, BadRequest, Evaluate, Incumbent, Level
+from bilevo.core.request import Advance, BadRequest, Evaluate, Incumbent, Level, together
 from bilevo.followers import Minimize
-from bilevo.testing import CountingProblem
+from bilevo.testing import CountingProblem, Driven
 
 M, N = 2, 3
 
@@ -65,7 +65,8 @@ POINTS = {
 LEVELS = [Level.UPPER, Level.LOWER, Level.UPPER, Level.LOWER, "upper", None, 3]
 RETURNS = ["state"] * 8 + ["nothing", "number", "another class", "stop as text", "stop as limit"]
 RETURNS += ["tasks as lists", "tasks of two lengths", "tasks as floats"]
-CLAIMS = ["true"] * 4 + ["better", "nan", "text", "feasible", "another pair", "negative", "None"]
+CLAIMS = ["true"] * 4 + ["better", "better below", "nan", "text", "feasible", "another pair"]
+CLAIMS += ["more infeasible", "negative", "None", "nothing"]
 usual = st.sampled_from(["right"] * 12 + list(POINTS))
 evaluation = st.tuples(
     st.just("evaluate"), st.sampled_from(LEVELS), usual, usual, st.integers(1, 4), st.integers(0, 9)
@@ -105,7 +106,7 @@ class MadeUp(Algorithm[Odd]):
     def steps(self, spec: Any, state: Any) -> Any:
         known: list[Incumbent] = []
         if self.opening == "right":
-            yield from self.evaluated(Evaluate(Level.UPPER, *self.pair(spec)), known)
+            yield from self.evaluated(spec, Evaluate(Level.UPPER, *self.pair(spec)), known)
             yield known[-1]
         try:
             for move in self.moves:
@@ -125,19 +126,21 @@ class MadeUp(Algorithm[Odd]):
         y = right(1, spec.n, 2)
         return right(1, spec.m, 1), y if spec.advance_cost is None else 2 * y - 1
 
-    def evaluated(self, request: Evaluate, known: list[Incumbent]) -> Any:
+    def evaluated(self, spec: Any, request: Evaluate, known: list[Incumbent]) -> Any:
         values = yield request
         if request.level is Level.UPPER:
-            x, y = request.x[0].copy(), request.y[0].copy()
-            known.append(Incumbent(x, y, values.objective[0], 0.0, values.violation[0]))
-        request.x[:], request.y[:] = 7.0, 7.0  # what was asked is nobody's business any more
+            x, y, f = request.x[0].copy(), request.y[0].copy(), 0.0
+            if spec.advance_cost is None:
+                f = (yield Evaluate(Level.LOWER, x[None], y[None])).objective[0]
+            known.append(Incumbent(x, y, values.objective[0], f, values.violation[0]))
+        request.x[:], request.y[:] = 7.0, 7.0  # an algorithm may use its arrays again
 
     def make(self, spec: Any, move: tuple[Any, ...], known: list[Incumbent]) -> Any:
         kind, *parts = move
         if kind == "evaluate":
             level, x, y, rows, seed = parts
             points = POINTS[x](rows, spec.m, seed), POINTS[y](rows, spec.n, seed + 1)
-            yield from self.evaluated(Evaluate(level, *points), known)
+            yield from self.evaluated(spec, Evaluate(level, *points), known)
         elif kind == "incumbent":
             yield claimed(parts[0], known)
         elif kind == "step":
@@ -165,6 +168,9 @@ def claimed(how: str, known: list[Incumbent]) -> Any:
     best = known[-1] if known else Incumbent(np.full(M, 0.5), np.full(N, 0.5), 1.0, 1.0, 0.0)
     changed = {
         "better": {"F": best.F - 1},
+        "better below": {"f": best.f - 1},
+        "more infeasible": {"violation": best.violation + 1},
+        "nothing": {"x": 1 - best.x, "F": math.inf, "f": math.inf, "violation": math.inf},
         "nan": {"F": math.nan},
         "text": {"F": "small"},
         "feasible": {"violation": 0.0},
@@ -253,7 +259,7 @@ def test_a_generation_that_returns_no_state_is_refused(returns: str) -> None:
 
 @pytest.mark.parametrize("claim", sorted(set(CLAIMS) - {"true", "feasible"}))
 def test_a_best_pair_with_a_false_claim_is_refused(claim: str) -> None:
-    with pytest.raises(BadRequest, match=r"Incumbent|pair"):
+    with pytest.raises(BadRequest, match=r"Incumbent"):
         problem(False, False).minimize(method=MadeUp((("incumbent", claim),)), max_evals=200)
 
 
@@ -270,7 +276,7 @@ def test_a_best_pair_that_hides_its_violation_is_refused() -> None:
     [
         (MadeUp(opening="no pair"), "told no best pair"),
         (MadeUp(opening="no generator"), "init returned .* is no generator"),
-        (MadeUp(opening="no state"), r"init returned 3 \(int\)"),
+        (MadeUp(opening="no state"), "init returned an object of the class int"),
         (MadeUp(closing="no generator"), "generation returned .* is no generator"),
         (MadeUp(closing="idle"), "without asking for an evaluation"),
         (MadeUp((("strange", 3),)), r"it yielded 3 \(int\); yield an Evaluate"),
@@ -314,3 +320,59 @@ def test_an_optimiser_from_outside_is_checked_like_an_algorithm_from_outside() -
     method = bilevo.algorithms.DRC(lower=Stray())
     with pytest.raises(BadRequest, match="outside the unit box"):
         problem(False, False).minimize(method=method, max_evals=200)
+
+
+def procedures(*requests: Any) -> Any:
+    def one(request: Any) -> Any:
+        yield request
+
+    return together(one(request) for request in requests)
+
+
+ROWS = np.full((2, M), 0.5), np.full((2, N), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("requests", "told"),
+    [
+        ([(ROWS[0], ROWS[1][:1])], r"x \(2, 2\), y \(1, 3\); give"),
+        ([(ROWS[0], ROWS[1][:1]), (ROWS[0][:1], ROWS[1])], r"x \(2, 2\), y \(1, 3\); give"),
+        ([ROWS, (ROWS[0], np.full((2, 9), 0.5))], r"sizes \(2, 9\) run together with others of"),
+        ([(ROWS[0].tolist(), ROWS[1])], r"x = \[\[0.5, 0.5\]"),
+    ],
+)
+def test_requests_of_procedures_are_checked_before_they_are_joined(
+    requests: Any, told: str
+) -> None:
+    """Rows of one would be paired with those of another, or numpy would tell of sizes."""
+    steps = procedures(*(Evaluate(Level.LOWER, *points) for points in requests))
+    with pytest.raises(BadRequest, match=told) as error:
+        Driven(lambda level, x, y: x[:, 0], M, N).run(steps)
+    assert "one" in [frame.name for frame in error.traceback]  # the line that has asked
+
+
+@pytest.mark.parametrize(
+    "strange", [3, None, Evaluate("upper", *ROWS), np.zeros(2)], ids=lambda one: type(one).__name__
+)
+def test_procedures_that_yield_something_else_are_refused(strange: Any) -> None:
+    with pytest.raises(BadRequest, match=r"it yielded|Evaluate has level = 'upper'"):
+        Driven(lambda level, x, y: x[:, 0], M, N).run(procedures(strange))
+    with pytest.raises(BadRequest, match="are generators, got 1"):
+        Driven(lambda level, x, y: x[:, 0], M, N).run(together([1, 2]))
+
+
+def test_the_traceback_has_the_line_that_asked_and_the_generation() -> None:
+    method = MadeUp((("evaluate", Level.LOWER, "outside", "right", 2, 5),))
+    with pytest.raises(BadRequest) as error:
+        problem(False, False).minimize(method=method, max_evals=200)
+    assert "evaluated" in [frame.name for frame in error.traceback]
+    assert error.value.__notes__ == ["in generation 1, counted from 1"]
+
+
+def test_yield_for_yield_from_is_told() -> None:
+    with pytest.raises(BadRequest, match="did you mean `yield from`"):
+        Driven(lambda level, x, y: x[:, 0], M, N).run(iter_once(procedures(3)))
+
+
+def iter_once(value: Any) -> Any:
+    yield value

@@ -110,8 +110,8 @@ class Holds(Algorithm[Holding]):
 @pytest.mark.parametrize(
     ("what", "told"),
     [
-        ("object", "a state of holds cannot be stored: it holds <object"),
-        ("undeclared", "it holds a Progress, which its type hints do not declare"),
+        ("object", "a state of holds cannot be stored: state.held holds <object"),
+        ("undeclared", "state.held holds a Progress, which its type hints do not declare"),
     ],
 )
 def test_a_state_that_cannot_be_stored_is_told_once_with_the_reason(
@@ -124,6 +124,11 @@ def test_a_state_that_cannot_be_stored_is_told_once_with_the_reason(
     assert [told in str(warning.message) for warning in caught] == [True]
     assert caught[0].filename == __file__
     assert result.nit == 6 and not (tmp_path / "snapshot.npz").exists()
+
+
+def test_a_short_run_tells_too_that_its_states_cannot_be_stored(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match=r"state\.held holds <object"):
+        bilevo.minimize(bilevo.problems.get("smd1"), method=Holds("object"), run_dir=tmp_path)
 
 
 def test_named_tuples_that_are_declared_come_back(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_other_things_are_refused_before_anything_is_written(tmp_path: Path) -> 
         np.array([object()]),
         np.random.Generator(np.random.MT19937(1)),
     ):
-        with pytest.raises(snapshot.NotStorable, match="it holds"):
+        with pytest.raises(snapshot.NotStorable, match="state holds"):
             snapshot.save(tmp_path / "state.npz", [other], Position(0, 0))
     assert not list(tmp_path.iterdir())
 

@@ -94,8 +94,7 @@ def require_algorithm(method: Any) -> Algorithm[Any]:
         found = getattr(method, member, None)
         if not isinstance(found, kind):
             raise ValueError(
-                f"{type(method).__name__}.{member} must be {_SHOULD_BE[member]}, got "
-                f"{shown(found)}; a subclass of bilevo.core.algorithm.Algorithm has some by default"
+                f"{type(method).__name__}.{member} must be {_SHOULD_BE[member]}, got {shown(found)}"
             )
     made: Algorithm[Any] = method
     return made

@@ -18,13 +18,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
+from bilevo.core.checks import shown
 
 HUGE = 1e300  # sums of smaller numbers do not overflow
 T = TypeVar("T")
@@ -224,6 +226,9 @@ def _joined(
     running: Sequence[Steps[Any]], next_level: Callable[[dict[int, Question]], Level]
 ) -> Steps[list[Any]]:
     """Advance procedures by batches of the level that `next_level` picks for those waiting."""
+    for procedure in running:
+        if not isinstance(procedure, Generator):
+            raise BadRequest(f"procedures that run together are generators, got {shown(procedure)}")
     results: dict[int, Any] = {}
     waiting: dict[int, Question] = {}
     answers: Iterable[tuple[int, Values | Moves | None]] = [(i, None) for i in range(len(running))]
@@ -234,6 +239,8 @@ def _joined(
                 while isinstance(request, Incumbent):
                     yield request
                     request = running[i].send(None)
+                if not _can_be_joined(request):
+                    _refuse(running[i], _not_joined(request))
                 waiting[i] = request
             except StopIteration as end:
                 results[i] = end.value
@@ -244,9 +251,52 @@ def _joined(
         kind = type(waiting[batch[0]])  # of those who wait, those who can share a request
         batch = [i for i in batch if type(waiting[i]) is kind]
         requests = [waiting.pop(i) for i in batch]
-        answer = yield _as_one(requests)
+        try:
+            joined = _as_one(requests)
+        except ValueError:  # of rows of different sizes
+            widths = [(request.x.shape[1], request[-1].shape[1]) for request in requests]
+            odd = next(k for k, width in enumerate(widths) if width != widths[0])
+            told = f"rows of the sizes {widths[odd]} run together with others of {widths[0]}"
+            _refuse(running[batch[odd]], BadRequest(f"{told}: all are (m, n)"))
+        answer = yield joined
         sizes = [len(request.x) for request in requests]
         answers = zip(batch, split(answer, sizes), strict=True)
+
+
+def _can_be_joined(request: Any) -> bool:
+    """Tell whether a request has as many rows in each part, so that parts of several fit."""
+    if type(request) is Evaluate:
+        level, x, y = request
+        return (
+            type(level) is Level
+            and type(x) is type(y) is np.ndarray
+            and x.ndim == y.ndim == 2
+            and len(x) == len(y)
+        )
+    if type(request) is Advance:
+        arrays = all(type(part) is np.ndarray for part in request)
+        return arrays and request.x.ndim == 2 and len({len(part) for part in request}) == 1
+    return False
+
+
+def _not_joined(request: Any) -> BadRequest:
+    """Return the error of a request that cannot be joined with others."""
+    if not isinstance(request, Evaluate | Advance):
+        told = f"it yielded {shown(request)}"
+        return BadRequest(f"{told}; yield an Evaluate, an Advance or an Incumbent")
+    parts = [
+        f"{name} {part.shape}" if isinstance(part, np.ndarray) else f"{name} = {shown(part)}"
+        for name, part in request._asdict().items()
+    ]
+    told = f"{type(request).__name__} has {', '.join(parts)}"
+    return BadRequest(f"{told}; give a Level, and arrays of as many rows each")
+
+
+def _refuse(procedure: Steps[Any], error: BadRequest) -> NoReturn:
+    """Raise an error at the line of a procedure that has made the request."""
+    with suppress(StopIteration):
+        procedure.throw(error)
+    raise error
 
 
 def _as_one(requests: list[Question]) -> Question:

@@ -44,7 +44,9 @@ class Contract:
         self._name, self._state = algorithm.name, algorithm.State
         self._m, self._n = spec.m, spec.n
         self._checks = RequestChecks(spec, problem.y_bounds)
-        self._memory = None if _is_ours(algorithm) else Memory(believes)
+        self._memory = None
+        if not _is_ours(algorithm):
+            self._memory = Memory(believes, self._checks.solver)
         self._idle = 0
 
     def generator(self, made: Any, method: str) -> Generator[Request, Any, Any]:
@@ -52,8 +54,8 @@ class Contract:
         if isinstance(made, Generator):
             return made
         raise self._bad(
-            f"{method} returned {described(made)} and is no generator: it needs a `yield`, and "
-            "`yield from ()` will do where it asks for nothing"
+            f"{method} returned a {type(made).__name__} and is no generator, or is not defined: it "
+            "needs a `yield`, and `yield from ()` will do where it asks for nothing"
         )
 
     def check(self, request: Any) -> None:
@@ -68,7 +70,7 @@ class Contract:
             if self._memory is not None:
                 self._memory.check(request)
         except BadRequest as error:
-            raise self._bad(str(error)) from None
+            raise self.named(error) from None
         self._idle = self._idle + 1 if isinstance(request, Incumbent) else 0
         self._require_work()
 
@@ -96,10 +98,12 @@ class Contract:
         """Refuse what a method returned if it is no state."""
         if not isinstance(state, self._state):
             raise self._bad(
-                f"{method} returned {described(state)}; end it by `return` and a state, which is "
-                f"a {self._state.__name__}"
+                f"{method} returned an object of the class {type(state).__name__}; end it by "
+                f"`return` and a state, which is a {self._state.__name__}"
             )
-        stop = getattr(state, "stop", "missing")
+        if not hasattr(state, "stop"):
+            raise self._bad("the state has no field `stop`: it is None while the run goes on")
+        stop = state.stop
         if stop is not None and not (isinstance(stop, StopReason) and stop in ENDS):
             reasons = ", ".join(f"StopReason.{reason.name}" for reason in ENDS)
             raise self._bad(f"state.stop is {described(stop)}; it is None, or one of {reasons}")
@@ -134,6 +138,12 @@ class Contract:
                 f"it told {MOST_IDLE} best pairs and generations without asking for an evaluation: "
                 "set state.stop to end a run"
             )
+
+    def named(self, error: BadRequest) -> BadRequest:
+        """Return an error that names the algorithm, also if it came from its own procedures."""
+        if not str(error).startswith(f"{self._name}: "):
+            error.args = (f"{self._name}: {error}",)
+        return error
 
     def _bad(self, what: str) -> BadRequest:
         return BadRequest(f"{self._name}: {what}")

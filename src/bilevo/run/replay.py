@@ -124,6 +124,7 @@ class Replayed:
     def _diverged(self, record: Record) -> RunMismatch:
         return RunMismatch(
             f"{self._directory} holds another course of this run from record {record.number} on: "
-            "the functions, or the machine and its libraries, do not give the values they gave. "
-            "Put them back, or use another run_dir"
+            "the functions, the method, or the machine and its libraries do not give what they "
+            "gave. Put them back, or use another run_dir. (A method that was changed has a new "
+            "revision; its random numbers come from `stream` only.)"
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
@@ -46,9 +47,10 @@ class RequestChecks:
         elif isinstance(request, Incumbent):
             self._check_incumbent(request)
         else:
-            raise BadRequest(
-                f"it yielded {described(request)}; yield an Evaluate, an Advance or an Incumbent"
-            )
+            instead = "yield an Evaluate, an Advance or an Incumbent"
+            if isinstance(request, Generator):
+                instead = "did you mean `yield from`?"
+            raise BadRequest(f"it yielded {described(request)}; {instead}")
 
     def _check_evaluation(self, request: Evaluate) -> None:
         level, x, y = request
@@ -81,7 +83,10 @@ class RequestChecks:
         if not len(points):
             raise BadRequest(f"{name} has no rows; ask for one pair at least")
         if not np.isfinite(points).all():
-            raise BadRequest(f"{name} has numbers that are not finite")
+            raise BadRequest(
+                f"{name} has numbers that are not finite; values that failed are inf, and "
+                "inf - inf is NaN"
+            )
         if unit and not ((points >= 0) & (points <= 1)).all():
             outside = points[(points < 0) | (points > 1)][0]
             raise BadRequest(
@@ -119,24 +124,41 @@ class RequestChecks:
                 raise BadRequest(f"Incumbent.{name} is {described(number)}; give a number")
             if math.isnan(number) and name != "gap":
                 raise BadRequest(f"Incumbent.{name} is NaN; what failed has the value inf")
-        if not isinstance(best.unfinished, bool | np.bool_) or best.violation < 0:
-            raise BadRequest(
-                f"Incumbent has unfinished = {described(best.unfinished)} and violation = "
-                f"{best.violation}; the one is True or False, the other 0 or more"
-            )
+        if not isinstance(best.unfinished, bool | np.bool_):
+            raise BadRequest(f"Incumbent.unfinished is {described(best.unfinished)}; give a bool")
+        if best.violation < 0:
+            raise BadRequest(f"Incumbent.violation is {best.violation}; it is 0 or more")
         self._check_points(best.x[None], "Incumbent.x", self._m)
         if not (self.solver and math.isinf(best.violation)):  # a solver that failed has no answer
             self._check_answers(best.y[None], "Incumbent.y")
 
 
+class Pairs:
+    """The pairs that were evaluated at a level, by their hashes, and their values."""
+
+    def __init__(self) -> None:
+        self._hashes, self._objective, self._violation = array("q"), array("d"), array("d")
+
+    def add(self, asked: Evaluate, answer: Values) -> None:
+        """Keep the answer to a request."""
+        self._hashes.extend(map(_hash, asked.x, asked.y))
+        self._objective.extend(answer.objective.tolist())
+        self._violation.extend(answer.violation.tolist())
+
+    def at(self, best: Incumbent) -> dict[float, float]:
+        """Return the objectives found at a pair, with the violation: functions may be noisy."""
+        wanted = _hash(best.x, best.y)
+        known = np.flatnonzero(np.frombuffer(self._hashes, np.int64) == wanted)
+        return {self._objective[i]: self._violation[i] for i in known}
+
+
 class Memory:
     """What an algorithm has asked for and was answered, as far as later requests rest on it."""
 
-    def __init__(self, believes: bool) -> None:
-        self._believes = believes
+    def __init__(self, believes: bool, solver: bool) -> None:
+        self._believes, self._solver = believes, solver
         self._asked: Question | None = None
-        self._pairs = array("q")  # hashes of the pairs evaluated above, F and violation there
-        self._F, self._violation = array("d"), array("d")
+        self._pairs = {level: Pairs() for level in Level}
         self._tasks: dict[int, tuple[int, bytes, bool]] = {}  # steps, leader, done
 
     def check(self, request: Request) -> None:
@@ -155,33 +177,44 @@ class Memory:
             rows = zip(asked.task.tolist(), asked.turn.tolist(), asked.x, answer.done, strict=True)
             for task, turn, x, done in rows:
                 self._tasks[task] = turn + 1, x.tobytes(), bool(done)
-        elif isinstance(asked, Evaluate) and asked.level is Level.UPPER:
+        elif isinstance(asked, Evaluate):
             assert isinstance(answer, Values)
-            self._pairs.extend(map(_hash, asked.x, asked.y))
-            self._F.extend(answer.objective.tolist())
-            self._violation.extend(answer.violation.tolist())
+            self._pairs[asked.level].add(asked, answer)
 
     def _check_claim(self, best: Incumbent) -> None:
-        """Refuse a best pair whose F was not evaluated."""
-        if math.isinf(best.violation) and math.isinf(best.F):
-            return  # it claims nothing
-        known = np.flatnonzero(np.frombuffer(self._pairs, np.int64) == _hash(best.x, best.y))
-        found = {self._F[i]: self._violation[i] for i in known}  # functions may be noisy
+        """Refuse a best pair whose values were not evaluated."""
+        if self._solver and math.isinf(best.violation):
+            return  # a solver that failed: it claims nothing
+        upper = self._violation_of(Level.UPPER, best, "F", best.F)
+        lower = None if self._solver else self._violation_of(Level.LOWER, best, "f", best.f)
+        if upper is None or best.violation < upper:
+            total, what = upper, "that of the upper level alone"
+        else:
+            total, what = None if lower is None else upper + lower, "that of both levels together"
+        if total is not None and not math.isclose(best.violation, total, rel_tol=1e-9):
+            raise BadRequest(
+                f"Incumbent.violation is {best.violation!r}, and {what} was {total!r}; it is the "
+                "sum of both levels'"
+            )
+
+    def _violation_of(
+        self, level: Level, best: Incumbent, name: str, claimed: float
+    ) -> float | None:
+        """Return a level's violation at the pair, for its claimed value; None if not known."""
+        found = self._pairs[level].at(best)
         if not found:
             if self._believes:
-                return
+                return None
             raise BadRequest(
-                "the Incumbent's pair was not evaluated above: Evaluate(Level.UPPER, x, y) first"
+                f"the Incumbent's pair was not evaluated at the {level} level: "
+                f"Evaluate(Level.{level.name}, x, y) first, at this very pair"
             )
-        if best.F not in found:
+        if claimed not in found:
             raise BadRequest(
-                f"Incumbent.F is {best.F!r}, and its pair was evaluated to {max(found)!r}"
+                f"Incumbent.{name} is {float(claimed)!r}, and its pair was evaluated to "
+                f"{max(found)!r}"
             )
-        if best.violation < found[best.F]:
-            raise BadRequest(
-                f"Incumbent.violation is {best.violation!r}, and that of the upper level alone was "
-                f"{found[best.F]!r}; it is the sum of both levels'"
-            )
+        return found[claimed]
 
     def _check_order(self, request: Advance) -> None:
         """Refuse steps that do not follow the last one of their task."""

@@ -66,7 +66,7 @@ class RunDir:
         self._pieces, self._elapsed = 0, 0.0  # at the start
         self._replay: Iterator[tuple[Record, Position]] | None = None
         self._told_end = False  # the last record is that of the run's end
-        self._snapshots, self._snapshot_at = True, 0.0
+        self._snapshots, self._snapshot_at, self._untried = True, 0.0, True
         files.require_folder(self.followers)
         self._lock = DirectoryLock(self.path)
         try:
@@ -141,18 +141,23 @@ class RunDir:
 
     def generation_ended(self, state: AlgorithmState, own_time: float) -> None:
         """Store the state when replaying would take long."""
-        if not self._snapshots or own_time - self._snapshot_at < SNAPSHOT_AFTER:
+        due = own_time - self._snapshot_at >= SNAPSHOT_AFTER
+        if not self._snapshots or not (due or self._untried):
             return
-        self._writer.sync()
         try:
-            snapshot.save(self.path / SNAPSHOT, state, self._writer.position, self._kind)
+            if due:
+                self._writer.sync()
+                snapshot.save(self.path / SNAPSHOT, state, self._writer.position, self._kind)
+                self._snapshot_at = own_time
+            else:  # tell at once, and not after hours, that states cannot be stored
+                snapshot.require_storable(state, self._kind)
+            self._untried = False
         except snapshot.NotStorable as error:
             self._snapshots = False
             warn_user(
                 f"a state of {self._algorithm.name} cannot be stored: {error}. The journal is "
                 "complete without it, but resuming replays the whole run"
             )
-        self._snapshot_at = own_time
 
     def close_run(self, result: Result) -> bool:
         """Tidy up after a run; True if its end is to be written down."""

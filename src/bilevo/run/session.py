@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from contextlib import suppress
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
@@ -193,9 +193,8 @@ class Session:
         except StopIteration as end:
             self.end(end.value)
             return
-        except BadRequest:
-            self._close()
-            raise
+        except BadRequest as error:
+            self._raise_where_asked(self._contract.named(error))
         finally:
             kernels.leave(token)
         self.own_time += perf_counter() - entered
@@ -209,6 +208,17 @@ class Session:
             self.end(StopReason.MAX_TIME)
         else:
             self.batch = self._in_users_units(request)
+
+    def _raise_where_asked(self, error: BadRequest) -> NoReturn:
+        """Raise an error at the line of the algorithm that has made the request."""
+        error.add_note(f"in generation {self.record.history.count + 1}, counted from 1")
+        try:
+            self._requests.throw(error)
+        except Exception as raised:  # most of the time the error itself, with that line
+            if raised is error:
+                raise
+        self._close()
+        raise error
 
     def _in_users_units(self, request: Evaluate | Advance) -> Batch | Turns:
         x = self.x_box.real(request.x)

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from bilevo.core.checks import shown
 from bilevo.core.terminal import printable
 from bilevo.run import files
 from bilevo.run.journal import Position
@@ -51,6 +52,7 @@ class _Parts:
     """
 
     classes: Classes | None = None  # that can be made again; None: any
+    path: list[str] = field(default_factory=lambda: ["state"])  # of the field at hand
     arrays: list[Any] = field(default_factory=list)
     numbers: dict[int, tuple[int, Any]] = field(default_factory=dict)  # by id, which it keeps
 
@@ -106,16 +108,25 @@ class Kind:
         return known and (self.first is None or _alike(state, self.first))
 
 
+def require_storable(state: Any, kind: Kind) -> None:
+    """Refuse a state that would not come back as one of its kind."""
+    _put_down(state, _Parts(kind.classes))
+
+
+def _put_down(state: Any, parts: _Parts) -> Any:
+    try:
+        return _plain(state, parts)
+    except RecursionError:
+        raise NotStorable("it holds itself") from None
+
+
 def save(path: Path, state: Any, position: Position, kind: Kind | None = None) -> None:
     """Replace the snapshot by this state, reached at this position of the journal.
 
     A state that would not come back as one of its kind is `NotStorable`.
     """
     parts = _Parts(None if kind is None else kind.classes)
-    try:
-        tree = {"format": FORMAT, "position": list(position), "state": _plain(state, parts)}
-    except RecursionError:
-        raise NotStorable("it holds itself") from None
+    tree = {"format": FORMAT, "position": list(position), "state": _put_down(state, parts)}
     text = np.frombuffer(json.dumps(tree).encode(), np.uint8)
     content = io.BytesIO()
     named: dict[str, Any] = {f"a{i}": array for i, array in enumerate(parts.arrays)}
@@ -225,9 +236,19 @@ def _plain_object(value: Any, parts: _Parts) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         names = [each.name for each in fields(value)]
         if not getattr(value, "__dict__", {}).keys() - set(names):  # no attributes beside them
-            content = {name: _plain(getattr(value, name), parts) for name in names}
+            content = {name: _plain_field(value, name, parts) for name in names}
             return {"class": _known_name(type(value), parts), "fields": content}
-    raise NotStorable(f"it holds {value!r:.200}, which is no array, number, string or dataclass")
+    raise NotStorable(
+        f"{'.'.join(parts.path)} holds {shown(value)}, and states are made of dataclasses, named "
+        "tuples, lists, tuples, dictionaries, arrays, numbers, strings and enums"
+    )
+
+
+def _plain_field(value: Any, name: str, parts: _Parts) -> Any:
+    parts.path.append(name)
+    content = _plain(getattr(value, name), parts)
+    parts.path.pop()
+    return content
 
 
 def _known_name(kind: type, parts: _Parts) -> str:
@@ -235,15 +256,15 @@ def _known_name(kind: type, parts: _Parts) -> str:
     name = _name(kind)
     if parts.classes is not None and parts.classes.get(name) is not kind:
         raise NotStorable(
-            f"it holds a {kind.__qualname__}, which its type hints do not declare: say so in the "
-            "annotation of the field that holds it"
+            f"{'.'.join(parts.path)} holds a {kind.__qualname__}, which its type hints do not "
+            "declare: give that field a type"
         )
     return name
 
 
 def _array(array: Any, parts: _Parts) -> int:
     if array.dtype.kind not in "fiub":
-        raise NotStorable(f"it holds an array of {array.dtype}, and not of numbers")
+        raise NotStorable(f"{'.'.join(parts.path)} holds an array of {array.dtype}, not of numbers")
     parts.arrays.append(array)
     return len(parts.arrays) - 1
 

@@ -13,6 +13,11 @@
 requests by hand, so that a part of it can be tried without a run around it.
 """
 
+import sys
+
+if "pytest" in sys.modules:  # so that a failed assertion shows its values
+    sys.modules["pytest"].register_assert_rewrite("bilevo.testing.conformance")
+
 from bilevo.testing.conformance import AlgorithmTests
 from bilevo.testing.counting import CountingProblem
 from bilevo.testing.driven import Driven
