@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from bilevo.algorithms.follower import Follower, FollowerRule, Pair
 from bilevo.algorithms.leader import LeaderState, tell_leader
 from bilevo.core.budget import Scale
 from bilevo.core.order import ranking
+from bilevo.core.request import BadRequest
 from bilevo.optimizers import CMAES, DE, GA, PSO, Start
 
 values = st.one_of(st.floats(-1e3, 1e3), st.sampled_from([0.0, 1e-300, 1e8, 1.7e308, -1.7e308]))
@@ -336,18 +338,28 @@ class Toy:
 
 
 class Living(Toy):
-    """An optimiser that hands out its own population and writes into it when told."""
+    """An optimiser that hands out a search's own population and writes into it when told."""
 
-    population = np.empty((24, 5))
+    populations: ClassVar[dict] = {}
+
+    def population(self, state):
+        return self.populations.setdefault(id(state), np.empty((24, 5)))
 
     def ask(self, state, rng):
-        points = self.population[:, : len(state.mean)]
+        points = self.population(state)[:, : len(state.mean)]
         points[:] = super().ask(state, rng)
         return points
 
     def tell(self, state, points, objective, violation):
         super().tell(state, points.copy(), objective, violation)
-        self.population[:] = 0.5
+        self.population(state)[:] = 0.5
+
+
+class Shared(Living):
+    """One population for all searches: they write into each other's points."""
+
+    def population(self, state):
+        return self.populations.setdefault("all", np.empty((24, 5)))
 
 
 def test_answers_are_not_changed_by_an_optimiser_that_reuses_its_arrays() -> None:
@@ -355,6 +367,11 @@ def test_answers_are_not_changed_by_an_optimiser_that_reuses_its_arrays() -> Non
     result = minimize_counted(problem, method=DRC(lower=Living()), max_evals=3000)
     F, _, f, _ = problem.evaluate(result.x, result.y)
     assert (F[0], f[0]) == (result.F, result.f)
+
+
+def test_an_optimiser_whose_searches_share_an_array_is_refused() -> None:
+    with pytest.raises(BadRequest, match="pair was not evaluated at the lower level"):
+        minimize_counted(bilevo.problems.get("smd1"), method=DRC(lower=Shared()), max_evals=3000)
 
 
 @pytest.mark.parametrize(("upper", "lower"), [(Toy(), CMAES()), (CMAES(), Toy()), (Toy(), Toy())])
