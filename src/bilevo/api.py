@@ -144,7 +144,7 @@ def minimize(
             kept = RunDir(run_dir, problem, algorithm, spec, limits)
             open_things.enter_context(closing(kept))
             spec = kept.spec
-        kernels.prepare(spec.kernel)  # before the clock starts: it may take long
+        kernels.prepare(spec.kernel)  # before the clock starts: compiling is no part of the run
         clock = Clock(limits.time)
         advance = None
         if problem.follower is not None:
@@ -153,7 +153,7 @@ def minimize(
         live = Live(evaluate, advance, clock, _both(line, callback))
         if kept is None:
             return drive(Session(problem, algorithm, spec, limits, live, clock=clock), live)
-        again = Recheck(problem, spec.seed, kept.stored, labour) if recheck else None
+        again = Recheck(problem, spec, kept.stored, labour) if recheck else None
         source = kept.source(live, clock, again)
         session = Session(problem, algorithm, spec, limits, source, kept.state, kept.record, clock)
         return drive(session, source)

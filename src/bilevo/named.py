@@ -15,7 +15,7 @@ from bilevo.core.algorithm import Algorithm
 from bilevo.core.problem import Problem
 from bilevo.registry import get_method
 
-SIZE_MOST = 10_000  # variables of a level of a suite's problem
+SIZE_MOST = 1_000  # variables of a level of a suite's problem
 _lasting: ContextVar[bool] = ContextVar("lasting", default=False)
 
 

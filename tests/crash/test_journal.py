@@ -2,6 +2,7 @@
 
 import errno
 import itertools
+import json
 import os
 import shutil
 import signal
@@ -16,6 +17,8 @@ import pytest
 from crashes import METHODS, SMALL, boundaries, course, f, problem, slow_f, small
 
 import bilevo
+from bilevo import JournalCorrupt
+from bilevo.core.request import Values
 from bilevo.core.result import plain
 from bilevo.run import journal, rundir
 from bilevo.run.lock import DirectoryLock
@@ -465,3 +468,49 @@ def test_a_run_that_ends_at_its_first_request_can_be_read_and_continued(tmp_path
     nothing = small(tmp_path, max_evals=1)
     assert nothing.nfev == 0 and 0 <= bilevo.load(tmp_path).time < 60
     assert course(small(tmp_path)) == course(small(None))
+
+
+def test_a_run_that_ended_by_its_time_is_not_continued_by_the_same_call(tmp_path: Path) -> None:
+    def slow(x, y):
+        time.sleep(0.01)
+        return f(x, y)
+
+    options = {**SMALL, "max_evals": None, "max_time": 0.3, "run_dir": tmp_path}
+    first = bilevo.minimize(problem(lower=slow), **options)
+    assert first.status == "max_time"
+    size = (tmp_path / "journal.bin").stat().st_size
+    for _ in range(3):
+        again = bilevo.minimize(problem(lower=slow), **options)
+        assert course(again) == course(first) and again.rechecked == 0
+    assert (tmp_path / "journal.bin").stat().st_size == size
+
+
+def test_a_slower_replay_comes_as_far_as_the_run_did(tmp_path: Path, monkeypatch) -> None:
+    options = {**SMALL, "max_time": 3.0, "run_dir": tmp_path}
+    first = bilevo.minimize(problem(), **options)
+    assert first.status == "max_evals"
+    (tmp_path / "snapshot.npz").unlink(missing_ok=True)
+    answers = Values.of
+
+    def slowly(*values):
+        time.sleep(0.1)
+        return answers(*values)
+
+    monkeypatch.setattr(Values, "of", slowly)
+    assert course(bilevo.minimize(problem(), **options)) == course(first)
+
+
+@pytest.mark.parametrize("x", [[1e9], [1.0, 2.0]], ids=["outside", "of another size"])
+def test_a_forged_best_pair_is_refused(x: list[float], tmp_path: Path) -> None:
+    bilevo.minimize(problem(), run_dir=tmp_path / "run", **{**SMALL, "max_evals": 40})
+    stored = journal.JournalFile(tmp_path / "run" / "journal.bin")
+    writer = journal.JournalWriter.create(tmp_path / "forged", stored.header)
+    for record, _ in stored.records():
+        payload = record.payload
+        if record.kind is journal.Kind.BEST:
+            payload = json.dumps({**json.loads(payload), "x": x}).encode()
+        writer.append(record._replace(payload=payload))
+    writer.close()
+    (tmp_path / "forged").replace(tmp_path / "run" / "journal.bin")
+    with pytest.raises(JournalCorrupt, match="its best pair"):
+        bilevo.minimize(problem(), run_dir=tmp_path / "run", **SMALL)

@@ -30,7 +30,7 @@ class Odd:
     """The state of a made-up algorithm."""
 
     generation: int = 0
-    stop: Any = None
+    stop: StopReason | None = None
     executions: Any = field(default_factory=lambda: np.zeros(0, int))
     survived: Any = field(default_factory=lambda: np.zeros(0, bool))
 
@@ -85,6 +85,7 @@ class MadeUp(Algorithm[Odd]):
     returns: str = "state"
     opening: str = "right"  # how it begins: with a best pair, or without; or not as a generator
     closing: str = "right"
+    begun: list[int] = field(default_factory=list, compare=False)  # tasks of a solver
 
     name = "made-up"
     revision = 1
@@ -106,7 +107,7 @@ class MadeUp(Algorithm[Odd]):
     def steps(self, spec: Any, state: Any) -> Any:
         known: list[Incumbent] = []
         if self.opening == "right":
-            yield from self.evaluated(spec, Evaluate(Level.UPPER, *self.pair(spec)), known)
+            yield from self.first_pair(spec, known)
             yield known[-1]
         try:
             for move in self.moves:
@@ -122,17 +123,25 @@ class MadeUp(Algorithm[Odd]):
             state.stop = StopReason.BUDGET
         return self.returned(state)
 
-    def pair(self, spec: Any) -> tuple[np.ndarray, np.ndarray]:
-        y = right(1, spec.n, 2)
-        return right(1, spec.m, 1), y if spec.advance_cost is None else 2 * y - 1
+    def first_pair(self, spec: Any, known: list[Incumbent]) -> Any:
+        x, y = right(1, spec.m, 1), right(1, spec.n, 2)
+        f = None
+        if spec.advance_cost is not None:
+            task = np.array([100 + len(self.begun)])
+            self.begun.append(1)
+            step = yield Advance(task, np.array([0]), x)
+            y, f = step.y, step.f[0]
+        yield from self.evaluated(spec, Evaluate(Level.UPPER, x, y), known, f)
 
-    def evaluated(self, spec: Any, request: Evaluate, known: list[Incumbent]) -> Any:
+    def evaluated(
+        self, spec: Any, request: Evaluate, known: list[Incumbent], f: float | None = None
+    ) -> Any:
         values = yield request
         if request.level is Level.UPPER:
-            x, y, f = request.x[0].copy(), request.y[0].copy(), 0.0
-            if spec.advance_cost is None:
+            x, y = request.x[0].copy(), request.y[0].copy()
+            if f is None and spec.advance_cost is None:
                 f = (yield Evaluate(Level.LOWER, x[None], y[None])).objective[0]
-            known.append(Incumbent(x, y, values.objective[0], f, values.violation[0]))
+            known.append(Incumbent(x, y, values.objective[0], f or 0.0, values.violation[0]))
         request.x[:], request.y[:] = 7.0, 7.0  # an algorithm may use its arrays again
 
     def make(self, spec: Any, move: tuple[Any, ...], known: list[Incumbent]) -> Any:
@@ -176,6 +185,7 @@ def claimed(how: str, known: list[Incumbent]) -> Any:
         "feasible": {"violation": 0.0},
         "another pair": {"x": 1 - best.x},
         "negative": {"violation": -1.0},
+        "huge": {"violation": 10**400},
         "None": {"x": None},
     }
     return best._replace(**changed.get(how, {}))
@@ -267,7 +277,7 @@ def test_a_best_pair_that_hides_its_violation_is_refused() -> None:
     moves = ("evaluate", Level.UPPER, "corner", "right", 1, 2), ("incumbent", "feasible")
     counting = problem(False, True)
     assert np.round(right(1, M, 2))[0, 0] == 0  # where x[0] is -1: infeasible
-    with pytest.raises(BadRequest, match=r"violation is 0\.0, and that of the upper level alone"):
+    with pytest.raises(BadRequest, match=r"violation is 0\.0, and that of both levels"):
         counting.minimize(method=MadeUp(moves), max_evals=200)
 
 
@@ -376,3 +386,36 @@ def test_yield_for_yield_from_is_told() -> None:
 
 def iter_once(value: Any) -> Any:
     yield value
+
+
+@pytest.mark.parametrize(
+    "told",
+    [{"unfinished": np.bool_(False)}, {"gap": np.float32(0.0)}, {"F": None}],
+    ids=["a bool of numpy", "a small float", "a long double"],
+)
+def test_numbers_of_numpy_can_be_written_down(told: dict[str, Any], tmp_path: Any) -> None:
+    class Telling(MadeUp):
+        def steps(self, spec: Any, state: Any) -> Any:
+            known: list[Incumbent] = []
+            yield from self.first_pair(spec, known)
+            changes = {
+                key: np.longdouble(known[-1].F) if told[key] is None else told[key] for key in told
+            }
+            yield known[-1]._replace(**changes)
+            state.stop = StopReason.BUDGET
+            return state
+
+    made = problem(False, False).problem
+    assert bilevo.minimize(made, method=Telling(), run_dir=tmp_path).success
+
+
+def test_a_number_that_no_float_can_hold_is_refused() -> None:
+    claim = ("incumbent", "huge")
+    with pytest.raises(BadRequest, match=r"Incumbent\.violation is .*; give a number"):
+        problem(False, False).minimize(method=MadeUp((claim,)), max_evals=200)
+
+
+def test_an_answer_that_the_solver_never_gave_is_refused() -> None:
+    moves = (("evaluate", Level.UPPER, "right", "right", 1, 3), ("incumbent", "true"))
+    with pytest.raises(BadRequest, match="pair was not evaluated at the lower level"):
+        problem(True, False).minimize(method=MadeUp(moves), max_evals=200)

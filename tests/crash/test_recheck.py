@@ -134,3 +134,45 @@ def test_the_same_solver_gives_no_warning(tmp_path: Path) -> None:
             solved_problem(Exact()), run_dir=tmp_path, max_evals=limit, rng=4, method="drc-race"
         )
     assert result.rechecked == 2  # F at the best pair, and a step
+
+
+def test_constraints_that_changed_are_told(tmp_path: Path) -> None:
+    def solve(limit: float, evals: int) -> None:
+        bounds = [(-5, 10)]
+        problem = bilevo.Problem(F, f, bounds, bounds, G=lambda x, y: [limit - x[0]], name="copy")
+        bilevo.minimize(problem, run_dir=tmp_path, **{**SMALL, "max_evals": evals})
+
+    solve(-9.0, 40)
+    with pytest.warns(UserWarning, match=r"the violation at x = \["):
+        solve(9.5, 70)
+
+
+def test_a_failure_in_passing_is_called_so(tmp_path: Path) -> None:
+    asked = []
+
+    def fails_once(x: Any, y: Any) -> float:
+        asked.append(1)
+        if len(asked) == 1:
+            raise ArithmeticError("no mesh")
+        return F(x, y)
+
+    (told,) = resumed(tmp_path, fails_once, on_failure="worst")
+    assert "now fails: ArithmeticError: no mesh" in told
+
+
+def test_vectorised_functions_may_round_otherwise_near_zero(tmp_path: Path) -> None:
+    noise = iter([0.0] * 10_000)
+
+    def upper(x: Any, y: Any) -> Any:
+        return (x**2).sum(axis=1) * 1e-12 + next(noise)
+
+    def lower(x: Any, y: Any) -> Any:
+        return ((y - x) ** 2).sum(axis=1)
+
+    for limit in (40, 70):
+        bounds = [(-5, 10)]
+        problem = bilevo.Problem(upper, lower, bounds, bounds, vectorized=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            bilevo.minimize(problem, run_dir=tmp_path, **{**SMALL, "max_evals": limit})
+        noise = iter([1e-13] * 10_000)

@@ -172,7 +172,7 @@ ABSURD = {
     f"runs = 1{'0' * 400}": "runs must be a positive whole number below",
     f"max_evals = [{', '.join(map(str, range(1, 60_000)))}]": "at most 1,000,000 runs",
     f"max_evals = [{10**17}]": "a limit in max_evals is at most",
-    'sizes = ["1000000000000,3"]': "sizes are from 1 to 10000",
+    'sizes = ["1000000000000,3"]': "sizes are from 1 to 1000",
     "sizes = ['2," + "9" * 5000 + "']": "sizes are two whole numbers",
     "sizes = [" + "'2,3', " * 50_000 + "]": "at most 1,000,000 runs",
     f"problems = {'[' * 3000}": "plan",
@@ -193,7 +193,7 @@ def test_plans_of_absurd_size_are_refused_before_anything_is_made(line, tmp_path
     ("words", "says"),
     [
         (["--runs", str(10**12)], "at most 1,000,000 runs"),
-        (["--dim", "2,1000000000"], "sizes are from 1 to 10000"),
+        (["--dim", "2,1000000000"], "sizes are from 1 to 1000"),
         (["--max-evals", "1e400"], "--max-evals takes numbers of evaluations"),
         (["--max-evals", "inf"], "--max-evals takes numbers of evaluations"),
         (["--workers", str(10**9)], "workers must be from 1 to 4096"),

@@ -1,14 +1,18 @@
 """States as files: what goes in comes out, and what cannot is said so."""
 
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from bilevo.run import snapshot
 from bilevo.run.journal import Position
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -65,3 +69,68 @@ def test_a_class_that_the_state_at_hand_has_not_is_not_made(tmp_path: Path) -> N
     snapshot.save(tmp_path / "state.npz", {"inner": State()}, Position(0, 0))
     with pytest.raises(snapshot.Unusable):
         snapshot.load(tmp_path / "state.npz", snapshot.Kind.of(dict, {}))
+
+
+class Colour(Enum):
+    RED = (1, 2)
+    ODD = frozenset([1])
+
+
+class Box(NamedTuple, Generic[T]):
+    inside: T
+
+
+@dataclass
+class Loose:
+    """Values that are nearly of the declared types, as algorithms make them."""
+
+    count: int = 0
+    flag: bool = False
+    share: float = 0.0
+    any_array: NDArray[Any] = field(default_factory=lambda: np.zeros(0))
+    floats: NDArray[np.floating] = field(default_factory=lambda: np.zeros(0))
+    thing: object = None
+    colour: Colour = Colour.RED
+    box: Box[int] = field(default_factory=lambda: Box(1))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"count": np.argmin([3, 1])},
+        {"flag": np.bool_(True)},
+        {"share": np.float32(0.5)},
+        {"share": np.int64(2)},
+        {"any_array": np.ones((2, 3), np.int8)},
+        {"floats": np.ones((2, 3), np.float32)},
+        {"thing": "text"},
+        {"colour": Colour.ODD},
+        {"box": Box(7)},
+    ],
+    ids=str,
+)
+def test_what_is_stored_comes_back(changes: dict[str, Any], tmp_path: Path) -> None:
+    kind = snapshot.Kind.of(Loose, Loose())
+    state = Loose(**changes)
+    snapshot.require_storable(state, kind)
+    snapshot.save(tmp_path / "state.npz", state, Position(0, 0), kind)
+    found, _ = snapshot.load(tmp_path / "state.npz", kind)
+    for name, value in changes.items():
+        assert np.array_equal(getattr(found, name), value)
+        assert type(getattr(found, name)) is type(value)
+
+
+@pytest.mark.parametrize("count", ["many", 10**5000], ids=["text", "a long number"])
+def test_what_would_not_come_back_is_refused_at_once(count: Any) -> None:
+    with pytest.raises(snapshot.NotStorable, match=r"would not come back|cannot be"):
+        snapshot.require_storable(Loose(count=count), snapshot.Kind.of(Loose, Loose()))
+
+
+def test_a_named_tuple_with_attributes_of_its_own_is_refused() -> None:
+    class Tagged(Position):
+        pass
+
+    tagged = Tagged(1, 2)
+    tagged.born = 3
+    with pytest.raises(snapshot.NotStorable):
+        snapshot.require_storable({"held": tagged}, snapshot.Kind.of(dict, {"held": tagged}))

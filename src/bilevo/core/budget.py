@@ -28,6 +28,9 @@ class StopReason(StrEnum):
     RUNNING = "running"
 
 
+OWN_ENDS = (StopReason.TARGET, StopReason.STAGNATION, StopReason.BUDGET)  # of an algorithm's own
+
+
 # Sizes (m + n, n) with published settings, and those settings.
 _SIZES = np.array([[5, 3], [10, 5], [20, 10], [60, 30]], dtype=float)
 _UPPER_MAX = [2500, 3500, 5000, 12500]

@@ -265,7 +265,7 @@ def _joined(
 
 def _can_be_joined(request: Any) -> bool:
     """Tell whether a request has as many rows in each part, so that parts of several fit."""
-    if type(request) is Evaluate:
+    if isinstance(request, Evaluate):
         level, x, y = request
         return (
             type(level) is Level
@@ -273,7 +273,7 @@ def _can_be_joined(request: Any) -> bool:
             and x.ndim == y.ndim == 2
             and len(x) == len(y)
         )
-    if type(request) is Advance:
+    if isinstance(request, Advance):
         arrays = all(type(part) is np.ndarray for part in request)
         return arrays and request.x.ndim == 2 and len({len(part) for part in request}) == 1
     return False

@@ -16,7 +16,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 MAGIC = b"PAR1"
 FOOTER_MOST = 2**22  # bytes
-PAGES_MOST = 1_000_000
+HEADER_MOST = 2**12  # bytes of a page's header
+PAGES_MOST = 100_000
 DEEPEST = 16  # structures within structures
 WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}  # of a value by its physical type; else a view of 16
 LEVELS = 8  # bytes for where a value stands in its lists
@@ -60,7 +61,7 @@ def _pages(data: mmap.mmap, about: dict[int, Any]) -> Iterator[int]:
     at, left = min(about[key] for key in (9, 11) if key in about), about[5]
     width = WIDTHS.get(about[1], 16) + LEVELS
     while left > 0:
-        page = _Compact(data, at)
+        page = _Compact(data[at : at + HEADER_MOST])
         header = page.struct()
         values = sum(header[key][1] for key in (5, 8) if key in header)
         words = header.get(7, {}).get(1, 0)
@@ -68,7 +69,7 @@ def _pages(data: mmap.mmap, about: dict[int, Any]) -> Iterator[int]:
             raise ValueError("a page has a negative size")
         yield header[2] + width * (values + words)
         left -= values
-        at = page.at + header[3]
+        at += page.at + header[3]
 
 
 class _Compact:

@@ -104,7 +104,11 @@ class Store:
         except BlockingIOError:
             os.close(self._lock)
             raise ValueError(f"another campaign is writing to {folder}") from None
-        self._clear()
+        try:
+            self._clear()
+        except BaseException:
+            os.close(self._lock)
+            raise
         found = segments(folder)
         self._next = found[-1].last + 1 if found else 1
         self._small = [segment for segment in found if segment.first == segment.last]

@@ -7,18 +7,19 @@ from time import perf_counter
 
 
 class Clock:
-    """Counts a run's seconds from `start` to `stop`. A run that is resumed sets it on."""
+    """Counts a run's seconds to `stop`. While a journal is replayed it is held at stored times."""
 
-    __slots__ = ("_started", "_stopped", "limit")
+    __slots__ = ("_held", "_started", "_stopped", "limit")
 
     def __init__(self, limit: float = math.inf) -> None:
         self.limit = limit
         self._started = perf_counter()
         self._stopped: float | None = None
+        self._held: float | None = None
 
     @property
     def elapsed(self) -> float:
-        return self._now() - self._started
+        return self._now() - self._started if self._held is None else self._held
 
     @property
     def left(self) -> float:
@@ -26,8 +27,12 @@ class Clock:
         return self.limit - self.elapsed
 
     def set(self, seconds: float) -> None:
-        """Say how long the run has taken so far."""
-        self._started = self._now() - seconds
+        """Go on from this time."""
+        self._started, self._held = self._now() - seconds, None
+
+    def hold(self, seconds: float) -> None:
+        """Stand still at this time, until `set`."""
+        self._held = seconds
 
     def stop(self) -> None:
         self._stopped = perf_counter()

@@ -18,17 +18,16 @@ from typing import Any
 import numpy as np
 
 from bilevo.core.algorithm import Algorithm
-from bilevo.core.budget import StopReason
+from bilevo.core.budget import OWN_ENDS, StopReason
 from bilevo.core.problem import Problem, Spec
 from bilevo.core.request import BadRequest, Evaluate, Incumbent, Level, Moves, Request, Values
 from bilevo.run.request_checks import FLOAT, Memory, RequestChecks, described
 
 MOST_IDLE = 10_000  # best pairs and generations without any evaluation between them
-ENDS = (StopReason.TARGET, StopReason.STAGNATION, StopReason.BUDGET)
 TASKS = {"executions": ("iu", "whole numbers"), "survived": ("b", "True and False")}
 _BITS = np.dtype(np.uint64)
 _ONE = np.array(1.0).view(_BITS)  # the bits of numbers from 0 to 1 are no larger
-_above = np.greater  # with bytes behind it: half the time of a reduction, for a few numbers
+_above = np.greater  # looking for a 1 in its bytes takes half the time of a reduction
 
 
 class Contract:
@@ -104,8 +103,8 @@ class Contract:
         if not hasattr(state, "stop"):
             raise self._bad("the state has no field `stop`: it is None while the run goes on")
         stop = state.stop
-        if stop is not None and not (isinstance(stop, StopReason) and stop in ENDS):
-            reasons = ", ".join(f"StopReason.{reason.name}" for reason in ENDS)
+        if stop is not None and not (isinstance(stop, StopReason) and stop in OWN_ENDS):
+            reasons = ", ".join(f"StopReason.{reason.name}" for reason in OWN_ENDS)
             raise self._bad(f"state.stop is {described(stop)}; it is None, or one of {reasons}")
 
     def check_generation(self, state: Any, best: Incumbent | None) -> None:

@@ -28,7 +28,7 @@ def exists(path: Path) -> bool:
 
 
 def require_plain(path: Path) -> None:
-    """Refuse a name that stands for anything but a plain file with no other name."""
+    """Refuse anything but a plain file that has no second name; there may be none."""
     with suppress(FileNotFoundError):
         _check(path, os.lstat(path))
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from bilevo.core.algorithm import Algorithm
 from bilevo.core.problem import Problem, Spec
+from bilevo.core.terminal import printable
 from bilevo.run.errors import RunMismatch
 from bilevo.version import __version__
 
@@ -83,7 +84,7 @@ def _differences(there: dict[str, Any], here: dict[str, Any]) -> Iterator[str]:
     for name in sorted(stored.keys() | wanted.keys()):
         if repr(stored.get(name)) != repr(wanted.get(name)):  # NaN is the same as NaN
             values = (repr(side.get(name))[:200] for side in (stored, wanted))
-            yield "{} is {} there and {} here".format(name[:200], *values)
+            yield "{} is {} there and {} here".format(printable(name[:200]), *values)
 
 
 def _leaves(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

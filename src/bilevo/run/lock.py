@@ -63,7 +63,7 @@ class DirectoryLock:
 
 
 def _owner(file: int) -> str:
-    """Return what the owner wrote into the file; it may be about to."""
+    """Return what the owner wrote into the file; wait a moment if it has not yet."""
     until = monotonic() + 0.5
     while monotonic() < until:
         text = os.pread(file, 300, 0).decode(errors="replace")

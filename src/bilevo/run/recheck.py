@@ -13,8 +13,8 @@ import math
 import numpy as np
 
 from bilevo.core.follower import Move
-from bilevo.core.problem import Problem
-from bilevo.core.request import Incumbent, Level
+from bilevo.core.problem import Problem, Spec
+from bilevo.core.request import Incumbent, Level, Values
 from bilevo.core.result import revive
 from bilevo.run import encoding
 from bilevo.run.advance import Advancer
@@ -25,7 +25,7 @@ from bilevo.run.session import Batch, Session, Turns
 from bilevo.run.stored import StoredRun
 from bilevo.run.warn import warn_user
 
-LONGEST = 60.0  # seconds of an evaluation that is not made for the sake of comparison
+LONGEST = 60.0  # seconds: evaluations that took longer are not repeated
 ROUNDING = 1e-9  # relative: vectorised functions may round otherwise for other numbers of rows
 
 
@@ -35,11 +35,12 @@ class Recheck:
     def __init__(
         self,
         problem: Problem,
-        seed: int,
+        spec: Spec,
         stored: StoredRun,
         labour: tuple[OnFailure, int, Workers | None],
     ) -> None:
-        self._problem, self._seed, self._stored, self._labour = problem, seed, stored, labour
+        self._problem, self._seed, self._stored, self._labour = problem, spec.seed, stored, labour
+        self._slight = spec.ftol if problem.vectorized else 0.0
 
     def __call__(self, session: Session) -> None:
         """Compare, once, before a session goes on."""
@@ -56,16 +57,23 @@ class Recheck:
         levels = [(Level.UPPER, "F", best.F)]
         if self._problem.follower is None and math.isfinite(best.f):
             levels.append((Level.LOWER, "f", best.f))
+        place, violation = f"at x = {best.x.tolist()}, y = {best.y.tolist()}", 0.0
         for level, name, stored in levels:
-            place = f"{name} at x = {best.x.tolist()}, y = {best.y.tolist()}"
             try:
                 batch = Batch(level, _row(best.x), _row(best.y))
-                now = Evaluator(self._problem, *self._labour)(batch).objective.item()
+                now = Evaluator(self._problem, *self._labour)(batch)
             except Exception as error:  # that of the user's function
-                self._warn(f"{place} was {stored!r} and now raises {type(error).__name__}")
-                continue
-            if not _same(now, stored):
-                self._warn(f"{place} was {stored!r} and is {now!r} now")
+                self._warn(f"{name} {place} was {stored!r} and now raises {type(error).__name__}")
+                return len(levels)
+            if now.errors:
+                self._warn(f"{name} {place} was {stored!r} and now fails: {now.errors[0]}")
+                return len(levels)
+            if not self._same(now.objective.item(), stored):
+                self._warn(f"{name} {place} was {stored!r} and is {now.objective.item()!r} now")
+            values = Values.of(*now[:2], self._problem.repeats(level), 0)
+            violation += values.violation.item()
+        if len(levels) == 2 and not self._same(violation, best.violation):
+            self._warn(f"the violation {place} was {best.violation!r} and is {violation!r} now")
         return len(levels)
 
     def _step_again(self) -> int:
@@ -73,6 +81,9 @@ class Recheck:
         assert self._stored.first_step is not None
         content = json.loads(self._stored.first_step.payload)
         stored, x = encoding.move(content), revive({"x": content["x"]})["x"]
+        bounds = self._problem.x_bounds
+        if x.shape != (bounds.size,) or ((x < bounds.lower) | (x > bounds.upper)).any():
+            return 0  # of a journal that no run has written
         place = f"the follower's first step at x = {x.tolist()}"
         turns = Turns(np.array([content["task"]]), np.array([0]), _row(x))
         try:
@@ -80,13 +91,21 @@ class Recheck:
         except Exception as error:  # that of the user's solver
             self._warn(f"{place} now raises {type(error).__name__}")
             return stored.cost
-        if not _same_step(now, stored):
+        if not self._same_step(now, stored):
             before, after = stored.y.tolist(), now.y.tolist()
             self._warn(
                 f"{place} led to y = {before}, f = {stored.f!r}, and now to y = {after}, "
                 f"f = {now.f!r}"
             )
         return now.cost
+
+    def _same(self, now: float, stored: float) -> bool:
+        tolerances = {"rel_tol": ROUNDING, "abs_tol": self._slight}
+        return now == stored or math.isclose(now, stored, **tolerances)
+
+    def _same_step(self, now: Move, stored: Move) -> bool:
+        alike = np.allclose(now.y, stored.y, rtol=ROUNDING, atol=self._slight, equal_nan=True)
+        return bool(alike) and self._same(now.f, stored.f) and now.done == stored.done
 
     def _warn(self, what: str) -> None:
         warn_user(
@@ -99,12 +118,3 @@ def _row(point: np.ndarray) -> np.ndarray:
     row = np.array(point, dtype=np.float64)[None]
     row.setflags(write=False)
     return row
-
-
-def _same(now: float, stored: float) -> bool:
-    return now == stored or math.isclose(now, stored, rel_tol=ROUNDING)
-
-
-def _same_step(now: Move, stored: Move) -> bool:
-    alike = np.allclose(now.y, stored.y, rtol=ROUNDING, atol=0.0, equal_nan=True)
-    return bool(alike) and _same(now.f, stored.f) and now.done == stored.done

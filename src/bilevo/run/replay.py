@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bilevo.core.algorithm import AlgorithmState
-from bilevo.core.budget import StopReason
+from bilevo.core.budget import OWN_ENDS, StopReason
+from bilevo.core.follower import Move
 from bilevo.core.result import Result
 from bilevo.run import encoding
 from bilevo.run.answers import Journalled
@@ -21,8 +22,6 @@ from bilevo.run.errors import RunMismatch
 from bilevo.run.journal import Kind, Position, Record
 from bilevo.run.labour import Stopped
 from bilevo.run.session import Answers, Session
-
-OWN_ENDS = (StopReason.TARGET, StopReason.STAGNATION, StopReason.BUDGET)  # ends that repeat
 
 
 class Replayed:
@@ -43,18 +42,19 @@ class Replayed:
         self._records, self._then, self._clock = records, then, clock
         self._directory, self._going_on = directory, going_on
         self._live = False
+        self._stored: int | None = None  # of a batch that is about to go on
         self._next = self._following()
 
     @property
     def counted(self) -> int:
-        return self._then.counted
+        return self._then.counted if self._stored is None else self._stored
 
     def _following(self) -> Record | None:
         """Return the next record; an end that was not the last is passed over, with its time."""
         for record, _ in self._records:
             if record.kind is not Kind.END:
                 return record
-            self._clock.set(record.elapsed)
+            self._clock.hold(record.elapsed)
         return None
 
     def answer(self, session: Session) -> Answers:
@@ -75,19 +75,31 @@ class Replayed:
             if not fits or not encoding.answers(self._next, batch, pieces[i]):
                 raise self._diverged(self._next)
             known[i] = encoding.outcome(self._next)
-            self._clock.set(self._next.elapsed)
+            if isinstance(known[i], Move) and known[i].y.shape != (session.y_box.bounds.size,):
+                raise self._diverged(self._next)
+            self._clock.hold(self._next.elapsed)
             self._next = self._following()
         if len(known) < len(pieces):
-            if self._caught_up(session):
-                counted = sum(piece.counted for piece in known.values())
-                raise Stopped(StopReason.CALLBACK, counted)
-            if self._going_on is not None:
-                self._going_on(session)
+            self._go_on(session, sum(piece.counted for piece in known.values()))
         return known
+
+    def _go_on(self, session: Session, counted: int) -> None:
+        """Prepare for the first new evaluation; `counted` of its batch are in the journal."""
+        self._stored = counted
+        if self._caught_up(session):
+            raise Stopped(StopReason.CALLBACK, counted)
+        if self._clock.left <= 0:
+            raise Stopped(StopReason.MAX_TIME, counted)
+        if self._going_on is not None:
+            taken = self._clock.elapsed
+            self._going_on(session)
+            self._clock.set(taken)  # comparing is no part of the run
+        self._stored = None
 
     def _caught_up(self, session: Session) -> bool:
         """Show the callback where the run is; True if it says stop."""
         self._live = True
+        self._clock.set(self._clock.elapsed)
         return len(session.record.history) > 0 and self._then.live.stopped_by_callback(session)
 
     def best(self, session: Session) -> None:
@@ -102,7 +114,7 @@ class Replayed:
         return False
 
     def _event(self, record: Record) -> None:
-        """Compare what has happened with what did, or write it down."""
+        """Check an event against the next record; write it where the journal has ended."""
         if self._next is None:
             self._then.write(record)
         elif (self._next.kind, self._next.payload) == (record.kind, record.payload):
@@ -111,7 +123,7 @@ class Replayed:
             raise self._diverged(self._next)
 
     def ended(self, session: Session) -> Result:
-        """Return the result; a run that ends before its journal writes nothing."""
+        """Return the result; where the journal goes on further, nothing is written."""
         again = not self._live and session.stop is not StopReason.INTERRUPTED
         if again and self._caught_up(session):
             session.end(StopReason.CALLBACK)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bilevo.core.arrays import FloatArray
-from bilevo.core.checks import shown
+from bilevo.core.checks import real_number, shown
 from bilevo.core.problem import Bounds, Spec
 from bilevo.core.request import (
     Advance,
@@ -119,9 +119,9 @@ class RequestChecks:
             if type(point) is not np.ndarray or point.shape != (size,):
                 raise BadRequest(f"Incumbent.{name} is {described(point)}; give an array ({size},)")
         for name in ("F", "f", "violation", "gap"):
-            number = getattr(best, name)
-            if isinstance(number, bool) or not isinstance(number, int | float | np.floating):
-                raise BadRequest(f"Incumbent.{name} is {described(number)}; give a number")
+            number = real_number(given := getattr(best, name))
+            if number is None:
+                raise BadRequest(f"Incumbent.{name} is {described(given)}; give a number")
             if math.isnan(number) and name != "gap":
                 raise BadRequest(f"Incumbent.{name} is NaN; what failed has the value inf")
         if not isinstance(best.unfinished, bool | np.bool_):
@@ -139,17 +139,19 @@ class Pairs:
     def __init__(self) -> None:
         self._hashes, self._objective, self._violation = array("q"), array("d"), array("d")
 
-    def add(self, asked: Evaluate, answer: Values) -> None:
-        """Keep the answer to a request."""
-        self._hashes.extend(map(_hash, asked.x, asked.y))
-        self._objective.extend(answer.objective.tolist())
-        self._violation.extend(answer.violation.tolist())
+    def add(
+        self, x: FloatArray, y: FloatArray, objective: FloatArray, violation: FloatArray
+    ) -> None:
+        """Keep the values of pairs."""
+        self._hashes.extend(map(_hash, x, y))
+        self._objective.extend(objective.tolist())
+        self._violation.extend(violation.tolist())
 
-    def at(self, best: Incumbent) -> dict[float, float]:
-        """Return the objectives found at a pair, with the violation: functions may be noisy."""
+    def at(self, best: Incumbent) -> list[tuple[float, float]]:
+        """Return all values found at a pair, each with its violation: functions may be noisy."""
         wanted = _hash(best.x, best.y)
         known = np.flatnonzero(np.frombuffer(self._hashes, np.int64) == wanted)
-        return {self._objective[i]: self._violation[i] for i in known}
+        return [(self._objective[i], self._violation[i]) for i in known]
 
 
 class Memory:
@@ -177,44 +179,40 @@ class Memory:
             rows = zip(asked.task.tolist(), asked.turn.tolist(), asked.x, answer.done, strict=True)
             for task, turn, x, done in rows:
                 self._tasks[task] = turn + 1, x.tobytes(), bool(done)
+            self._pairs[Level.LOWER].add(asked.x, answer.y, answer.f, answer.violation)
         elif isinstance(asked, Evaluate):
             assert isinstance(answer, Values)
-            self._pairs[asked.level].add(asked, answer)
+            values = answer.objective, answer.violation
+            self._pairs[asked.level].add(asked.x, asked.y, *values)
 
     def _check_claim(self, best: Incumbent) -> None:
         """Refuse a best pair whose values were not evaluated."""
-        if self._solver and math.isinf(best.violation):
+        if self._solver and math.isinf(best.violation) and math.isinf(best.F):
             return  # a solver that failed: it claims nothing
-        upper = self._violation_of(Level.UPPER, best, "F", best.F)
-        lower = None if self._solver else self._violation_of(Level.LOWER, best, "f", best.f)
-        if upper is None or best.violation < upper:
-            total, what = upper, "that of the upper level alone"
-        else:
-            total, what = None if lower is None else upper + lower, "that of both levels together"
-        if total is not None and not math.isclose(best.violation, total, rel_tol=1e-9):
+        upper = self._violations(Level.UPPER, best, "F", best.F)
+        lower = self._violations(Level.LOWER, best, "f", best.f)
+        totals = [above + below for above in upper for below in lower]
+        if totals and not any(_close(best.violation, total) for total in totals):
             raise BadRequest(
-                f"Incumbent.violation is {best.violation!r}, and {what} was {total!r}; it is the "
-                "sum of both levels'"
+                f"Incumbent.violation is {float(best.violation)!r}, and that of both levels "
+                f"together was {totals[-1]!r}"
             )
 
-    def _violation_of(
-        self, level: Level, best: Incumbent, name: str, claimed: float
-    ) -> float | None:
-        """Return a level's violation at the pair, for its claimed value; None if not known."""
+    def _violations(self, level: Level, best: Incumbent, name: str, claimed: float) -> list[float]:
+        """Return a level's violations at the pair, for its claimed value; none if not known."""
         found = self._pairs[level].at(best)
+        claims = [violation for value, violation in found if value == claimed]
+        if claims or self._believes:
+            return claims
         if not found:
-            if self._believes:
-                return None
             raise BadRequest(
                 f"the Incumbent's pair was not evaluated at the {level} level: "
                 f"Evaluate(Level.{level.name}, x, y) first, at this very pair"
             )
-        if claimed not in found:
-            raise BadRequest(
-                f"Incumbent.{name} is {float(claimed)!r}, and its pair was evaluated to "
-                f"{max(found)!r}"
-            )
-        return found[claimed]
+        raise BadRequest(
+            f"Incumbent.{name} is {float(claimed)!r}, and its pair was evaluated to "
+            f"{found[-1][0]!r}"
+        )
 
     def _check_order(self, request: Advance) -> None:
         """Refuse steps that do not follow the last one of their task."""
@@ -231,6 +229,10 @@ class Memory:
                 raise BadRequest(f"Advance.turn is {turn} for task {task}, which has had {had}")
             if x.tobytes() != leader:
                 raise BadRequest(f"Advance.x is another leader for task {task} than before")
+
+
+def _close(told: float, value: float) -> bool:
+    return told == value or math.isclose(told, value, rel_tol=1e-9)
 
 
 def _hash(x: FloatArray, y: FloatArray) -> int:

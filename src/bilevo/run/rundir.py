@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -21,8 +22,9 @@ import numpy as np
 
 from bilevo import kernels
 from bilevo.core.algorithm import Algorithm, AlgorithmState
-from bilevo.core.budget import Limits, StopReason
+from bilevo.core.budget import OWN_ENDS, Limits, StopReason
 from bilevo.core.problem import Problem, Spec
+from bilevo.core.request import Incumbent
 from bilevo.core.result import Result
 from bilevo.run import files, snapshot
 from bilevo.run.answers import Journalled, Live, Source
@@ -32,7 +34,7 @@ from bilevo.run.identity import identity, require_same
 from bilevo.run.journal import JournalFile, JournalWriter, Kind, Position, Record, header_line
 from bilevo.run.lock import DirectoryLock
 from bilevo.run.record import RunRecord
-from bilevo.run.replay import OWN_ENDS, Replayed
+from bilevo.run.replay import Replayed
 from bilevo.run.session import Session
 from bilevo.run.stored import JOURNAL, StoredRun, take
 from bilevo.run.warn import warn_user
@@ -90,11 +92,23 @@ class RunDir:
                 before, start = whole.copy(), end
         if start is not file.start:  # the snapshot is of this journal, and within the limits
             self.state = state
+        for stored in (whole, before):
+            self._require_within_bounds(file, stored.run.best)
         self.record, self._pieces, self._elapsed = before.run, before.pieces, before.elapsed
         if whole.last is not None:
             self._told_end = whole.last.kind is Kind.END
             self._replay = file.records(start, end)
         return JournalWriter(path, end)
+
+    def _require_within_bounds(self, file: JournalFile, best: Incumbent | None) -> None:
+        """Refuse a journal whose best pair is no pair of this problem."""
+        if best is None:
+            return
+        for point, bounds in ((best.x, self._problem.x_bounds), (best.y, self._problem.y_bounds)):
+            if point.shape != (bounds.size,):
+                raise file.corrupt(f"its best pair has {point.size} numbers for {bounds.size}")
+            if ((point < bounds.lower) | (point > bounds.upper)).any():  # NaN: a solver that failed
+                raise file.corrupt("its best pair is outside the bounds")
 
     def _keep_kernel(self, kernel: Any) -> None:
         """Go on with the kernel of the run's beginning unless another one is asked for."""
@@ -123,9 +137,10 @@ class RunDir:
         self, live: Live, clock: Clock, going_on: Callable[[Session], None] | None = None
     ) -> Source:
         """Return where the run's answers come from: the journal first, if it holds any."""
-        clock.set(self._elapsed)
+        clock.hold(self._elapsed)
         journalled = Journalled(live, self, clock, self._problem.vectorized, self._pieces)
         if self._replay is None:
+            clock.set(self._elapsed)
             return journalled
         return Replayed(self._replay, journalled, clock, self.path, going_on)
 
@@ -187,13 +202,16 @@ def _directory(name: str | Path) -> Path:
 
 def _first_state(algorithm: Algorithm[Any], spec: Spec) -> Any:
     """Return an algorithm's state before its first generation; None if that takes evaluations."""
+    with suppress(Exception):  # some objects cannot be copied
+        algorithm = copy.deepcopy(algorithm)  # what it keeps on itself is not changed by this
     steps = algorithm.init(spec)
     if isinstance(steps, Generator):
         try:
             next(steps)
         except StopIteration as end:
             return end.value
-        steps.close()
+        with suppress(RuntimeError):  # of a generator that yields when it is closed
+            steps.close()
     return None
 
 

@@ -103,8 +103,10 @@ class Session:
         self._limited = limits != Limits(time=limits.time)  # in evaluations
         self._contract = Contract(algorithm, spec, problem, believes=state is not None)
         self._requests = self._run(algorithm, spec, state)
-        kernels.prepare(spec.kernel)
         self.clock = Clock(limits.time) if clock is None else clock
+        kernels.prepare(spec.kernel)
+        if clock is None:
+            self.clock.set(0.0)  # compiling is no part of the run
         self._resume(None)
 
     def _run(
@@ -231,7 +233,8 @@ class Session:
 
     def _note_best(self, best: Incumbent) -> None:
         x, y = self.x_box.real(best.x[None])[0], self.y_box.real(best.y[None])[0]
-        self.record.best = best._replace(x=x, y=y)
+        F, f, violation, gap = map(float, (best.F, best.f, best.violation, best.gap))
+        self.record.best = Incumbent(x, y, F, f, violation, gap, bool(best.unfinished))
         if self._events is not None:
             self._events.best(self)
 

@@ -110,14 +110,25 @@ class Kind:
 
 def require_storable(state: Any, kind: Kind) -> None:
     """Refuse a state that would not come back as one of its kind."""
-    _put_down(state, _Parts(kind.classes))
+    _put_down(state, kind)
 
 
-def _put_down(state: Any, parts: _Parts) -> Any:
+def _put_down(state: Any, kind: Kind | None) -> tuple[str, _Parts]:
+    """Return a state as JSON, and its arrays; it is read back at once, to be sure."""
+    parts = _Parts(None if kind is None else kind.classes)
     try:
-        return _plain(state, parts)
+        text = json.dumps(_plain(state, parts))
+        if kind is not None:
+            arrays = {f"a{i}": array for i, array in enumerate(parts.arrays)}
+            if not kind.admits(_revive(json.loads(text), _Stored(arrays, kind.classes))):
+                raise NotStorable("its class or the dimensions of its arrays change")
+    except NotStorable:
+        raise
     except RecursionError:
         raise NotStorable("it holds itself") from None
+    except Exception as error:  # of values that are no JSON, or not of the declared types
+        raise NotStorable(f"it would not come back as it is ({error})") from None
+    return text, parts
 
 
 def save(path: Path, state: Any, position: Position, kind: Kind | None = None) -> None:
@@ -125,9 +136,9 @@ def save(path: Path, state: Any, position: Position, kind: Kind | None = None) -
 
     A state that would not come back as one of its kind is `NotStorable`.
     """
-    parts = _Parts(None if kind is None else kind.classes)
-    tree = {"format": FORMAT, "position": list(position), "state": _put_down(state, parts)}
-    text = np.frombuffer(json.dumps(tree).encode(), np.uint8)
+    state_text, parts = _put_down(state, kind)
+    head = json.dumps({"format": FORMAT, "position": list(position)})
+    text = np.frombuffer(f'{head[:-1]}, "state": {state_text}}}'.encode(), np.uint8)
     content = io.BytesIO()
     named: dict[str, Any] = {f"a{i}": array for i, array in enumerate(parts.arrays)}
     np.savez(content, tree=text, **named)
@@ -183,7 +194,7 @@ def _collect(value: Any, found: Classes) -> None:
 
 def _collect_class(hint: Any, found: Classes) -> None:
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is not None:
-        for part in typing.get_args(hint):
+        for part in (typing.get_origin(hint), *typing.get_args(hint)):
             _collect_class(part, found)
     elif isinstance(hint, type) and _name(hint) not in found:
         if issubclass(hint, Enum):
@@ -205,10 +216,13 @@ def _name(kind: type) -> str:
 def _plain(value: Any, parts: _Parts) -> Any:
     """Return JSON for a value; its arrays stand apart."""
     if isinstance(value, Enum):
-        return {"enum": _known_name(type(value), parts), "value": value.value}
+        member = value.name in type(value).__members__  # combinations of flags are none
+        chosen = {"member": value.name} if member else {"value": value.value}
+        return {"enum": _known_name(type(value), parts), **chosen}
     if value is None or type(value) in (bool, int, float, str):
         return value
-    if isinstance(value, tuple) and (type(value) is tuple or _is_named_tuple(type(value))):
+    plain = type(value) is tuple or _is_named_tuple(type(value))
+    if isinstance(value, tuple) and plain and not getattr(value, "__dict__", None):
         items = [_plain(item, parts) for item in value]
         named = {} if type(value) is tuple else {"named": _known_name(type(value), parts)}
         return {"tuple": items, **named}
@@ -273,8 +287,9 @@ def _revive(value: Any, stored: _Stored) -> Any:
     if not isinstance(value, dict):
         return value
     match value:
-        case {"enum": name, "value": chosen}:
-            return stored.kind(name)(chosen)
+        case {"enum": name, **chosen}:
+            kind: Any = stored.kind(name)
+            return kind[chosen["member"]] if "member" in chosen else kind(chosen["value"])
         case {"tuple": items, **named}:
             made = tuple(_revive(item, stored) for item in items)
             return _revive_named(stored.kind(named["named"]), made) if named else made
@@ -338,14 +353,18 @@ def _fits(value: Any, hint: Any) -> bool:
     if isinstance(hint, types.UnionType) or origin is typing.Union:
         return any(_fits(value, part) for part in parts)
     if origin is np.ndarray:
-        return isinstance(value, np.ndarray) and [value.dtype] == [
-            np.dtype(kind) for kind in typing.get_args(parts[1])
-        ]
+        return isinstance(value, np.ndarray) and all(
+            kind is Any or not isinstance(kind, type) or np.issubdtype(value.dtype, kind)
+            for kind in typing.get_args(parts[1])
+        )
     if origin is list:
         return type(value) is list and all(_fits(item, parts[0]) for item in value)
-    if hint is float:
-        return type(value) in (float, np.float64) or (type(value) is int and abs(value) < 2**63)
-    return type(value) is hint if isinstance(hint, type) and hint is not Any else True
+    numbers = {float: (np.floating, np.integer), int: (np.integer,), bool: (np.bool_,)}
+    if hint is float and type(value) in (float, int):
+        return type(value) is float or abs(value) < 2**63
+    if hint in numbers and isinstance(value, numbers[hint]):
+        return True
+    return type(value) is hint if isinstance(hint, type) and hint not in (Any, object) else True
 
 
 def _alike(state: Any, like: Any) -> bool:
@@ -354,4 +373,4 @@ def _alike(state: Any, like: Any) -> bool:
         return type(state) is type(like) and all(
             _alike(getattr(state, field.name), getattr(like, field.name)) for field in fields(like)
         )
-    return not isinstance(like, np.ndarray) or np.ndim(state) == like.ndim
+    return not isinstance(like, np.ndarray) or not like.size or np.ndim(state) == like.ndim

@@ -69,7 +69,7 @@ class StoredRun:
         self.run.counts[Level.LOWER] += made.cost
         if made.error is not None:
             self.run.add_failures(encoding.failures(record), record.number)
-        elif content.get("turn") == 0:
+        elif content.get("turn") == 0 and type(content.get("task")) is int and content["task"] >= 0:
             self.first_step = record
 
     def within(self, limits: Limits) -> bool:

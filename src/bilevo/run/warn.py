@@ -1,12 +1,13 @@
-"""Warnings that name the line of the user's which has led to them."""
+"""Warnings that name the line which called this package."""
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from pathlib import Path
 
-_PACKAGE = str(Path(__file__).parents[1])
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 
 def warn_user(text: str) -> None:

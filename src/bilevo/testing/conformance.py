@@ -1,7 +1,7 @@
 """What every algorithm must do, as tests that a subclass runs on one algorithm.
 
-The tests know nothing of how good an algorithm is: they try its manners. They use small problems
-and few evaluations, and take some seconds in all for most algorithms.
+The tests say nothing of how good an algorithm is. They use small problems and few evaluations, and
+take some seconds in all for most algorithms.
 """
 
 from __future__ import annotations
@@ -214,6 +214,8 @@ class Watched:
         self._algorithm, self.begun = algorithm, 0
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # copying asks for some before there is an algorithm
+            raise AttributeError(name)
         return getattr(self._algorithm, name)
 
     def init(self, spec: Spec) -> Steps[Any]:

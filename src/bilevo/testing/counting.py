@@ -31,7 +31,7 @@ class CountingProblem:
         self._original = problem
         self.problem = Problem(
             self._counting(problem.F, "upper"),
-            self._counting(problem.f, "lower"),
+            self._counting(problem.f, "lower") if problem.f_is_known else None,
             problem.x_bounds,
             problem.y_bounds,
             problem.G,
@@ -40,8 +40,9 @@ class CountingProblem:
             name=problem.name,
             optimum=problem.optimum,
             repeats_lower=problem.repeats_lower,
+            response=problem.response,
             budget=problem.budget,
-            follower=follower,
+            follower=problem.follower if follower is None else follower,
         )
 
     def _counting(self, function: Callable[..., Any], level: str) -> Callable[..., Any]:
@@ -62,7 +63,12 @@ class CountingProblem:
                 raise AssertionError(f"{name} = {point.tolist()} is outside its bounds")
 
     def minimize(self, **options: Any) -> Result:
-        """Solve it, and check that the result counts as many points as were asked for."""
+        """Solve it, and check that the result counts as many points as were asked for.
+
+        That can be told of a run in one sitting and in this process only.
+        """
+        if options.get("run_dir") is not None or options.get("workers") is not None:
+            raise ValueError("a CountingProblem counts runs without run_dir and workers")
         before = self.upper, self.lower
         result = minimize(self.problem, **options)
         counted = self.upper - before[0], self.lower - before[1]

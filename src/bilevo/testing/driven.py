@@ -75,4 +75,6 @@ class Driven:
         objective, constraints = found if isinstance(found, tuple) else (found, None)
         if constraints is None:
             constraints = np.empty((len(request.x), 0))
-        return Values.of(np.asarray(objective), constraints, 0, self.counts[request.level])
+        return Values.of(
+            np.asarray(objective), np.asarray(constraints), 0, self.counts[request.level]
+        )
