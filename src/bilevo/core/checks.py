@@ -17,13 +17,13 @@ def shown(value: object) -> str:
     """Return a value as an error shows it: its `repr`, cut where it is long."""
     try:
         text = repr(value)
-    except Exception:  # an int of more than 4,300 digits, or a class of the user's
+    except Exception:  # an int of more than 4,300 digits, or a class that raises
         text = f"a value of type {type(value).__name__}"
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def is_whole(value: object) -> bool:
-    """Say whether a value is an int of Python's or of NumPy's; truth values are none."""
+    """Tell whether a value is a Python or NumPy integer; truth values are not."""
     return isinstance(value, int | np.integer) and not isinstance(value, NOT_NUMBERS)
 
 
@@ -58,5 +58,5 @@ def real_array(values: Any) -> FloatArray:
 
 
 def is_truth(value: object) -> bool:
-    """Say whether a value is True or False, of Python's or of NumPy's."""
+    """Tell whether a value is True or False, as a Python or NumPy truth value."""
     return isinstance(value, bool | np.bool_)

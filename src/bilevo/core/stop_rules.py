@@ -30,7 +30,7 @@ class Progress(NamedTuple):
     lower: int = 0  # lower evaluations so far
     generations: int = 0
     record: Sequence[float] = ()  # F of the best pair after each generation
-    settled: bool = False  # by a sign of the algorithm's own: a search that has shrunk, or is idle
+    settled: bool = False  # the algorithm's own judgement: its search has shrunk, or is idle
 
 
 class StopRule(Protocol):
@@ -99,7 +99,7 @@ class Stagnation:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The algorithm sees by a sign of its own that further search would find nothing better."""
+    """The algorithm says itself, by `Progress.settled`, that further search is of no use."""
 
     reason: ClassVar = StopReason.STAGNATION
 

@@ -1,4 +1,4 @@
-"""Files of a campaign, which may be a stranger's: what is read is bounded, what is written no link.
+"""Files of a campaign, which may come from a stranger: read with a bound, written through no link.
 
 A folder that somebody sends may hold a pipe that never ends, a device, or a link to a file of the
 reader's. So only regular files of a known size are read, and a file is written under a new name

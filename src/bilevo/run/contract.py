@@ -33,19 +33,19 @@ _above = np.greater  # looking for a 1 in its bytes takes half the time of a red
 class Contract:
     """Checks an algorithm's requests and states, one after another.
 
-    `believes` says that the run goes on from a stored state: what was evaluated before is not
-    known, so a best pair that has not been evaluated since is believed.
+    `earlier_unknown` says that the run goes on from a stored state. What was evaluated before it is
+    not known here, so a best pair that was not evaluated since is accepted.
     """
 
     def __init__(
-        self, algorithm: Algorithm[Any], spec: Spec, problem: Problem, believes: bool = False
+        self, algorithm: Algorithm[Any], spec: Spec, problem: Problem, earlier_unknown: bool = False
     ) -> None:
         self._name, self._state = algorithm.name, algorithm.State
         self._m, self._n = spec.m, spec.n
         self._checks = RequestChecks(spec, problem.y_bounds)
         self._memory = None
         if not _is_ours(algorithm):
-            self._memory = Memory(believes, self._checks.solver)
+            self._memory = Memory(earlier_unknown, self._checks.solver)
         self._idle = 0
 
     def generator(self, made: Any, method: str) -> Generator[Request, Any, Any]:

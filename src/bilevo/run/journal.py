@@ -140,8 +140,8 @@ class JournalFile:
     def _intact_after(self, file: IO[bytes], offset: int, size: int) -> bool:
         """Tell whether a whole record that follows another one stands somewhere behind.
 
-        Each that claims to be one is summed up; a file made to keep us busy with that is damaged,
-        and so is one with more behind than a crash can leave.
+        Each candidate is checked by its sum. A file that takes too many checks counts as damaged,
+        and so does one whose tail is longer than a crash can leave.
         """
         if size - offset > LONGEST_TAIL:
             return True

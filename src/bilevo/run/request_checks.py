@@ -157,8 +157,8 @@ class Pairs:
 class Memory:
     """What an algorithm has asked for and was answered, as far as later requests rest on it."""
 
-    def __init__(self, believes: bool, solver: bool) -> None:
-        self._believes, self._solver = believes, solver
+    def __init__(self, earlier_unknown: bool, solver: bool) -> None:
+        self._earlier_unknown, self._solver = earlier_unknown, solver
         self._asked: Question | None = None
         self._pairs = {level: Pairs() for level in Level}
         self._tasks: dict[int, tuple[int, bytes, bool]] = {}  # steps, leader, done
@@ -202,7 +202,7 @@ class Memory:
         """Return a level's violations at the pair, for its claimed value; none if not known."""
         found = self._pairs[level].at(best)
         claims = [violation for value, violation in found if value == claimed]
-        if claims or self._believes:
+        if claims or self._earlier_unknown:
             return claims
         if not found:
             raise BadRequest(
@@ -219,7 +219,7 @@ class Memory:
         rows = zip(request.task.tolist(), request.turn.tolist(), request.x, strict=True)
         for task, turn, x in rows:
             if task not in self._tasks:
-                if turn and not self._believes:
+                if turn and not self._earlier_unknown:
                     raise BadRequest(f"Advance asks for step {turn + 1} of the new task {task}")
                 continue
             had, leader, done = self._tasks[task]

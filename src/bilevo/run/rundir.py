@@ -221,7 +221,7 @@ def _try_out(
     """Refuse a state from which no generation can begin, at no evaluation's cost."""
     if state.stop is not None:
         return
-    contract = Contract(algorithm, spec, problem, believes=True)
+    contract = Contract(algorithm, spec, problem, earlier_unknown=True)
     try:
         with np.errstate(all="ignore"):
             steps = algorithm.generation(spec, copy.deepcopy(state))

@@ -101,7 +101,7 @@ class Session:
         self._repeats = {level: problem.repeats(level) for level in Level}
         self._limits, self._events = limits, events
         self._limited = limits != Limits(time=limits.time)  # in evaluations
-        self._contract = Contract(algorithm, spec, problem, believes=state is not None)
+        self._contract = Contract(algorithm, spec, problem, earlier_unknown=state is not None)
         self._requests = self._run(algorithm, spec, state)
         self.clock = Clock(limits.time) if clock is None else clock
         kernels.prepare(spec.kernel)
