@@ -191,7 +191,7 @@ def test_hostile_directories_lead_nowhere(
     cases: list[Case], tmp_path: Path, trials, figure
 ) -> None:
     rng, seen = np.random.default_rng(5), []
-    for number in range(trials(150, 2000)):
+    for number in range(trials(80, 2000)):
         case, here = cases[number % 2], tmp_path / "here"
         outside = Outside(tmp_path / "outside", cases[1 - number % 2].broken_off)
         if rng.random() < 0.2:

@@ -63,7 +63,7 @@ def test_non_finite_values_rank_last_and_never_win(method, where, share, trials,
                     rng=seed,
                     on_failure=on_failure,
                     budget=Budget(lower_max=4, upper_max=30),
-                    max_evals=4000,  # a first population's leaders may all be without a value
+                    max_evals=trials(400, 4000),  # first leaders may all be without a value
                 )
                 check_last(result, problem, share)
                 runs += 1

@@ -376,7 +376,7 @@ def test_named_modules_leave_the_path_as_it_was(code, capsys, figure) -> None:
     figure(43, 5, "commands and runs")
 
 
-@pytest.mark.parametrize("executor", ["processes", "dask"])
+@pytest.mark.parametrize("executor", ["processes", pytest.param("dask", marks=pytest.mark.cluster)])
 def test_workers_find_named_modules_and_what_these_import_late(code, executor, figure) -> None:
     pytest.importorskip("distributed")
     words = ["bench", "--problems", "named_module:make", "--methods", "nblea", "--runs", "2"]
