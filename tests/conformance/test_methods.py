@@ -6,6 +6,7 @@ with a mixed pair of optimisers, of which the upper one keeps a population; BLEA
 from its mappings. Methods that drive solvers are tried on these, too.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,20 @@ class TestMethod(Registered):
         small = Budget(upper_max=60, lower_max=30, lower_window=12)
         result = self.run(problem, rng=0, budget=small, max_evals=9000)
         assert result.success and result.x[0] >= 0.5
+
+    def test_ends_when_its_time_is_up(self) -> None:
+        options = {"target": False, "max_time": 0.01, "max_evals": None}
+        assert self.run(get("smd10"), **options).status == "max_time"
+
+    def test_succeeds_although_one_point_in_ten_fails(self) -> None:
+        def f(x: Any, y: Any) -> float:
+            if math.modf(1e3 * abs(y[0]))[0] < 0.1:
+                raise ArithmeticError
+            return float((y - x) @ (y - x))
+
+        problem = Problem(lambda x, y: float(x @ x), f, [(-5, 10)] * 2, [(-5, 10)] * 2)
+        result = self.run(problem, on_failure="worst", budget=SHORT, max_evals=20_000)
+        assert result.success and result.failures > 0 and np.isfinite(result.F)
 
     def test_stops_at_a_value_that_takes_some_search(self) -> None:
         result = self.run(get("smd1"), target=20.0, max_evals=40_000)
