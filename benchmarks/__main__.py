@@ -19,7 +19,7 @@ from benchmarks import column, generation, memory, report, scaling, startup, who
 from benchmarks.picture import draw
 from benchmarks.report import Stored, Target, target_table
 from benchmarks.timing import alone, say
-from bilevo.experiments.formats import Lines, show
+from bilevo.lab.show.formats import Lines, show
 
 PARTS: dict[str, Any] = {
     "generation": generation,

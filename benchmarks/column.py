@@ -14,13 +14,13 @@ from benchmarks.generation import cma_generation
 from benchmarks.report import Target, at_most
 from benchmarks.timing import Figures, say, seconds
 from bilevo import kernels, minimize, problems
-from bilevo.experiments.campaign import Row, Task, carry_out, tasks_of
-from bilevo.experiments.checks import checked
-from bilevo.experiments.formats import Lines
-from bilevo.experiments.plans import SMD, Experiment, Plan
-from bilevo.experiments.progress import longest_first, with_progress
-from bilevo.experiments.spread import by_processes
-from bilevo.experiments.store import FAILED
+from bilevo.lab.campaign import Row, Task, carry_out, tasks_of
+from bilevo.lab.checks import checked
+from bilevo.lab.plans import SMD, Experiment, Plan
+from bilevo.lab.progress import longest_first, with_progress
+from bilevo.lab.show.formats import Lines
+from bilevo.lab.store import FAILED
+from bilevo.lab.workers import by_processes
 
 WHOLE = 252  # runs of the column
 WANTED = {"numpy": 150, "numba": 60}  # seconds of the whole column

@@ -14,7 +14,7 @@ from bilevo.core.algorithm import Algorithm
 from bilevo.core.arrays import BoolArray, IntArray
 from bilevo.core.budget import FullBudget, StopReason
 from bilevo.core.problem import Spec
-from bilevo.core.request import Evaluate, Incumbent, Level, Steps
+from bilevo.core.request import Evaluate, Incumbent, Level, Procedure
 from bilevo.run.contract import Contract
 
 REQUESTS = 20_000
@@ -37,11 +37,11 @@ class Asks(Algorithm[AsksState]):
     revision = 1
     State = AsksState
 
-    def init(self, spec: Spec) -> Steps[AsksState]:
+    def init(self, spec: Spec) -> Procedure[AsksState]:
         yield from ()
         return AsksState()
 
-    def generation(self, spec: Spec, state: AsksState) -> Steps[AsksState]:
+    def generation(self, spec: Spec, state: AsksState) -> Procedure[AsksState]:
         x, y = np.full((self.points, spec.m), 0.5), np.full((self.points, spec.n), 0.5)
         for _ in range(REQUESTS):
             yield Evaluate(Level.LOWER, x, y)

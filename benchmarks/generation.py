@@ -22,7 +22,7 @@ from benchmarks.timing import Figures, interleaved, say
 from bilevo import CMAES, kernels
 from bilevo.core.arrays import FloatArray, row_dots
 from bilevo.core.streams import stream
-from bilevo.experiments.formats import Lines
+from bilevo.lab.show.formats import Lines
 from bilevo.optimizers.protocol import Start
 
 SIZES = (3, 10, 30)

@@ -13,7 +13,7 @@ import bilevo
 from bilevo.core.problem import Function
 from bilevo.core.request import Level
 from bilevo.run.encoding import piece
-from bilevo.run.evaluate import Outcome
+from bilevo.run.evaluator import Outcome
 from bilevo.run.journal import JournalWriter
 from bilevo.run.session import Batch
 

@@ -11,7 +11,7 @@ import bilevo
 from benchmarks.report import Target, at_most
 from benchmarks.timing import Figures, alone, say
 from bilevo import kernels
-from bilevo.experiments.formats import Lines
+from bilevo.lab.show.formats import Lines
 
 EVALUATIONS = 1_000_000
 ENDLESS = bilevo.Budget(upper_max=10**9, upper_window=10**9)

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import bilevo
-from bilevo.experiments.documents import filled, marked
-from bilevo.experiments.formats import Lines, show
+from bilevo.lab.show.documents import filled, marked
+from bilevo.lab.show.formats import Lines, show
 
 DOCS = Path(__file__).parents[1] / "docs"
 DOCUMENT, PICTURE = DOCS / "performance.md", DOCS / "performance.svg"

@@ -17,8 +17,8 @@ import numpy as np
 import bilevo
 from bilevo.algorithms import DRC
 from bilevo.core.request import Level
-from bilevo.experiments.checks import checked
-from bilevo.experiments.formats import show
+from bilevo.lab.checks import checked
+from bilevo.lab.show.formats import show
 
 PROBLEMS = ("smd1", "smd2", "smd3", "smd4", "smd5", "smd6", "smd9", "smd12")
 HEADER = [

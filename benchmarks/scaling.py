@@ -15,10 +15,10 @@ from benchmarks import workers
 from benchmarks.report import Target
 from benchmarks.timing import Figures, interleaved, say, seconds
 from bilevo import kernels
-from bilevo.experiments.campaign import tasks_of
-from bilevo.experiments.formats import Lines
-from bilevo.experiments.plans import Experiment, Plan
-from bilevo.experiments.spread import by_processes
+from bilevo.lab.campaign import tasks_of
+from bilevo.lab.plans import Experiment, Plan
+from bilevo.lab.show.formats import Lines
+from bilevo.lab.workers import by_processes
 
 SIZES = ((2, 3), (5, 5), (10, 10), (20, 20), (30, 30))
 PROCESSES = (1, 2)

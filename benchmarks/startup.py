@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.report import Target, at_most
 from benchmarks.timing import Figures, interleaved, say
 from bilevo import kernels
-from bilevo.experiments.formats import Lines
+from bilevo.lab.show.formats import Lines
 
 IMPORTS = {
     "nothing": "pass",

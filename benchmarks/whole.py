@@ -24,7 +24,7 @@ from bilevo import kernels
 from bilevo.algorithms import DRC
 from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Function
-from bilevo.experiments.formats import Lines
+from bilevo.lab.show.formats import Lines
 
 SIZES = ((2, 3), (10, 10), (30, 30))
 LONGEST = 120_000  # evaluations of a run: whole ones but for the last size

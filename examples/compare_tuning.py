@@ -24,8 +24,8 @@ import tuning
 from tuning import Array, Data, Network, Training
 
 import bilevo
-from bilevo.experiments.documents import filled, marked
-from bilevo.experiments.statistics import signed_rank
+from bilevo.lab.analysis.statistics import signed_rank
+from bilevo.lab.show.documents import filled, marked
 
 EPOCHS = (300, 1000, 3000)
 SHOWN = (50, 75, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000, 3000)  # epochs that are noted

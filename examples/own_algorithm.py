@@ -20,7 +20,7 @@ from bilevo.core.algorithm import Algorithm
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import StopReason
 from bilevo.core.problem import Spec
-from bilevo.core.request import Evaluate, Incumbent, Level, Steps
+from bilevo.core.request import Evaluate, Incumbent, Level, Procedure
 from bilevo.core.stop_rules import AtTarget, Progress, Settled, first_met
 from bilevo.core.streams import stream
 
@@ -46,14 +46,14 @@ class StepByStep(Algorithm[Walk]):
     revision = 1  # changes when results do
     State = Walk
 
-    def init(self, spec: Spec) -> Steps[Walk]:
+    def init(self, spec: Spec) -> Procedure[Walk]:
         """The first pair: both levels are searched in the unit box."""
         middle = np.full((1, spec.m), 0.5), np.full((1, spec.n), 0.5)
         (best,) = yield from self.answered(spec, *middle, generation=0, step=0.25)
         yield best
         return Walk(best)
 
-    def generation(self, spec: Spec, state: Walk) -> Steps[Walk]:
+    def generation(self, spec: Spec, state: Walk) -> Procedure[Walk]:
         state.generation += 1
         rng = stream(spec.seed, "leaders", state.generation)  # the same whenever it is made
         x = state.best.x + state.step * rng.standard_normal((self.leaders, spec.m))
@@ -76,7 +76,7 @@ class StepByStep(Algorithm[Walk]):
 
     def answered(
         self, spec: Spec, x: FloatArray, y: FloatArray, generation: int, step: float
-    ) -> Steps[list[Incumbent]]:
+    ) -> Procedure[list[Incumbent]]:
         """Pairs of leaders x (k, m) and their followers' answers, searched from y (k, n)."""
         rng = stream(spec.seed, "followers", generation)
         values = yield Evaluate(Level.LOWER, x, y)

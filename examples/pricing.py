@@ -31,7 +31,7 @@ import numpy as np
 import bilevo
 from bilevo.core.arrays import BoolArray, FloatArray
 from bilevo.core.extras import need
-from bilevo.followers import Follower, Milp
+from bilevo.followers import Milp, Solver
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Shop:
         """What the shop loses by each good that is bought, or gains if ties go against it."""
         return -self.prices(x) if self.optimistic else self.prices(x)
 
-    def problem(self, customer: Follower[Any] | None = None) -> bilevo.Problem:
+    def problem(self, customer: Solver[Any] | None = None) -> bilevo.Problem:
         """With HiGHS as the customer, or another follower."""
         return bilevo.Problem(
             self.loss,

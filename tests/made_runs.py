@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bilevo.experiments import store, tables
-from bilevo.experiments.table import Cell, Table
+from bilevo.lab import store
+from bilevo.lab.analysis import tables
+from bilevo.lab.analysis.table import Cell, Table
 
 LOST = {"violation": np.inf, **dict.fromkeys(("F", "f", "Acc_u", "Acc_l"), np.nan)}
 LOST |= dict.fromkeys(("F_verified", "verified", "violation_verified"), np.nan)

@@ -22,25 +22,25 @@ from bilevo.core.budget import (
     require_positive,
 )
 from bilevo.core.checks import is_truth, is_whole, real_array, real_number, shown
-from bilevo.core.follower import LONGEST, Follower, bound, cost_of
 from bilevo.core.problem import Function, Problem, Spec, Target
 from bilevo.core.result import Certificate, Result
+from bilevo.core.solver import MOST_STEPS, Solver, bind_solver, cost_of
 from bilevo.core.space import AsGiven, UnitBox, answer_box
 from bilevo.core.streams import seed_of
 from bilevo.core.terminal import printable
 from bilevo.registry import DEFAULT_FOR_FOLLOWERS, for_followers, get_method
-from bilevo.run.advance import Advancer, Shelf
 from bilevo.run.answers import Live
-from bilevo.run.asktell import AskTell
+from bilevo.run.ask_tell import AskTell
 from bilevo.run.clock import Clock
+from bilevo.run.dispatch import OnFailure
 from bilevo.run.driver import drive
-from bilevo.run.evaluate import Evaluator
+from bilevo.run.evaluator import Evaluator
 from bilevo.run.executors import open_workers
-from bilevo.run.labour import OnFailure
 from bilevo.run.progress import ProgressLine
 from bilevo.run.recheck import Recheck
-from bilevo.run.rundir import RunDir
+from bilevo.run.run_dir import RunDir
 from bilevo.run.session import Session
+from bilevo.run.stepper import Shelf, Stepper
 from bilevo.run.stored import load
 
 __all__ = ["Optimizer", "load", "minimize", "verify"]
@@ -149,7 +149,7 @@ def minimize(
         advance = None
         if problem.follower is not None:
             shelf = None if kept is None else Shelf(kept.followers, problem, spec.seed)
-            advance = Advancer(problem, spec.seed, *labour, shelf)
+            advance = Stepper(problem, spec.seed, *labour, shelf)
         live = Live(evaluate, advance, clock, _both(line, callback))
         if kept is None:
             return drive(Session(problem, algorithm, spec, limits, live, clock=clock), live)
@@ -165,7 +165,7 @@ def verify(
     *,
     rng: Any = 1,
     starts: int = 5,
-    follower: Follower[Any] | None = None,
+    follower: Solver[Any] | None = None,
 ) -> Certificate:
     """Check an answer: re-solve the follower at `res.x` from independent starts.
 
@@ -179,8 +179,8 @@ def verify(
     A problem's own `follower` is started again instead, with other random numbers; one given here
     is a second solver, for any problem, and its word is taken unless the problem has f.
     """
-    from bilevo.certify import resolve_follower
-    from bilevo.certify_own import claimed_by, resolve_by
+    from bilevo.verification.by_search import resolve_follower
+    from bilevo.verification.by_solver import claimed_by, resolve_by
 
     require_count("starts", starts, optional=False)
     if not isinstance(problem, Problem) or not isinstance(res, Result):
@@ -198,14 +198,14 @@ def verify(
     for point, bounds, name in ((x, problem.x_bounds, "x"), (y, problem.y_bounds, "y")):
         if not (np.all(bounds.lower <= point) and np.all(point <= bounds.upper)):
             raise ValueError(f"the result's {name} = {point.tolist()} is outside its bounds")
-    solver = problem.follower if follower is None else bound(follower, problem)
+    solver = problem.follower if follower is None else bind_solver(follower, problem)
     with kernels.using(kernels.default()):
         if solver is None:
             res.certificate = resolve_follower(problem, x, y, seed_of(rng), starts)
         else:
             claimed = claimed_by(problem, x, y, res.f, res.violation)
-            guide = problem.guide(solver)
-            res.certificate = resolve_by(guide, problem, claimed, x, seed_of(rng), starts)
+            checked = problem.checked_solver(solver)
+            res.certificate = resolve_by(checked, problem, claimed, x, seed_of(rng), starts)
     return res.certificate
 
 
@@ -329,15 +329,15 @@ def _spec(
         ftol=float(ftol),
         x0=None if x0 is None else x_box.unit(_inside(x0, problem)),
         kernel=kernels.default(),
-        advance_cost=cost,
+        step_cost=cost,
     )
 
 
-def _usual_budget(m: int, n: int, advance_cost: int | None) -> FullBudget:
+def _usual_budget(m: int, n: int, step_cost: int | None) -> FullBudget:
     """That of the papers; a follower of the user's knows its own end, or has a thousand steps."""
-    if advance_cost is None:
+    if step_cost is None:
         return FullBudget.for_size(m, n)
-    return replace(FullBudget.for_size(m, m), lower_max=LONGEST * advance_cost)
+    return replace(FullBudget.for_size(m, m), lower_max=MOST_STEPS * step_cost)
 
 
 def _spread(width: FloatArray) -> FloatArray:

@@ -22,7 +22,7 @@ from bilevo.core.extras import MissingExtra
 from bilevo.core.problem import Problem
 from bilevo.core.result import Result
 from bilevo.core.terminal import on_one_line, printable
-from bilevo.named import named_method, named_problem, parse_sizes, path_restored
+from bilevo.lookup import named_method, named_problem, parse_sizes, path_restored
 from bilevo.options import Flag, Whole
 from bilevo.version import __version__
 
@@ -41,7 +41,7 @@ LABORATORY = {  # loaded with their first use
 }
 for place, text in LABORATORY.items():
     command = place.partition(":")[2].rstrip("_")
-    app.command(f"bilevo.experiments.{place}", name=command, help=text)
+    app.command(f"bilevo.lab.{place}", name=command, help=text)
 
 
 class UsageError(ValueError):

@@ -26,7 +26,7 @@ from bilevo.core.result import Result
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from bilevo.landscape import Landscape
+    from bilevo.verification.landscape import Landscape
 
 SURVIVED, DROPPED = "#2a7f62", "#c9c9c9"
 ANSWER = {"marker": "*", "markersize": 13, "color": "#D55E00", "markeredgecolor": "white"}
@@ -191,7 +191,7 @@ def landscape(problem: Problem, result: Result | None = None, points: int | None
     is known; a follower of the user's is asked once, at its own cost. F is evaluated once a point.
     A picture of f takes 121 evaluations a point more.
     """
-    from bilevo.landscape import survey  # late: not for every import
+    from bilevo.verification.landscape import survey  # late: not for every import
 
     found = survey(problem, points)
     draw = _draw_curves if problem.m == 1 else _draw_maps
@@ -223,7 +223,7 @@ def _draw_curves(problem: Problem, found: Landscape, result: Result | None) -> F
 
 
 def _draw_follower(ax: Any, problem: Problem, found: Landscape, result: Result | None) -> None:
-    from bilevo.landscape import follower_view
+    from bilevo.verification.landscape import follower_view
 
     y, f = follower_view(problem, found.axes[0])
     _shade(ax, found.axes[0], y, f, "f(x, y)")

@@ -12,8 +12,8 @@ import pytest
 from browsing import Page, needs_browser
 from made_up import METHODS, PROBLEMS, failing, frames
 
-from bilevo.experiments import report
-from bilevo.experiments.palette import shown
+from bilevo.lab.show import report
+from bilevo.lab.show.palette import shown
 
 pytestmark = [pytest.mark.browser, needs_browser]
 SCRIPT = "<script>alert(1)</script>"

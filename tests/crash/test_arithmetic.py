@@ -12,8 +12,8 @@ from conftest import minimize_counted
 from bilevo import CMAES, Budget, Problem
 from bilevo.algorithms import BLCMAES, DRC, NestedCMAES
 from bilevo.algorithms.drc import Task, neighbours, selection_probability
-from bilevo.algorithms.follower import Follower, FollowerRule, Pair
 from bilevo.algorithms.nested import PatientCMAES
+from bilevo.algorithms.shared.follower_search import FollowerRule, FollowerSearch, Pair
 from bilevo.core.budget import Scale
 from bilevo.optimizers import Start
 
@@ -139,7 +139,7 @@ def random_tasks(rng: np.random.Generator, gamma: float) -> list[Task]:
     tasks = []
     for i in range(int(rng.integers(2, 9))):
         mixed = Mixed()
-        follower = Follower(np.zeros(1), mixed, None, rng, rule, scale)
+        follower = FollowerSearch(np.zeros(1), mixed, None, rng, rule, scale)
         task = Task(i, follower, mixed, np.zeros((3, 1)), gamma)
         for _ in range(int(rng.integers(1, 6))):
             F = 2.0 if kind == 0 else NUMBERS[rng.integers(11)] if kind == 1 else rng.normal()

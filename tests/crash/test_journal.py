@@ -20,7 +20,7 @@ import bilevo
 from bilevo import JournalCorrupt
 from bilevo.core.request import Values
 from bilevo.core.result import plain
-from bilevo.run import journal, rundir
+from bilevo.run import journal, run_dir
 from bilevo.run.lock import DirectoryLock
 
 
@@ -65,7 +65,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> FaultyDisk:
     """Snapshots at every generation, and a disk that can be told to fail."""
     faulty = FaultyDisk()
     monkeypatch.setattr(journal, "os", faulty)
-    monkeypatch.setattr(rundir, "SNAPSHOT_AFTER", 0.0)
+    monkeypatch.setattr(run_dir, "SNAPSHOT_AFTER", 0.0)
     return faulty
 
 
@@ -174,7 +174,7 @@ def break_off(writer: journal.JournalWriter) -> None:
 def test_a_run_whose_unsynced_records_are_lost_resumes(
     tmp_path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch, figure
 ) -> None:
-    monkeypatch.setattr(rundir, "SNAPSHOT_AFTER", np.inf)
+    monkeypatch.setattr(run_dir, "SNAPSHOT_AFTER", np.inf)
     whole = course(small(None))
     lost = 0
     for step in range(1, 40):
@@ -201,7 +201,7 @@ def test_records_are_synced_once_a_second_and_within_a_second(
     monkeypatch.setattr(journal, "perf_counter", lambda: now[0])
     monkeypatch.setattr(disk, "fsync", lambda file: syncs.append(now[0]))
     writer = journal.JournalWriter.create(tmp_path / "journal.bin", {})
-    record = journal.Record(journal.Kind.VALUES, 0, 1, 0, 0, 0.0, b"")
+    record = journal.Record(journal.RecordKind.VALUES, 0, 1, 0, 0, 0.0, b"")
     syncs.clear()
     for _ in range(50):
         writer.append(record)
@@ -215,7 +215,7 @@ def test_a_record_with_none_behind_it_is_synced_by_itself(
     monkeypatch.setattr(journal, "SYNC_EVERY", 0.05)
     writer = journal.JournalWriter.create(tmp_path / "journal.bin", {})
     synced = threading.Event()
-    record = journal.Record(journal.Kind.VALUES, 0, 1, 0, 0, 0.0, b"")
+    record = journal.Record(journal.RecordKind.VALUES, 0, 1, 0, 0, 0.0, b"")
     writer.append(record)  # synced at once: the first
     monkeypatch.setattr(disk, "fsync", lambda file: synced.set())
     writer.append(record)
@@ -356,7 +356,7 @@ def test_a_new_revision_of_the_algorithm_is_refused(tmp_path: Path, monkeypatch)
 def test_a_patch_release_of_the_package_resumes(tmp_path: Path, monkeypatch) -> None:
     whole = small(None)
     small(tmp_path, max_evals=50)
-    monkeypatch.setattr("bilevo.run.identity.__version__", "0.1.99")
+    monkeypatch.setattr("bilevo.run.header.__version__", "0.1.99")
     assert course(small(tmp_path)) == course(whole)
 
 
@@ -507,7 +507,7 @@ def test_a_forged_best_pair_is_refused(x: list[float], tmp_path: Path) -> None:
     writer = journal.JournalWriter.create(tmp_path / "forged", stored.header)
     for record, _ in stored.records():
         payload = record.payload
-        if record.kind is journal.Kind.BEST:
+        if record.kind is journal.RecordKind.BEST:
             payload = json.dumps({**json.loads(payload), "x": x}).encode()
         writer.append(record._replace(payload=payload))
     writer.close()

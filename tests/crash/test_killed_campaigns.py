@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bilevo.cli import main
-from bilevo.experiments.campaign import stored_runs
+from bilevo.lab.campaign import stored_runs
 
 PLAN = Path(__file__).parents[2] / "plans" / "quick.toml"
 PART = ["--problems", "smd1,smd2,smd9", "--runs", "3"]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import bilevo
 from bilevo.core.algorithm import Algorithm, Followers
 from bilevo.core.budget import StopReason
-from bilevo.core.request import Advance, BadRequest, Evaluate, Incumbent, Level, together
+from bilevo.core.request import BadRequest, Evaluate, Incumbent, Level, Step, together
 from bilevo.followers import Minimize
 from bilevo.testing import CountingProblem, Driven
 
@@ -126,10 +126,10 @@ class MadeUp(Algorithm[Odd]):
     def first_pair(self, spec: Any, known: list[Incumbent]) -> Any:
         x, y = right(1, spec.m, 1), right(1, spec.n, 2)
         f = None
-        if spec.advance_cost is not None:
+        if spec.step_cost is not None:
             task = np.array([100 + len(self.begun)])
             self.begun.append(1)
-            step = yield Advance(task, np.array([0]), x)
+            step = yield Step(task, np.array([0]), x)
             y, f = step.y, step.f[0]
         yield from self.evaluated(spec, Evaluate(Level.UPPER, x, y), known, f)
 
@@ -139,7 +139,7 @@ class MadeUp(Algorithm[Odd]):
         values = yield request
         if request.level is Level.UPPER:
             x, y = request.x[0].copy(), request.y[0].copy()
-            if f is None and spec.advance_cost is None:
+            if f is None and spec.step_cost is None:
                 f = (yield Evaluate(Level.LOWER, x[None], y[None])).objective[0]
             known.append(Incumbent(x, y, values.objective[0], f or 0.0, values.violation[0]))
         request.x[:], request.y[:] = 7.0, 7.0  # an algorithm may use its arrays again
@@ -154,7 +154,7 @@ class MadeUp(Algorithm[Odd]):
             yield claimed(parts[0], known)
         elif kind == "step":
             task, turn, x = parts
-            yield Advance(np.array([task]), np.array([turn]), POINTS[x](1, spec.m, 1))
+            yield Step(np.array([task]), np.array([turn]), POINTS[x](1, spec.m, 1))
         else:
             yield parts[0]
 

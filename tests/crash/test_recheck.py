@@ -14,7 +14,7 @@ from own_followers import problem as solved_problem
 
 import bilevo
 from bilevo.run import recheck
-from bilevo.run.work import Changed
+from bilevo.run.jobs import Changed
 
 CHANGES = {
     "F": (lambda x, y: F(x, y) + 0.01, f),

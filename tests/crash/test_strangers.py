@@ -24,9 +24,9 @@ from made_runs import run
 
 import bilevo
 from bilevo import cli
-from bilevo.experiments import campaign, exchange, plans, store
-from bilevo.experiments.parquet_size import size_of
-from bilevo.experiments.store import Store, frame
+from bilevo.lab import campaign, exchange, plans, store
+from bilevo.lab.parquet_size import size_of
+from bilevo.lab.store import Store, frame
 
 CONTROLS = [*map(chr, range(32)), "\x7f", *map(chr, range(0x80, 0xA0)), "\u202e", "\u2066"]
 CONTROLS += ["\u200b", "\u200d", "\ufeff", "\u2028", "\x1b[2J", "\x1b]0;title\x07", "\x9b31m"]
@@ -318,7 +318,7 @@ def test_writing_into_a_folder_follows_no_link(tmp_path, figure) -> None:
 def test_stored_runs_can_be_read_where_folders_cannot_be_locked(tmp_path, monkeypatch) -> None:
     folder = stored(tmp_path / "runs", run("nblea", 0))
     code = "import sys; sys.modules['fcntl'] = None; from pathlib import Path\n"
-    code += "from bilevo.experiments import store\n"
+    code += "from bilevo.lab import store\n"
     code += f"assert len(store.runs(Path({str(folder)!r}))) == 1"
     subprocess.run([sys.executable, "-c", code], check=True)
     real = builtins.__import__
@@ -367,7 +367,7 @@ def test_named_modules_leave_the_path_as_it_was(code, capsys, figure) -> None:
     for extra in ([], ["--workers", "2"], ["--method", "nowhere:at_all"]):
         assert cli.main([*words, *extra]) == (2 if "--method" in extra else 0)
         assert sys.path == before
-    bilevo.named.named_problem("named_module:make")
+    bilevo.lookup.named_problem("named_module:make")
     assert sys.path == before
     task = campaign.Task(
         plans.Run("named_module:make", 1, 1, "nblea", 0, 40), plans.Form("nblea"), None
@@ -395,12 +395,13 @@ def test_workers_find_named_modules_and_what_these_import_late(code, executor, f
 
 def test_a_local_cluster_listens_on_the_loopback_interface_only(figure) -> None:
     distributed, psutil = pytest.importorskip("distributed"), pytest.importorskip("psutil")
-    from bilevo.experiments import spread
+
+    from bilevo.lab import workers
 
     me, seen = psutil.Process(), []
     before = {one.laddr for one in me.net_connections() if one.status == "LISTEN"}
     task = campaign.Task(plans.Run("smd1", 2, 3, "nblea", 0, 50), plans.Form("nblea"))
-    for _ in spread.by_dask(distributed, "", 1, [task]):
+    for _ in workers.by_dask(distributed, "", 1, [task]):
         for process in (me, *me.children(recursive=True)):
             found = process.net_connections(kind="inet")
             seen += [one.laddr for one in found if one.status == "LISTEN"]

@@ -21,10 +21,10 @@ from crashes import METHODS, SMALL, course, f, left_after, problem, slow_f, smal
 
 import bilevo
 from bilevo.core.request import Level
-from bilevo.run.evaluate import Evaluator
+from bilevo.run.evaluator import Evaluator
+from bilevo.run.jobs import Carrier
 from bilevo.run.pool import WorkerPool
 from bilevo.run.session import Batch
-from bilevo.run.work import Carrier
 
 HERE = Path(__file__).parent
 SLEEP = 98765.4321  # seconds that tell our sleepers from others

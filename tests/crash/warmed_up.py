@@ -6,8 +6,8 @@ A process of tests has one server from which others fork: campaigns use it too.
 import crashes
 import own_followers  # noqa: F401 (of tests that are started in such processes)
 
-import bilevo.experiments.preload
-import bilevo.experiments.spread  # noqa: F401
+import bilevo.lab.preload
+import bilevo.lab.workers  # noqa: F401
 
 for method in crashes.METHODS:
     crashes.small(None, method)

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bilevo.experiments.campaign import Row, tasks_of
-from bilevo.experiments.paper import printed
-from bilevo.experiments.plans import Experiment, read_plan
-from bilevo.experiments.spread import by_processes
+from bilevo.lab.analysis.paper import printed
+from bilevo.lab.campaign import Row, tasks_of
+from bilevo.lab.plans import Experiment, read_plan
+from bilevo.lab.workers import by_processes
 
 pytestmark = pytest.mark.slow
 

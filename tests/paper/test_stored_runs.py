@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bilevo.experiments.campaign import Row, Task, carry_out
-from bilevo.experiments.plans import Run, read_plan
-from bilevo.experiments.store import FAILED, runs
+from bilevo.lab.campaign import Row, Task, carry_out
+from bilevo.lab.plans import Run, read_plan
+from bilevo.lab.store import FAILED, runs
 
 pytestmark = pytest.mark.slow
 

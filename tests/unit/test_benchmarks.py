@@ -6,7 +6,7 @@ from benchmarks import memory, report, timing, workers
 from benchmarks.__main__ import PARTS, blocks_of
 from benchmarks.picture import draw
 from bilevo import plot
-from bilevo.experiments.formats import show
+from bilevo.lab.show.formats import show
 
 TINY = {
     "generation": {"sizes": (3,), "repeats": 1, "starts": 1},

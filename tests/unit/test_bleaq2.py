@@ -8,11 +8,11 @@ from conftest import fingerprint, minimize_counted, quadratic
 
 from bilevo import Budget, Problem, Result, minimize
 from bilevo.algorithms import BLEAQ2
-from bilevo.algorithms.bleaq2 import Population
-from bilevo.algorithms.follower import Pair
+from bilevo.algorithms.rivals.archive import Archive
+from bilevo.algorithms.rivals.bleaq2 import Population
+from bilevo.algorithms.rivals.mappings import JointModels, Mappings, Sizes
+from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.problems import get
-from bilevo.surrogates.archive import Archive
-from bilevo.surrogates.mappings import JointModels, Mappings, Sizes
 
 SIZES = Sizes(2, 2)
 
@@ -156,7 +156,7 @@ def test_wrong_settings_are_refused() -> None:
 
 
 def test_a_run_goes_on_from_a_snapshot_of_its_archives(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("bilevo.run.rundir.SNAPSHOT_AFTER", 0.0)
+    monkeypatch.setattr("bilevo.run.run_dir.SNAPSHOT_AFTER", 0.0)
     problem, budget = get("smd9"), Budget(lower_max=20, upper_max=230)
 
     def stop_early(result: Result) -> None:

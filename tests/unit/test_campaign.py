@@ -18,11 +18,11 @@ import psutil
 import pytest
 
 from bilevo import Problem, problems
-from bilevo.experiments import campaign, spread, store
-from bilevo.experiments.campaign import Task, carry_out, complete
-from bilevo.experiments.checks import checked, verified
-from bilevo.experiments.plans import Experiment, Form, Plan, Run
-from bilevo.experiments.progress import duration, expected_cost, longest_first, with_progress
+from bilevo.lab import campaign, store, workers
+from bilevo.lab.campaign import Task, carry_out, complete
+from bilevo.lab.checks import checked, verified
+from bilevo.lab.plans import Experiment, Form, Plan, Run
+from bilevo.lab.progress import duration, expected_cost, longest_first, with_progress
 
 PLAN = Plan((Experiment(("bl-cma-es",), ("smd10", "smd9"), runs=4),))
 TASKS = campaign.tasks_of(PLAN)
@@ -56,7 +56,7 @@ def slow(task: Task) -> campaign.Row:
 
 
 def run_slowly(folder: str) -> None:
-    for _ in complete(Path(folder), PLAN, lambda tasks: spread.by_processes(tasks, 1, slow)):
+    for _ in complete(Path(folder), PLAN, lambda tasks: workers.by_processes(tasks, 1, slow)):
         pass
 
 
@@ -236,7 +236,7 @@ def test_rows_can_be_read_while_a_campaign_runs(tmp_path) -> None:
 
 def test_runs_that_raise_die_or_hang_are_rows_and_end_nothing() -> None:
     tasks = [replace(task("smd1", "bl-cma-es", number), max_time=1) for number in range(5)]
-    found = {row["number"]: row for row in spread.by_processes(tasks, 2, troubled)}
+    found = {row["number"]: row for row in workers.by_processes(tasks, 2, troubled)}
     assert [found[i]["status"] == "failed" for i in range(5)] == [False, True, True, True, False]
     assert found[1]["error"] == "process ended: 3"
     assert found[2]["error"] == "more than 1 s"
@@ -246,11 +246,11 @@ def test_runs_that_raise_die_or_hang_are_rows_and_end_nothing() -> None:
 def test_a_script_that_makes_a_campaign_is_not_run_again_by_its_runs(tmp_path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        "from bilevo.experiments import campaign, plans, spread\n"
+        "from bilevo.lab import campaign, plans, workers\n"
         "from pathlib import Path\n"
         "print('here')\n"
         "plan = plans.Plan((plans.Experiment(('nblea',), ('smd1',), runs=2, max_evals=(100,)),))\n"
-        "make = spread.executor('processes', 2)\n"
+        "make = workers.executor('processes', 2)\n"
         "print(*(row['status'] for row in campaign.complete(Path('out'), plan, make)))\n"
     )
     words = [sys.executable, str(script)]
@@ -266,7 +266,7 @@ def die_while_answering(task: Task) -> campaign.Row:
 
 
 def test_a_run_that_dies_while_it_answers_is_a_row(monkeypatch) -> None:
-    recv = spread.Connection.recv
+    recv = workers.Connection.recv
 
     def slowly(self):
         deadline = time.monotonic() + 10
@@ -274,8 +274,8 @@ def test_a_run_that_dies_while_it_answers_is_a_row(monkeypatch) -> None:
             time.sleep(0.01)  # the child has begun to send, and dies
         return recv(self)
 
-    monkeypatch.setattr(spread.Connection, "recv", slowly)
-    (row,) = spread.by_processes([task("smd1", "bl-cma-es")], 1, die_while_answering)
+    monkeypatch.setattr(workers.Connection, "recv", slowly)
+    (row,) = workers.by_processes([task("smd1", "bl-cma-es")], 1, die_while_answering)
     assert row["status"] == "failed" and row["error"] == "process ended: 9"
 
 
@@ -288,7 +288,7 @@ def linger(task: Task) -> campaign.Row:
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM])
 def test_runs_end_with_the_campaign_that_made_them(sign, tmp_path) -> None:
     told = tmp_path / "pid"
-    code = "import test_campaign as t; list(t.spread.by_processes(t.TASKS[:1], 1, t.linger))"
+    code = "import test_campaign as t; list(t.workers.by_processes(t.TASKS[:1], 1, t.linger))"
     words = [sys.executable, "-c", code]
     environment = {**os.environ, "LINGER": str(told)}
     process = subprocess.Popen(words, cwd=Path(__file__).parent, env=environment)
@@ -309,7 +309,7 @@ SMALL = Plan((Experiment(("drc-cma-es", "nblea"), ("smd1", "tp1"), runs=2, max_e
 @pytest.fixture(scope="module")
 def by_processes(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("processes")
-    list(complete(folder, SMALL, spread.executor("processes", 2)))
+    list(complete(folder, SMALL, workers.executor("processes", 2)))
     return folder
 
 
@@ -322,7 +322,7 @@ def test_a_dask_cluster_gives_the_same_rows(tmp_path, by_processes) -> None:
         Client(cluster) as client,
     ):
         address = client.scheduler.address.removeprefix("tcp://")
-        list(complete(tmp_path, SMALL, spread.executor(f"dask://{address}")))
+        list(complete(tmp_path, SMALL, workers.executor(f"dask://{address}")))
     assert same(rows(tmp_path), rows(by_processes)) and len(rows(tmp_path)) == 8
 
 
@@ -341,14 +341,14 @@ def test_a_worker_that_dies_with_its_run_is_a_failed_row_on_dask_too(tmp_path, m
         task("smd1", "bl-cma-es", budget=100),
         Task(Run("deadly:problem", 1, 1, "nblea", 0), Form("nblea")),
     ]
-    found = {row["problem"]: row for row in spread.executor("dask", 1)(tasks)}
+    found = {row["problem"]: row for row in workers.executor("dask", 1)(tasks)}
     assert found["smd1"]["status"] == "max_evals"
     assert found["deadly:problem"]["error"].startswith("KilledWorker")
 
 
 @pytest.mark.cluster
 def test_ray_gives_the_same_rows(tmp_path, by_processes) -> None:
-    list(complete(tmp_path, SMALL, spread.executor("ray", 2)))
+    list(complete(tmp_path, SMALL, workers.executor("ray", 2)))
     assert same(rows(tmp_path), rows(by_processes))
 
 
@@ -360,7 +360,7 @@ def test_a_ray_cluster_that_runs_already_is_used(monkeypatch, tmp_path, by_proce
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
     try:
         monkeypatch.setenv("RAY_ADDRESS", cluster.address)
-        list(complete(tmp_path, SMALL, spread.executor("ray")))
+        list(complete(tmp_path, SMALL, workers.executor("ray")))
         assert not ray.is_initialized()
     finally:
         cluster.shutdown()
@@ -369,7 +369,7 @@ def test_a_ray_cluster_that_runs_already_is_used(monkeypatch, tmp_path, by_proce
 
 def test_an_unknown_executor_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown executor 'slurm'; known are processes, dask"):
-        spread.executor("slurm")
+        workers.executor("slurm")
 
 
 def test_the_longest_runs_come_first() -> None:
@@ -381,7 +381,7 @@ def test_the_longest_runs_come_first() -> None:
 
 
 def test_progress_tells_the_time_left_and_failures_at_once(capsys, monkeypatch) -> None:
-    monkeypatch.setattr("bilevo.experiments.progress.EVERY", 0.0)
+    monkeypatch.setattr("bilevo.lab.progress.EVERY", 0.0)
     made = [made_up(t) for t in TASKS[:-1]] + [campaign.failed(TASKS[-1], "no luck")]
     assert list(with_progress(made, TASKS)) == made
     told = capsys.readouterr().err.splitlines()

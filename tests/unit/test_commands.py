@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from bilevo.cli import main
-from bilevo.experiments import store
-from bilevo.experiments.documents import replaced
+from bilevo.lab import store
+from bilevo.lab.show.documents import replaced
 
 ROOT = Path(__file__).parents[2]
 STORED = ROOT / "docs" / "data" / "runs_2_3.csv"

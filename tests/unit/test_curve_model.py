@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bilevo.surrogates.curves import (
+from bilevo.algorithms.drc_race.curve_model import (
     NEW,
     CurveModel,
     Relations,

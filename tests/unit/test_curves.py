@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bilevo
-from bilevo.experiments import curves
-from bilevo.experiments.samples import Case
-from bilevo.experiments.store import HISTORY, RUNS
+from bilevo.lab.analysis import curves
+from bilevo.lab.analysis.samples import Case
+from bilevo.lab.store import HISTORY, RUNS
 
 KEY = {"problem": "smd1", "m": 2, "n": 3, "method": "drc-cma-es", "number": 0}
 RUN = {"violation": 0.0, "nfev_upper": 0, "status": "target", "F_star": 0.0, **KEY}

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bilevo.experiments import documents, exchange, store
+from bilevo.lab import exchange, store
+from bilevo.lab.show import documents
 
 ROOT = Path(__file__).parents[2]
 

@@ -24,8 +24,8 @@ from bilevo.algorithms.drc import (
     roulette,
     selection_probability,
 )
-from bilevo.algorithms.follower import Follower, FollowerRule, Pair
-from bilevo.algorithms.leader import LeaderState, tell_leader
+from bilevo.algorithms.shared.follower_search import FollowerRule, FollowerSearch, Pair
+from bilevo.algorithms.shared.leader import LeaderState, tell_leader
 from bilevo.core.budget import Scale
 from bilevo.core.order import ranking
 from bilevo.core.request import BadRequest
@@ -45,7 +45,7 @@ def task_with(archive, index: int = 0, gamma: float = 0.5) -> Task:
     """A task whose archive holds these (F, violation), put there by `Task` itself."""
     cma, rng = CMAES(), np.random.default_rng(1)
     search = cma.start(Start.uniform(np.full(1, 0.3), rng))
-    follower = Follower(np.zeros(1), cma, search, rng, FollowerRule(3, 9), Scale())
+    follower = FollowerSearch(np.zeros(1), cma, search, rng, FollowerRule(3, 9), Scale())
     task = Task(index, follower, cma, np.zeros((3, 1)), gamma)
     for F, violation in archive:
         follower.best = pair(F, violation)

@@ -8,7 +8,7 @@ import pytest
 
 import bilevo
 from bilevo.algorithms import DRCPlus
-from bilevo.experiments.checks import checked
+from bilevo.lab.checks import checked
 
 SEEDS = (1, 2, 3)
 

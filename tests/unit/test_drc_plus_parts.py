@@ -12,9 +12,9 @@ from driven import Driven
 import bilevo
 from bilevo import Budget, Problem
 from bilevo.algorithms import DRCPlus
-from bilevo.algorithms.drc_plus import DRCPlusState
-from bilevo.algorithms.follower import Pair
-from bilevo.algorithms.phi import FLAT_REACH
+from bilevo.algorithms.drc_plus.leader_view import FLAT_REACH
+from bilevo.algorithms.drc_plus.method import DRCPlusState
+from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.core.request import Level
 from bilevo.problems import get
 
@@ -167,7 +167,7 @@ def rough_run() -> bilevo.Result:
 def test_rough_followers_are_handed_over_and_the_run_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bilevo.run.rundir.SNAPSHOT_AFTER", 0.0)
+    monkeypatch.setattr("bilevo.run.run_dir.SNAPSHOT_AFTER", 0.0)
     seen: list[bool] = []
     handing_over = DRCPlus.hand_over
 

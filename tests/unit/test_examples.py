@@ -7,7 +7,7 @@ import pytest
 
 import bilevo
 from bilevo.cli import main
-from bilevo.experiments import store
+from bilevo.lab import store
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

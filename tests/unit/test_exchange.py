@@ -14,8 +14,8 @@ from polars.testing import assert_frame_equal
 
 import bilevo
 from bilevo import problems
-from bilevo.experiments.exchange import ATTRIBUTES, export_csv, export_ioh, import_csv
-from bilevo.experiments.store import FAILED, HISTORY, KEY, RUNS, in_order
+from bilevo.lab.exchange import ATTRIBUTES, export_csv, export_ioh, import_csv
+from bilevo.lab.store import FAILED, HISTORY, KEY, RUNS, in_order
 
 STORED = Path(__file__).parents[2] / "docs" / "data" / "runs_2_3.csv"
 HEADER = "problem,m,n,method,F,f,nfev_upper,nfev_lower"

@@ -5,9 +5,10 @@ import sys
 import polars as pl
 import pytest
 
-from bilevo.experiments import curves, figures
-from bilevo.experiments.palette import COLOURS, shown, styles
-from bilevo.experiments.store import HISTORY, RUNS
+from bilevo.lab.analysis import curves
+from bilevo.lab.show import figures
+from bilevo.lab.show.palette import COLOURS, shown, styles
+from bilevo.lab.store import HISTORY, RUNS
 
 METHODS = ("drc-cma-es", "bl-cma-es", "_a $method$ <b>")
 OPTIMA = {"smd1": 0.0, "smd$2$": float("nan"), "tp1": 225.0}

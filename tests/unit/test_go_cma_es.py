@@ -8,8 +8,8 @@ from conftest import minimize_counted
 
 import bilevo
 from bilevo import Budget, Problem
-from bilevo.algorithms.go_cma_es import Context, RestartingCMAES, Window, counted_parts
-from bilevo.algorithms.grouping import Group
+from bilevo.algorithms.rivals.go_cma_es import Context, RestartingCMAES, Window, counted_parts
+from bilevo.algorithms.rivals.grouping import Group
 from bilevo.core.request import Evaluate, Incumbent, Level, Values
 from bilevo.optimizers import Start
 from bilevo.problems import get

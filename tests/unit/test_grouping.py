@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bilevo import Problem
-from bilevo.algorithms.grouping import Group, components, find_groups
+from bilevo.algorithms.rivals.grouping import Group, components, find_groups
 from bilevo.core.budget import FullBudget
 from bilevo.core.problem import Spec
 from bilevo.core.request import Level, Values

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from bilevo.optimizers import IMODE, Start
-from bilevo.optimizers.imode import State, exponential, operator_chances
+from bilevo.optimizers.imode import IMODEState, exponential, operator_chances
 
 Function = Callable[[np.ndarray], np.ndarray]
 
 
 def search(
     f: Function, d: int, budget: int, seed: int = 0, violation: Function | None = None
-) -> tuple[float, State, list[int]]:
+) -> tuple[float, IMODEState, list[int]]:
     """The best feasible value within a budget, the last state, and the sizes of generations."""
     optimizer, rng = IMODE(budget=budget), np.random.default_rng(seed)
     state = optimizer.start(Start.uniform(np.full(d, 0.3), rng), rng)

@@ -5,8 +5,8 @@ import pytest
 
 import bilevo
 from bilevo import plot
-from bilevo.landscape import follower_view, survey
 from bilevo.testing import CountingProblem
+from bilevo.verification.landscape import follower_view, survey
 
 GREY = plot.DROPPED
 

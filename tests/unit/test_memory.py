@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 import bilevo
+from bilevo.algorithms.rivals import archive
+from bilevo.algorithms.rivals.archive import Archive
 from bilevo.core import result
 from bilevo.core.result import Generation, History
 from bilevo.registry import for_functions
 from bilevo.run import encoding
-from bilevo.run.journal import Kind, Record
+from bilevo.run.journal import Record, RecordKind
 from bilevo.run.record import LISTED, RunRecord
 from bilevo.run.stored import StoredRun
-from bilevo.surrogates import archive
-from bilevo.surrogates.archive import Archive
 
 BYTES_PER_EVALUATION = 25  # by which a run may grow: 25 MB in a million evaluations
 
@@ -94,7 +94,7 @@ def test_failures_in_a_journal_are_counted_and_the_first_are_kept() -> None:
     for number in np.random.default_rng(1).permutation(batches).tolist():
         content = {"error": "no mesh", "first": number + 1, "x": [[1.0]], "y": [[1.0]]}
         payload = json.dumps(content).encode()
-        read.add(Record(Kind.FAILURE, 0, 1, number, 0, 1.0, payload))
+        read.add(Record(RecordKind.FAILURE, 0, 1, number, 0, 1.0, payload))
         assert len(read.run._failed) <= 2 * LISTED
     assert read.run.failures == batches
     listed = [point.evaluation for point in read.run.failed_points]

@@ -11,7 +11,7 @@ from own_followers import HALF, Exact, F, Opaque, Walker, f, problem
 
 import bilevo
 from bilevo import BadValue, minimize, verify
-from bilevo.experiments.checks import checked
+from bilevo.lab.checks import checked
 from bilevo.registry import for_followers
 
 METHODS = for_followers()

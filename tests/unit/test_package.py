@@ -15,36 +15,31 @@ ALLOWED = {  # room -> the rooms it may import from
     "core": {"core"},
     "kernels": set(),
     "optimizers": {"core", "kernels", "optimizers"},
-    "surrogates": {"core", "surrogates"},
     "problems": {"core", "problems"},
     "followers": {"core", "optimizers", "followers"},
-    "algorithms": {"core", "kernels", "optimizers", "surrogates", "algorithms"},
+    "algorithms": {"core", "kernels", "optimizers", "algorithms"},
     "run": {"core", "kernels", "run", "version"},
-    "landscape": {"certify", "certify_own", "core", "run"},
-    "plot": {"core", "landscape"},
+    "verification": {"core", "optimizers", "run", "verification"},
+    "plot": {"core", "verification"},
     "registry": {"core", "algorithms", "optimizers"},
-    "certify": {"core", "optimizers", "run"},
-    "certify_own": {"core", "certify", "run"},
-    "api": {"core", "kernels", "optimizers", "registry", "run", "certify", "certify_own"},
+    "api": {"core", "kernels", "optimizers", "registry", "run", "verification"},
     "options": set(),
-    "named": {"core", "problems", "registry"},
-    "experiments": {
+    "lookup": {"core", "problems", "registry"},
+    "lab": {
         "algorithms",
         "api",
-        "certify",
-        "certify_own",
         "core",
         "kernels",
-        "named",
+        "lookup",
         "optimizers",
     }
-    | {"options", "plot", "problems", "registry", "version", "experiments"},
-    "cli": {"api", "core", "named", "options", "problems", "registry", "version"},
+    | {"options", "plot", "problems", "registry", "verification", "version", "lab"},
+    "cli": {"api", "core", "lookup", "options", "problems", "registry", "version"},
     "testing": {"api", "core", "followers", "problems", "run", "testing"},
     "version": set(),
 }
 LATE = {"core/result.py": {"plot"}}  # in a function: `Result.plot`, which people want to type
-PURE = ("core", "optimizers", "surrogates", "algorithms")  # no I/O, no clock, no processes
+PURE = ("core", "optimizers", "algorithms")  # no I/O, no clock, no processes
 IMPURE = {"os", "io", "time", "datetime", "threading", "multiprocessing", "subprocess", "random"}
 IMPURE |= {"socket", "asyncio", "concurrent", "logging", "tempfile", "shutil", "sys", "rich"}
 
@@ -118,7 +113,7 @@ def test_importing_bilevo_is_light() -> None:
     found = loaded_by("import bilevo")
     assert not found & HEAVY
     ours = {name for name in found if name.startswith(("bilevo.algorithms.", "bilevo.optimizers."))}
-    assert not ours | (found & {"bilevo.certify", "bilevo.run.pool"})
+    assert not ours | (found & {"bilevo.verification.by_search", "bilevo.run.pool"})
 
 
 def test_a_first_run_loads_what_it_uses_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,10 +121,12 @@ def test_a_first_run_loads_what_it_uses_only(monkeypatch: pytest.MonkeyPatch) ->
     run = "bilevo.minimize(bilevo.problems.get('smd1'), max_evals=50)"
     found = loaded_by(f"import bilevo; {run}")
     others = {"cloudpickle", "cyclopts", "loky", "matplotlib", "polars", "rich", "scipy.optimize"}
-    assert not found & (others | {"bilevo.certify", "bilevo.run.pool", "sklearn"})
+    assert not found & (others | {"bilevo.verification.by_search", "bilevo.run.pool", "sklearn"})
     algorithms = {name for name in found if name.startswith("bilevo.algorithms.")}
-    used = ("drc_plus", "hasty_drc", "drc", "phi", "polish", "warm_follower", "sqp")
-    used += ("quadratic_program", "follower", "leader")
+    shared = ("follower_search", "leader", "quadratic_program", "sqp", "ties")
+    plus = ("fallback", "leader_view", "method", "warm_follower")
+    used = ["drc", "drc_plus", "shared", *(f"shared.{name}" for name in shared)]
+    used += [f"drc_plus.{name}" for name in plus]
     assert algorithms == {f"bilevo.algorithms.{name}" for name in used}
 
 

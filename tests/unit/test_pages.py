@@ -13,9 +13,10 @@ import pytest
 from cyclopts import CycloptsError
 from pages import ROOT, blocks, pages, run_page
 
-from bilevo.algorithms import DRCPlus, drc_plus, phi, warm_follower
+from bilevo.algorithms import DRCPlus
+from bilevo.algorithms.drc_plus import leader_view, method, warm_follower
 from bilevo.cli import app
-from bilevo.experiments.plans import plan_of
+from bilevo.lab.plans import plan_of
 
 README = (ROOT / "README.md").read_text()
 PAGES = pages()
@@ -135,7 +136,7 @@ def test_the_page_on_drc_plus_tells_every_switch_and_names_what_there_is() -> No
     page = (ROOT / "docs" / "drc-plus.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \|.*\| (.*) \|$", page, re.MULTILINE)
     assert [name for name, _ in rows] == [field.name for field in fields(DRCPlus)]
-    found = {**vars(phi), **vars(warm_follower), **vars(drc_plus), "phi": phi}
+    found = {**vars(leader_view), **vars(warm_follower), **vars(method), "leader_view": leader_view}
     for owner, attribute in re.findall(r"`(\w+)\.(\w+)`", " ".join(where for _, where in rows)):
         assert hasattr(found[owner], attribute), f"{owner}.{attribute}"
 

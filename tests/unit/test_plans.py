@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bilevo.algorithms import DRCPlus
-from bilevo.experiments.plans import (
+from bilevo.lab.plans import (
     SMD,
     SUITES,
     Experiment,

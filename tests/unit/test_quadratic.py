@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bilevo.surrogates.quadratic import Quadratic, fit, free_variables, minimise, terms
+from bilevo.algorithms.rivals.quadratic import Quadratic, fit, free_variables, minimise, terms
 
 RNG = np.random.default_rng(5)
 POINTS = RNG.random((25, 3))

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from bilevo.algorithms.rivals.rand_de import RandDE
 from bilevo.optimizers import Start
-from bilevo.optimizers.rand_de import RandDE
 
 
 def test_finds_the_minimum_of_a_sphere() -> None:

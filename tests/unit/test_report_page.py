@@ -15,8 +15,8 @@ import polars as pl
 import pytest
 from made_up import METHODS, failing, frames
 
-from bilevo.experiments import interactive, report
-from bilevo.experiments.table import Cell, Table
+from bilevo.lab.analysis.table import Cell, Table
+from bilevo.lab.show import interactive, report
 
 EVIL = "</script><script>alert(1)</script>"
 

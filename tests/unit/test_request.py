@@ -7,7 +7,7 @@ from bilevo.core.request import (
     Evaluate,
     Incumbent,
     Level,
-    Steps,
+    Procedure,
     Values,
     alongside,
     evaluate,
@@ -22,7 +22,7 @@ def answers(request: Evaluate, spent: int = 0) -> Values:
     return Values.of(objective, np.empty((len(objective), 0)), 0, spent)
 
 
-def run(steps: Steps) -> tuple[list, object]:
+def run(steps: Procedure) -> tuple[list, object]:
     """Drive a procedure; its requests and its result."""
     requests, values = [], None
     while True:
@@ -34,12 +34,12 @@ def run(steps: Steps) -> tuple[list, object]:
         values = answers(request) if isinstance(request, Evaluate) else None
 
 
-def batches(steps: Steps) -> list[tuple[Level, int]]:
+def batches(steps: Procedure) -> list[tuple[Level, int]]:
     """The level and size of a procedure's evaluations."""
     return [(r.level, len(r.x)) for r in run(steps)[0] if isinstance(r, Evaluate)]
 
 
-def procedure(name: float, rounds: int) -> Steps[list[float]]:
+def procedure(name: float, rounds: int) -> Procedure[list[float]]:
     seen = []
     for i in range(rounds):
         point = np.array([[name]]), np.array([[float(i)]])

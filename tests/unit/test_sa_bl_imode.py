@@ -7,10 +7,10 @@ from conftest import fingerprint, minimize_counted
 import bilevo
 from bilevo import Budget
 from bilevo.algorithms import SABLIMODE
-from bilevo.algorithms.follower import Pair
-from bilevo.algorithms.sa_bl_imode import SABLIMODEState, tied
+from bilevo.algorithms.rivals.classifier import probability_good
+from bilevo.algorithms.rivals.sa_bl_imode import SABLIMODEState, tied
+from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.problems import get
-from bilevo.surrogates.classifier import probability_good
 
 
 def test_the_classifier_follows_its_neighbours() -> None:
@@ -54,7 +54,7 @@ def test_answers_are_tied_only_if_apart_and_equally_good() -> None:
 
 
 def test_resumes_after_several_generations(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bilevo.run.rundir.SNAPSHOT_AFTER", 0.0)
+    monkeypatch.setattr("bilevo.run.run_dir.SNAPSHOT_AFTER", 0.0)
 
     def stop_at_five(result: bilevo.Result) -> None:
         if result.nit == 5:
@@ -70,7 +70,7 @@ def test_resumes_after_several_generations(tmp_path, monkeypatch: pytest.MonkeyP
 
 
 def test_says_what_it_needs_where_scikit_learn_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bilevo.surrogates.find_spec", lambda name: None)
+    monkeypatch.setattr("bilevo.algorithms.rivals.scikit_learn.find_spec", lambda name: None)
     with pytest.raises(ImportError, match="scikit-learn"):
         SABLIMODE()
 

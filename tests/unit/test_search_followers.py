@@ -32,7 +32,7 @@ def problem(follower, f=bowl, **options) -> bilevo.Problem:
 
 def solve(made: bilevo.Problem, x=X, seed: int = 1):
     """Lead the follower of a problem to its end; every step's cost is checked."""
-    guide, follower = made.guide(), made.follower
+    guide, follower = made.checked_solver(), made.follower
     state, moves = follower.start(x, np.random.default_rng(seed)), []
     while not moves or not moves[-1].done:
         state, move = guide.advance(state, first=not moves)
@@ -133,7 +133,7 @@ def test_a_stored_state_goes_on_to_the_same_answer(follower, tmp_path) -> None:
     for _ in range(4):
         state = follower.advance(state)
     snapshot.save(tmp_path / "state.npz", state, Position(0, 0))
-    restored, _ = snapshot.load(tmp_path / "state.npz", snapshot.Kind.of(None, like))
+    restored, _ = snapshot.load(tmp_path / "state.npz", snapshot.StateKind.of(None, like))
     ends = []
     for stored in (state, restored):
         while not follower.done(stored):

@@ -26,7 +26,7 @@ class State:
 
 def again(state: Any, like: Any, folder: Path) -> Any:
     snapshot.save(folder / "state.npz", state, Position(5, 7))
-    found, position = snapshot.load(folder / "state.npz", snapshot.Kind.of(type(like), like))
+    found, position = snapshot.load(folder / "state.npz", snapshot.StateKind.of(type(like), like))
     assert position == Position(5, 7)
     return found
 
@@ -68,7 +68,7 @@ def test_other_things_are_refused_before_anything_is_written(tmp_path: Path) -> 
 def test_a_class_that_the_state_at_hand_has_not_is_not_made(tmp_path: Path) -> None:
     snapshot.save(tmp_path / "state.npz", {"inner": State()}, Position(0, 0))
     with pytest.raises(snapshot.Unusable):
-        snapshot.load(tmp_path / "state.npz", snapshot.Kind.of(dict, {}))
+        snapshot.load(tmp_path / "state.npz", snapshot.StateKind.of(dict, {}))
 
 
 class Colour(Enum):
@@ -110,7 +110,7 @@ class Loose:
     ids=str,
 )
 def test_what_is_stored_comes_back(changes: dict[str, Any], tmp_path: Path) -> None:
-    kind = snapshot.Kind.of(Loose, Loose())
+    kind = snapshot.StateKind.of(Loose, Loose())
     state = Loose(**changes)
     snapshot.require_storable(state, kind)
     snapshot.save(tmp_path / "state.npz", state, Position(0, 0), kind)
@@ -123,7 +123,7 @@ def test_what_is_stored_comes_back(changes: dict[str, Any], tmp_path: Path) -> N
 @pytest.mark.parametrize("count", ["many", 10**5000], ids=["text", "a long number"])
 def test_what_would_not_come_back_is_refused_at_once(count: Any) -> None:
     with pytest.raises(snapshot.NotStorable, match=r"would not come back|cannot be"):
-        snapshot.require_storable(Loose(count=count), snapshot.Kind.of(Loose, Loose()))
+        snapshot.require_storable(Loose(count=count), snapshot.StateKind.of(Loose, Loose()))
 
 
 def test_a_named_tuple_with_attributes_of_its_own_is_refused() -> None:
@@ -133,4 +133,4 @@ def test_a_named_tuple_with_attributes_of_its_own_is_refused() -> None:
     tagged = Tagged(1, 2)
     tagged.born = 3
     with pytest.raises(snapshot.NotStorable):
-        snapshot.require_storable({"held": tagged}, snapshot.Kind.of(dict, {"held": tagged}))
+        snapshot.require_storable({"held": tagged}, snapshot.StateKind.of(dict, {"held": tagged}))

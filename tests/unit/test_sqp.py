@@ -6,14 +6,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from bilevo.algorithms.sqp import Answer, LocalRule, sqp
-from bilevo.core.request import Level, Steps, Values, evaluate
+from bilevo.algorithms.shared.sqp import Answer, LocalRule, sqp
+from bilevo.core.request import Level, Procedure, Values, evaluate
 from bilevo.problems import get
 
 Function = Callable[[np.ndarray], float]
 
 
-def at(rows: np.ndarray) -> Steps[Values]:
+def at(rows: np.ndarray) -> Procedure[Values]:
     return evaluate(Level.LOWER, np.zeros((len(rows), 1)), rows)
 
 

@@ -3,7 +3,8 @@
 import numpy as np
 from made_runs import FAILED, LOST, made, row, run, runs_of
 
-from bilevo.experiments import samples, store
+from bilevo.lab import store
+from bilevo.lab.analysis import samples
 
 
 def test_a_run_without_any_answer_is_the_worst_and_not_left_out() -> None:

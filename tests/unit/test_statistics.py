@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from bilevo.experiments import samples, statistics, store
-from bilevo.experiments.statistics import Comparison, rank_sum, signed_rank
+from bilevo.lab import store
+from bilevo.lab.analysis import samples, statistics
+from bilevo.lab.analysis.statistics import Comparison, rank_sum, signed_rank
 
 RUNS = store.runs(Path(__file__).parents[2] / "docs" / "data" / "runs_2_3.csv")
 GROUPS = samples.grouped(RUNS)

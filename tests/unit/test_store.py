@@ -7,8 +7,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from bilevo.experiments import store
-from bilevo.experiments.store import HISTORY, KEY, RUNS, Store, frame, history, in_order, runs
+from bilevo.lab import store
+from bilevo.lab.store import HISTORY, KEY, RUNS, Store, frame, history, in_order, runs
 
 GENERATIONS = {
     "generation": [1, 2],

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bilevo.experiments import formats, store, tables
-from bilevo.experiments.table import GENERAL, Cell, Table
+from bilevo.lab import store
+from bilevo.lab.analysis import tables
+from bilevo.lab.analysis.table import GENERAL, Cell, Table
+from bilevo.lab.show import formats
 
 DATA = Path(__file__).parents[2] / "docs" / "data"
 NASTY = [

@@ -7,8 +7,9 @@ import pytest
 from made_runs import made, row, run, runs_of
 
 from bilevo import registry
-from bilevo.experiments import paper, samples, store, tables
-from bilevo.experiments.table import Cell
+from bilevo.lab import store
+from bilevo.lab.analysis import paper, samples, tables
+from bilevo.lab.analysis.table import Cell
 
 DATA = Path(__file__).parents[2] / "docs" / "data"
 

@@ -10,14 +10,14 @@ from conftest import minimize_counted
 
 import bilevo
 from bilevo.algorithms import TLEA, TLEADE
-from bilevo.algorithms.follower import Follower, FollowerRule, Pair
-from bilevo.algorithms.tlea import (
+from bilevo.algorithms.rivals.tlea import (
     BalancedCMAES,
     TransferDE,
     has_stalled,
     nearest,
     task_distances,
 )
+from bilevo.algorithms.shared.follower_search import FollowerRule, FollowerSearch, Pair
 from bilevo.core.budget import Scale
 from bilevo.core.order import ranking
 from bilevo.optimizers import CMAES, Start
@@ -26,12 +26,12 @@ from bilevo.optimizers.success import NEVER, Memory
 EYE = np.eye(2)
 
 
-def search(x: float, y: float, record: list[float], finished: bool = False) -> Follower:
+def search(x: float, y: float, record: list[float], finished: bool = False) -> FollowerSearch:
     """A lower search of two variables around (y, y), after the given best values."""
     x_point, y_point = np.full(2, x), np.full(2, y)
     state = CMAES().start(Start(y_point, EYE * (1 + y), np.zeros(2)))
     rule = FollowerRule(window=4, longest=40)
-    follower = Follower(x_point, CMAES(), state, np.random.default_rng(1), rule, Scale())
+    follower = FollowerSearch(x_point, CMAES(), state, np.random.default_rng(1), rule, Scale())
     follower.best = Pair(x_point, y_point, record[-1], 0.0)
     follower.record, follower.finished = record, finished
     return follower

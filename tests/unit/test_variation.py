@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from bilevo.algorithms.rivals.steady_ga import SteadyGA
 from bilevo.core.order import order_key
-from bilevo.optimizers.steady_ga import SteadyGA
 from bilevo.optimizers.variation import (
     WIDTH,
     adaptive_eta,

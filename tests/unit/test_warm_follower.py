@@ -8,9 +8,9 @@ import pytest
 from driven import Driven
 
 from bilevo import Problem
-from bilevo.algorithms.follower import Pair
-from bilevo.algorithms.warm_follower import Experience, Task, WarmFollower
-from bilevo.core.request import Level, Steps
+from bilevo.algorithms.drc_plus.warm_follower import Experience, WarmFollower, WarmTask
+from bilevo.algorithms.shared.follower_search import Pair
+from bilevo.core.request import Level, Procedure
 from bilevo.core.streams import stream
 from bilevo.problems import get
 
@@ -24,31 +24,31 @@ class Bed:
         self.driven, self.solver = Driven(problem), solver
         self.spec, self.known = self.driven.spec(), Experience.none(problem.m, problem.n)
 
-    def cost(self, steps: Steps[Task]) -> tuple[Task, int]:
+    def cost(self, steps: Procedure[WarmTask]) -> tuple[WarmTask, int]:
         """What a search returns and the evaluations it took, none of them of F."""
         before = self.driven.counts[Level.LOWER]
         task = self.driven.run(steps)
         assert self.driven.counts[Level.UPPER] == 0
         return task, self.driven.counts[Level.LOWER] - before
 
-    def explored(self, x: np.ndarray, seed: int = 0, relaxed: bool = False) -> tuple[Task, int]:
+    def explored(self, x: np.ndarray, seed: int = 0, relaxed: bool = False) -> tuple[WarmTask, int]:
         rng = stream(seed, "explore")
         return self.cost(self.solver.explore(self.spec, self.known, x, rng, relaxed))
 
-    def warm(self, x: np.ndarray) -> Steps[Task]:
+    def warm(self, x: np.ndarray) -> Procedure[WarmTask]:
         """A start and a search from it."""
         task = yield from self.solver.start(self.known, x, np.ones(len(x)))
         tight, rng = self.known.tight, stream(0, "improve")
         return (yield from self.solver.improve(self.spec, self.known, task, tight, rng))
 
-    def error(self, task: Task) -> float:
+    def error(self, task: WarmTask) -> float:
         """How far f is above that of the known answer."""
         x, y = task.pair.x, self.driven.response(task.pair.x)
         best = self.driven.run(self.known.evaluate(x, y[None])).objective[0]
         return float(task.pair.f - best)
 
-    def at(self, x: np.ndarray, y: np.ndarray) -> Task:
-        return Task.at(x, y[None], self.driven.run(self.known.evaluate(x, y[None])))
+    def at(self, x: np.ndarray, y: np.ndarray) -> WarmTask:
+        return WarmTask.at(x, y[None], self.driven.run(self.known.evaluate(x, y[None])))
 
 
 def around(centre: float, m: int, count: int) -> np.ndarray:
@@ -186,7 +186,7 @@ def test_rivals_are_far_from_the_answer_and_from_each_other() -> None:
     assert known.rivals(np.array([0.1005]), 1).tolist() == [[0.9]]
 
 
-def wrong_answer_of_smd3(bed: Bed) -> Task:
+def wrong_answer_of_smd3(bed: Bed) -> WarmTask:
     """A local minimum of its follower's Rastrigin function."""
     x = bed.driven.x_box.unit(np.zeros(2))
     y = bed.driven.y_box.unit(np.array([1.0, -2.0, 0.0]))

@@ -6,31 +6,31 @@ from bilevo.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from bilevo.algorithms.bl_cma_es import BLCMAES
-    from bilevo.algorithms.bleaq2 import BLEAQ2
     from bilevo.algorithms.drc import DRC
-    from bilevo.algorithms.drc_plus import DRCPlus
-    from bilevo.algorithms.drc_race import DRCRace
-    from bilevo.algorithms.go_cma_es import GOCMAES
-    from bilevo.algorithms.mfbla import MFBLA
-    from bilevo.algorithms.nblea import NBLEA
+    from bilevo.algorithms.drc_plus.method import DRCPlus
+    from bilevo.algorithms.drc_race.method import DRCRace
     from bilevo.algorithms.nested import NestedCMAES
-    from bilevo.algorithms.sa_bl_imode import SABLIMODE
-    from bilevo.algorithms.tlea import TLEA, TLEADE
+    from bilevo.algorithms.rivals.bleaq2 import BLEAQ2
+    from bilevo.algorithms.rivals.go_cma_es import GOCMAES
+    from bilevo.algorithms.rivals.mfbla import MFBLA
+    from bilevo.algorithms.rivals.nblea import NBLEA
+    from bilevo.algorithms.rivals.sa_bl_imode import SABLIMODE
+    from bilevo.algorithms.rivals.tlea import TLEA, TLEADE
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "BLCMAES": "bilevo.algorithms.bl_cma_es",
-            "BLEAQ2": "bilevo.algorithms.bleaq2",
+            "BLEAQ2": "bilevo.algorithms.rivals.bleaq2",
             "DRC": "bilevo.algorithms.drc",
-            "DRCPlus": "bilevo.algorithms.drc_plus",
-            "DRCRace": "bilevo.algorithms.drc_race",
-            "GOCMAES": "bilevo.algorithms.go_cma_es",
-            "MFBLA": "bilevo.algorithms.mfbla",
-            "NBLEA": "bilevo.algorithms.nblea",
-            "SABLIMODE": "bilevo.algorithms.sa_bl_imode",
-            "TLEA": "bilevo.algorithms.tlea",
-            "TLEADE": "bilevo.algorithms.tlea",
+            "DRCPlus": "bilevo.algorithms.drc_plus.method",
+            "DRCRace": "bilevo.algorithms.drc_race.method",
+            "GOCMAES": "bilevo.algorithms.rivals.go_cma_es",
+            "MFBLA": "bilevo.algorithms.rivals.mfbla",
+            "NBLEA": "bilevo.algorithms.rivals.nblea",
+            "SABLIMODE": "bilevo.algorithms.rivals.sa_bl_imode",
+            "TLEA": "bilevo.algorithms.rivals.tlea",
+            "TLEADE": "bilevo.algorithms.rivals.tlea",
             "NestedCMAES": "bilevo.algorithms.nested",
         },
     )

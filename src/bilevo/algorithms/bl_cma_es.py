@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bilevo.algorithms.leader import JointSearch, LeaderState, solve_follower
+from bilevo.algorithms.shared.leader import JointSearch, LeaderState, solve_follower
 from bilevo.core.algorithm import variant_name
 from bilevo.core.problem import Spec
-from bilevo.core.request import Steps, together
+from bilevo.core.request import Procedure, together
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class BLCMAES(JointSearch):
     def name(self) -> str:
         return variant_name(self, "bl-cma-es")
 
-    def generation(self, spec: Spec, state: LeaderState) -> Steps[LeaderState]:
+    def generation(self, spec: Spec, state: LeaderState) -> Procedure[LeaderState]:
         followers = self.new_followers(spec, state)
         yield from together(solve_follower(state, follower) for follower in followers)
         return (yield from self.conclude(spec, state, followers))

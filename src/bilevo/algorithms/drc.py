@@ -49,11 +49,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bilevo.algorithms.follower import AnyFollower, Follower, OwnFollower, Pair
-from bilevo.algorithms.leader import JointSearch, LeaderState, evaluate_answer
+from bilevo.algorithms.shared.follower_search import (
+    AnyFollowerSearch,
+    FollowerSearch,
+    Pair,
+    SolverSearch,
+)
+from bilevo.algorithms.shared.leader import JointSearch, LeaderState, evaluate_answer
 from bilevo.core.arrays import TINY, FloatArray, fractional_distances
 from bilevo.core.problem import Spec
-from bilevo.core.request import Steps, together
+from bilevo.core.request import Procedure, together
 from bilevo.core.streams import stream
 from bilevo.kernels import kernel
 from bilevo.optimizers import CMAES, DE, GA, PSO, PopulationOptimizer
@@ -84,7 +89,7 @@ class Task:
     """
 
     index: int
-    follower: AnyFollower
+    follower: AnyFollowerSearch
     optimizer: PopulationOptimizer[Any]  # the follower's, unless it is a solver of the user's
     means: FloatArray  # (3, n): where it was after the last two executions, and room for a third
     gamma: float
@@ -107,18 +112,18 @@ class Task:
     @property
     def search(self) -> Any:
         """The state of the optimiser."""
-        assert isinstance(self.follower, Follower)
+        assert isinstance(self.follower, FollowerSearch)
         return self.follower.search
 
-    def execute(self, state: LeaderState, guide: FloatArray | None = None) -> Steps[None]:
+    def execute(self, state: LeaderState, guide: FloatArray | None = None) -> Procedure[None]:
         """One lower generation, then the leader's view of it."""
         improved = yield from self.advance(guide)
         yield from self.rate(state, improved)
 
-    def advance(self, guide: FloatArray | None = None) -> Steps[bool]:
+    def advance(self, guide: FloatArray | None = None) -> Procedure[bool]:
         """One lower generation; True when there is a new answer."""
         improved = yield from self.follower.execute(guide)
-        if isinstance(self.follower, OwnFollower):  # it has no distribution that others could use
+        if isinstance(self.follower, SolverSearch):  # it has no distribution that others could use
             return improved
         self.means[2] = self.optimizer.mean(self.search)
         fluctuates = fluctuation(self.means)
@@ -126,7 +131,7 @@ class Task:
             self.fluctuation = fluctuates
         return improved
 
-    def rate(self, state: LeaderState, improved: bool) -> Steps[None]:
+    def rate(self, state: LeaderState, improved: bool) -> Procedure[None]:
         """A new answer costs one upper evaluation. Archive the pair."""
         if improved:
             yield from evaluate_answer(state, self.pair)
@@ -205,7 +210,7 @@ class DRC(JointSearch):
         same = (name for name, optimizer in named.items() if self == DRC(optimizer, optimizer))
         return next(same, "drc")
 
-    def generation(self, spec: Spec, state: LeaderState) -> Steps[LeaderState]:
+    def generation(self, spec: Spec, state: LeaderState) -> Procedure[LeaderState]:
         """One turn of Algorithm 1: new leaders, competition of their followers, upper update."""
         followers = self.new_followers(spec, state)
         tasks = [
@@ -220,7 +225,7 @@ class DRC(JointSearch):
 
     def compete(
         self, state: LeaderState, tasks: list[Task], rng: np.random.Generator
-    ) -> Steps[None]:
+    ) -> Procedure[None]:
         """Algorithm 2: tasks are drawn and executed until half of them have finished."""
         yield from together(task.execute(state) for task in tasks)
         near = neighbours(tasks)
@@ -239,7 +244,7 @@ class DRC(JointSearch):
         tasks: list[Task],
         near: list[Neighbours],
         rng: np.random.Generator,
-    ) -> Steps[None]:
+    ) -> Procedure[None]:
         """A round of p turns, each of which sees what came of the one before."""
         live = unfinished(tasks)
         wheel = self.wheel(tasks, live)
@@ -262,7 +267,7 @@ class DRC(JointSearch):
         tasks: list[Task],
         near: list[Neighbours],
         rng: np.random.Generator,
-    ) -> Steps[None]:
+    ) -> Procedure[None]:
         """A round of p turns in two halves of distinct tasks, whose answers are rated at its end.
 
         Three batches: two below, one above. An answer that the second half replaces is not rated.

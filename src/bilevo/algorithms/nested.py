@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from bilevo.algorithms.follower import AnyFollower, Follower, FollowerRule
-from bilevo.algorithms.leader import (
+from bilevo.algorithms.shared.follower_search import AnyFollowerSearch, FollowerRule, FollowerSearch
+from bilevo.algorithms.shared.leader import (
     LeaderState,
     close_generation,
     first_by_itself,
@@ -25,10 +25,9 @@ from bilevo.algorithms.leader import (
 from bilevo.core.algorithm import Algorithm, Followers, variant_name
 from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Spec
-from bilevo.core.request import Steps, together
+from bilevo.core.request import Procedure, together
 from bilevo.core.streams import stream
-from bilevo.optimizers.cma_es import CMAES
-from bilevo.optimizers.cma_es import State as CMAState
+from bilevo.optimizers.cma_es import CMAES, CMAState
 from bilevo.optimizers.protocol import Start
 
 
@@ -55,15 +54,15 @@ class NestedCMAES(Algorithm[LeaderState]):
     def name(self) -> str:
         return variant_name(self, "nested-cma-es")
 
-    def init(self, spec: Spec) -> Steps[LeaderState]:
+    def init(self, spec: Spec) -> Procedure[LeaderState]:
         yield from ()
         return start_leader(spec, self.upper, spec.m)
 
-    def generation(self, spec: Spec, state: LeaderState) -> Steps[LeaderState]:
+    def generation(self, spec: Spec, state: LeaderState) -> Procedure[LeaderState]:
         leaders = sample_leaders(spec, state, self.upper)
-        followers: Sequence[AnyFollower] = (
+        followers: Sequence[AnyFollowerSearch] = (
             [self.follower(spec, state, x, i) for i, x in enumerate(leaders)]
-            if spec.advance_cost is None
+            if spec.step_cost is None
             else own_followers(spec, state, leaders)
         )
         advance = together if state.generation else first_by_itself
@@ -77,9 +76,9 @@ class NestedCMAES(Algorithm[LeaderState]):
         tell_leader(state, self.upper, leaders, pairs)
         return state
 
-    def follower(self, spec: Spec, state: LeaderState, x: FloatArray, task: int) -> Follower:
+    def follower(self, spec: Spec, state: LeaderState, x: FloatArray, task: int) -> FollowerSearch:
         rng = stream(spec.seed, "follower", state.generation, task)
         search = self.lower.start(Start.uniform(spec.spread[spec.m :], rng), rng)
         usual = FollowerRule.of(spec.budget, self.lower.population_size(spec.n))
         rule = replace(usual, longest=10 * usual.longest, absolute=0.0, relative=0.0)
-        return Follower(x, self.lower, search, rng, rule, state.f_scale)
+        return FollowerSearch(x, self.lower, search, rng, rule, state.f_scale)

@@ -13,14 +13,14 @@ from bilevo.core.arrays import BoolArray, IntArray
 from bilevo.core.budget import Budget, StopReason
 from bilevo.core.checks import shown
 from bilevo.core.problem import Spec
-from bilevo.core.request import Steps
+from bilevo.core.request import Procedure
 
 
 class Followers(StrEnum):
     """Which followers an algorithm drives."""
 
     FUNCTION = "function"  # f is a function: the algorithm searches y by `Evaluate`
-    SOLVER = "solver"  # the problem has a solver of its own: its steps are asked for by `Advance`
+    SOLVER = "solver"  # the problem has a solver of its own: its steps are asked for by `Step`
     BOTH = "both"
 
     def include(self, kind: Followers) -> bool:
@@ -74,9 +74,9 @@ class Algorithm(Protocol[S]):
     @property
     def State(self) -> type[S]: ...
 
-    def init(self, spec: Spec) -> Steps[S]: ...
+    def init(self, spec: Spec) -> Procedure[S]: ...
 
-    def generation(self, spec: Spec, state: S) -> Steps[S]: ...
+    def generation(self, spec: Spec, state: S) -> Procedure[S]: ...
 
 
 def require_algorithm(method: Any) -> Algorithm[Any]:

@@ -17,9 +17,9 @@ import numpy as np
 from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.budget import Budget, FullBudget
 from bilevo.core.checks import is_truth, is_whole, real_array, real_number, shown
-from bilevo.core.follower import Follower, Guide, bound
 from bilevo.core.notebook import table
 from bilevo.core.request import Level
+from bilevo.core.solver import CheckedSolver, Solver, bind_solver
 from bilevo.core.values import Returned
 
 Function = Callable[[FloatArray, FloatArray], Any]
@@ -151,7 +151,7 @@ class Problem:
         repeats_lower: int = 0,
         response: Response | None = None,
         budget: Budget | None = None,
-        follower: Follower[Any] | None = None,
+        follower: Solver[Any] | None = None,
     ) -> None:
         dispensable = "Gg" if follower is None else "Ggf"
         for label, function in (("F", F), ("f", f), ("G", G), ("g", g)):
@@ -185,7 +185,7 @@ class Problem:
         self.repeats_lower = int(repeats_lower)
         self.response = response
         self.budget = budget or Budget()
-        self.follower = None if follower is None else bound(follower, self)
+        self.follower = None if follower is None else bind_solver(follower, self)
 
     @property
     def m(self) -> int:
@@ -204,11 +204,11 @@ class Problem:
         """A level's objective and constraints."""
         return (self.F, self.G) if level is Level.UPPER else (self.f, self.g)
 
-    def guide(self, follower: Follower[Any] | None = None) -> Guide:
+    def checked_solver(self, follower: Solver[Any] | None = None) -> CheckedSolver:
         """What leads the problem's own follower, or another one for it."""
         chosen = self.follower if follower is None else follower
         assert chosen is not None
-        return Guide(chosen, self.y_bounds.lower, self.y_bounds.upper)
+        return CheckedSolver(chosen, self.y_bounds.lower, self.y_bounds.upper)
 
     def repeats(self, level: Level) -> int:
         """How many last constraints of a level do not count towards its violation."""
@@ -292,7 +292,7 @@ class Spec:
     variables of very different widths are alike to it. `spread` (m + n,) are the standard
     deviations a search over the whole box starts with. `kernel` is what a run computes with.
 
-    `advance_cost` is what a step of the user's own follower costs at most; None where there is none
+    `step_cost` is what a step of the user's own follower costs at most; None where there is none
     and f is evaluated. Where there is one, answers y are in the user's units: nobody searches them,
     and `spread` is (m,).
     """
@@ -306,4 +306,4 @@ class Spec:
     ftol: float = 1e-6
     x0: FloatArray | None = None
     kernel: Literal["numpy", "numba"] = "numpy"
-    advance_cost: int | None = None
+    step_cost: int | None = None

@@ -3,9 +3,9 @@
 Rules:
 - An algorithm is a generator. It yields requests and is sent values; it does no I/O of its own.
 - `Evaluate` asks for one level's values at k pairs, in unit coordinates; `Values` answer it.
-- `Advance` asks for one step each of k followers that a solver of the user's answers; `Moves` tell
-  where they have come to. Who asks says how far each is: the driver's copy of it is no more than
-  a cache, and can be made again.
+- `Step` asks for one step each of k searches by the problem's own solver; `StepValues` answer it.
+  The request says how many steps each search has taken: the driver's copy of a search is a cache,
+  and can be made again.
 - `Incumbent` tells the best pair so far; it is answered by nothing.
 - `yield from` composes procedures; `together` advances several of them as one batch, `alongside`
   lets one of them ride along with another.
@@ -52,14 +52,14 @@ class Evaluate(NamedTuple):
     y: FloatArray
 
 
-class Advance(NamedTuple):
+class Step(NamedTuple):
     """Wanted: one step more of the user's solver for the tasks (k,), whose leaders are x (k, m).
 
-    A task is a number of its own in a run; `turn` (k,) says how many steps it has had.
+    A task is a number of its own in a run; `taken` (k,) says how many steps it has had.
     """
 
     task: IntArray
-    turn: IntArray
+    taken: IntArray
     x: FloatArray
 
     @property
@@ -123,8 +123,8 @@ class Values(NamedTuple):
         )
 
 
-class Moves(NamedTuple):
-    """The answer to `Advance`: the followers' best answers y (k, n) so far, in the user's units.
+class StepValues(NamedTuple):
+    """The answer to `Step`: the followers' best answers y (k, n) so far, in the user's units.
 
     f (k,) and violation (k,) are inf where an answer is not finite or the solver failed; `done`
     (k,) says whose search has ended. `spent` is the driver's count of the lower level's cost.
@@ -136,13 +136,15 @@ class Moves(NamedTuple):
     done: BoolArray
     spent: int
 
-    def part(self, start: int, end: int) -> Moves:
+    def part(self, start: int, end: int) -> StepValues:
         """Those of some consecutive tasks."""
         rows = slice(start, end)
-        return Moves(self.y[rows], self.f[rows], self.violation[rows], self.done[rows], self.spent)
+        return StepValues(
+            self.y[rows], self.f[rows], self.violation[rows], self.done[rows], self.spent
+        )
 
 
-Answer = TypeVar("Answer", Values, Moves)
+Answer = TypeVar("Answer", Values, StepValues)
 
 
 def split(answer: Answer, sizes: Iterable[int]) -> Iterator[Answer]:
@@ -167,22 +169,22 @@ def _ones(count: int) -> FloatArray:
     return np.ones(count)
 
 
-Request = Evaluate | Advance | Incumbent
-Question = Evaluate | Advance  # a request that waits for an answer
-Steps = Generator[Request, Any, T]
+Request = Evaluate | Step | Incumbent
+Question = Evaluate | Step  # a request that waits for an answer
+Procedure = Generator[Request, Any, T]
 
 
-def evaluate(level: Level, x: FloatArray, y: FloatArray) -> Steps[Values]:
+def evaluate(level: Level, x: FloatArray, y: FloatArray) -> Procedure[Values]:
     """Request one level's values and return them."""
     values: Values = yield Evaluate(level, x, y)
     return values
 
 
 def relayed(
-    steps: Steps[T],
+    steps: Procedure[T],
     asked: Callable[[Request], Request],
     answered: Callable[[Level, Values], Values],
-) -> Steps[T]:
+) -> Procedure[T]:
     """Run a procedure with its requests, and the values it is sent, changed on their way."""
     answer: Values | None = None
     while True:
@@ -195,7 +197,7 @@ def relayed(
         answer = answered(request.level, values) if isinstance(request, Evaluate) else None
 
 
-def together(procedures: Iterable[Steps[T]]) -> Steps[list[T]]:
+def together(procedures: Iterable[Procedure[T]]) -> Procedure[list[T]]:
     """Advance several procedures side by side; their requests of one level form one batch.
 
     Lower-level requests are served first, so that upper-level ones gather in one batch too.
@@ -209,7 +211,7 @@ def together(procedures: Iterable[Steps[T]]) -> Steps[list[T]]:
     return (yield from _joined(list(procedures), lower_first))
 
 
-def alongside(main: Steps[T], side: Steps[S]) -> Steps[tuple[T, S]]:
+def alongside(main: Procedure[T], side: Procedure[S]) -> Procedure[tuple[T, S]]:
     """Advance `side` with `main`'s batches of the level it waits for, and alone after their end.
 
     `side` adds no batch before `main` has ended. Returns both results.
@@ -223,15 +225,17 @@ def alongside(main: Steps[T], side: Steps[S]) -> Steps[tuple[T, S]]:
 
 
 def _joined(
-    running: Sequence[Steps[Any]], next_level: Callable[[dict[int, Question]], Level]
-) -> Steps[list[Any]]:
+    running: Sequence[Procedure[Any]], next_level: Callable[[dict[int, Question]], Level]
+) -> Procedure[list[Any]]:
     """Advance procedures by batches of the level that `next_level` picks for those waiting."""
     for procedure in running:
         if not isinstance(procedure, Generator):
             raise BadRequest(f"procedures that run together are generators, got {shown(procedure)}")
     results: dict[int, Any] = {}
     waiting: dict[int, Question] = {}
-    answers: Iterable[tuple[int, Values | Moves | None]] = [(i, None) for i in range(len(running))]
+    answers: Iterable[tuple[int, Values | StepValues | None]] = [
+        (i, None) for i in range(len(running))
+    ]
     while True:
         for i, answer in answers:  # run each to its next evaluation or its end
             try:
@@ -273,7 +277,7 @@ def _can_be_joined(request: Any) -> bool:
             and x.ndim == y.ndim == 2
             and len(x) == len(y)
         )
-    if isinstance(request, Advance):
+    if isinstance(request, Step):
         arrays = all(type(part) is np.ndarray for part in request)
         return arrays and request.x.ndim == 2 and len({len(part) for part in request}) == 1
     return False
@@ -281,9 +285,9 @@ def _can_be_joined(request: Any) -> bool:
 
 def _not_joined(request: Any) -> BadRequest:
     """Return the error of a request that cannot be joined with others."""
-    if not isinstance(request, Evaluate | Advance):
+    if not isinstance(request, Evaluate | Step):
         told = f"it yielded {shown(request)}"
-        return BadRequest(f"{told}; yield an Evaluate, an Advance or an Incumbent")
+        return BadRequest(f"{told}; yield an Evaluate, an Step or an Incumbent")
     parts = [
         f"{name} {part.shape}" if isinstance(part, np.ndarray) else f"{name} = {shown(part)}"
         for name, part in request._asdict().items()
@@ -292,7 +296,7 @@ def _not_joined(request: Any) -> BadRequest:
     return BadRequest(f"{told}; give a Level, and arrays of as many rows each")
 
 
-def _refuse(procedure: Steps[Any], error: BadRequest) -> NoReturn:
+def _refuse(procedure: Procedure[Any], error: BadRequest) -> NoReturn:
     """Raise an error at the line of a procedure that has made the request."""
     with suppress(StopIteration):
         procedure.throw(error)
@@ -302,7 +306,7 @@ def _refuse(procedure: Steps[Any], error: BadRequest) -> NoReturn:
 def _as_one(requests: list[Question]) -> Question:
     """Several requests of a kind, and of a level, as one."""
     first = requests[0]
-    if isinstance(first, Advance):
-        return Advance(*map(np.concatenate, zip(*requests, strict=True)))
+    if isinstance(first, Step):
+        return Step(*map(np.concatenate, zip(*requests, strict=True)))
     x, y = ([request[column] for request in requests] for column in (1, 2))
     return Evaluate(first.level, np.concatenate(x), np.concatenate(y))

@@ -27,7 +27,7 @@ DEVIATION = 0.3  # that a search over the unit box starts with
 
 
 @dataclass(slots=True, eq=False)
-class State:
+class PopulationState:
     """An optimiser's search for a leader's x, and its best point in the unit box."""
 
     x: FloatArray
@@ -68,12 +68,12 @@ class Population:
     def cost(self) -> int:
         return self.optimizer.population_size(1 if self.lower is None else self.lower.box.size)
 
-    def start(self, x: FloatArray, rng: np.random.Generator) -> State:
+    def start(self, x: FloatArray, rng: np.random.Generator) -> PopulationState:
         d = required(self.lower, "Population").box.size
         begin = Start.uniform(np.full(d, DEVIATION), rng)
-        return State(x, rng, self.optimizer.start(begin, rng), begin.mean)
+        return PopulationState(x, rng, self.optimizer.start(begin, rng), begin.mean)
 
-    def advance(self, state: State) -> State:
+    def advance(self, state: PopulationState) -> PopulationState:
         points = self.optimizer.ask(state.search, state.rng)
         values = required(self.lower, "Population")(state.x, points)
         self.optimizer.tell(state.search, points, values.objective, values.violation)
@@ -86,7 +86,7 @@ class Population:
         state.finished = state.generations >= longest or self._settled(state, points, values)
         return state
 
-    def _settled(self, state: State, points: FloatArray, values: Values) -> bool:
+    def _settled(self, state: PopulationState, points: FloatArray, values: Values) -> bool:
         better = ranking(values.objective, values.violation)[: len(points) // 2 + 1]
         if float(np.ptp(points[better], axis=0).max()) < self.precision:
             return True
@@ -97,8 +97,8 @@ class Population:
         rounding = 4 * np.finfo(float).eps * abs(state.f)
         return bool(spread <= self.precision**2 * state.spread + rounding)
 
-    def best(self, state: State) -> tuple[FloatArray, float, float]:
+    def best(self, state: PopulationState) -> tuple[FloatArray, float, float]:
         return required(self.lower, "Population").answer(state.best), state.f, state.violation
 
-    def done(self, state: State) -> bool:
+    def done(self, state: PopulationState) -> bool:
         return state.finished

@@ -97,7 +97,7 @@ def _settings(
 
 
 @dataclass(slots=True, eq=False)
-class State:
+class CMAState:
     """A search distribution N(mean, sigma^2 C) of d variables and its evolution paths.
 
     They are parts of one array (see cma_kernels); the properties are views of it.
@@ -147,20 +147,20 @@ class CMAES:
     def population_size(self, d: int) -> int:
         return self.population or default_population(d)
 
-    def start(self, start: Start, rng: np.random.Generator | None = None) -> State:
+    def start(self, start: Start, rng: np.random.Generator | None = None) -> CMAState:
         d = len(start.mean)
         packed = np.zeros(packed_size(d))
         mean, C, _, p_c, _ = parts(packed, d)
         mean[:], C[:], p_c[:], packed[-1] = start.mean, start.covariance, start.path, 1.0
-        return State(d, packed)
+        return CMAState(d, packed)
 
-    def ask(self, state: State, rng: np.random.Generator) -> FloatArray:
+    def ask(self, state: CMAState, rng: np.random.Generator) -> FloatArray:
         points = rng.standard_normal(_settings(state.d, self.population_size(state.d))[0])
         sample(state.packed, points)
         return points
 
     def tell(
-        self, state: State, points: FloatArray, objective: FloatArray, violation: FloatArray
+        self, state: CMAState, points: FloatArray, objective: FloatArray, violation: FloatArray
     ) -> None:
         _, weights, row_weights, rates = _settings(state.d, self.population_size(state.d))
         objective, violation = self.judged(objective, violation)
@@ -170,10 +170,10 @@ class CMAES:
         """The values by which points are ranked, where the search is to follow others."""
         return objective, violation
 
-    def mean(self, state: State) -> FloatArray:
+    def mean(self, state: CMAState) -> FloatArray:
         return state.packed[: state.d]
 
-    def marginal(self, state: State, first: int) -> Start:
+    def marginal(self, state: CMAState, first: int) -> Start:
         """The last variables' Gaussian; the step size goes into the covariance and the path."""
         return Start(
             state.mean[first:],
@@ -182,7 +182,11 @@ class CMAES:
         )
 
     def mix(
-        self, state: State, own_weight: float, others: Sequence[State], weights: Sequence[float]
+        self,
+        state: CMAState,
+        own_weight: float,
+        others: Sequence[CMAState],
+        weights: Sequence[float],
     ) -> None:
         """Mix means and covariances; step size and paths stay (Eq. (10) of the DRC paper)."""
         mean_and_C = state.d + state.d**2
@@ -190,6 +194,6 @@ class CMAES:
             blend(state.packed, own_weight, other.packed, weight, mean_and_C)
             own_weight = 1.0
 
-    def exhausted(self, state: State) -> bool:
+    def exhausted(self, state: CMAState) -> bool:
         """Whether the step size has changed a hundredfold since the start."""
         return not 1e-2 <= state.packed[-1] <= 1e2

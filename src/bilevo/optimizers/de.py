@@ -24,7 +24,7 @@ ARCHIVE = 1.5  # replaced parents that are kept, per member
 
 
 @dataclass(slots=True, eq=False)
-class State(Population):
+class DEState(Population):
     """The members, replaced parents, the memory, and the settings of the children asked for."""
 
     archive: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
@@ -34,13 +34,13 @@ class State(Population):
 
 
 @dataclass(frozen=True, slots=True)
-class DE(PopulationBased[State]):
+class DE(PopulationBased[DEState]):
     """Differential evolution; `population` is 4 + floor(3 ln d) unless given."""
 
-    def first(self, points: FloatArray) -> State:
-        return State(points, archive=np.empty((0, points.shape[1])))
+    def first(self, points: FloatArray) -> DEState:
+        return DEState(points, archive=np.empty((0, points.shape[1])))
 
-    def children(self, state: State, rng: np.random.Generator) -> FloatArray:
+    def children(self, state: DEState, rng: np.random.Generator) -> FloatArray:
         parents = state.points
         k, d = parents.shape
         state.F, state.CR = state.memory.draw(k, rng)
@@ -54,7 +54,7 @@ class DE(PopulationBased[State]):
         return inside(np.where(crossed, mutants, parents), parents)
 
     def select(
-        self, state: State, points: FloatArray, objective: FloatArray, violation: FloatArray
+        self, state: DEState, points: FloatArray, objective: FloatArray, violation: FloatArray
     ) -> None:
         better, gains = improvements(objective, violation, state.objective, state.violation)
         paid = better.copy()

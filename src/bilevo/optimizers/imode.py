@@ -38,7 +38,7 @@ CENTRE = 0.5
 
 
 @dataclass(slots=True, eq=False)
-class State(Population):
+class IMODEState(Population):
     """The members, replaced parents, what has paid so far, and how the children were made."""
 
     archive: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
@@ -51,7 +51,7 @@ class State(Population):
 
 
 @dataclass(frozen=True, slots=True)
-class IMODE(PopulationBased[State]):
+class IMODE(PopulationBased[IMODEState]):
     """Multi-operator DE; `population` is 18 d unless given, 4 after `budget` evaluations."""
 
     budget: int = 2500
@@ -63,12 +63,12 @@ class IMODE(PopulationBased[State]):
     def population_size(self, d: int) -> int:
         return self.population or 18 * d
 
-    def first(self, points: FloatArray) -> State:
+    def first(self, points: FloatArray) -> IMODEState:
         count, d = points.shape
         memory = Memory.of(MEMORY * d, FIRST_SETTING)
-        return State(points, archive=np.empty((0, d)), memory=memory, told=count)
+        return IMODEState(points, archive=np.empty((0, d)), memory=memory, told=count)
 
-    def children(self, state: State, rng: np.random.Generator) -> FloatArray:
+    def children(self, state: IMODEState, rng: np.random.Generator) -> FloatArray:
         variants = self.variants(state, rng)
         shares = np.cumsum(state.chances)
         draws = rng.random(len(state.points)) * shares[-1]
@@ -76,7 +76,7 @@ class IMODE(PopulationBased[State]):
         children: FloatArray = variants[state.operator, np.arange(len(state.points))]
         return children
 
-    def variants(self, state: State, rng: np.random.Generator) -> FloatArray:
+    def variants(self, state: IMODEState, rng: np.random.Generator) -> FloatArray:
         """Children (3, k, d) of all members by each operator; who uses fewer sets `operator`."""
         self.shrink(state, rng)
         k, d = state.points.shape
@@ -91,7 +91,7 @@ class IMODE(PopulationBased[State]):
         centres = np.broadcast_to(state.points, children.shape)
         return inside(children, centres)
 
-    def mutants(self, state: State, rng: np.random.Generator) -> FloatArray:
+    def mutants(self, state: IMODEState, rng: np.random.Generator) -> FloatArray:
         x, F = state.points, state.F[:, None]
         k, everyone = len(x), np.concatenate([x, state.archive])
 
@@ -110,7 +110,7 @@ class IMODE(PopulationBased[State]):
             ]
         )
 
-    def shrink(self, state: State, rng: np.random.Generator) -> None:
+    def shrink(self, state: IMODEState, rng: np.random.Generator) -> None:
         """Keep as many members as the part of the budget that is left allows, the best ones."""
         k, d = state.points.shape
         first = self.population_size(d)
@@ -125,7 +125,7 @@ class IMODE(PopulationBased[State]):
             state.archive = state.archive[rng.permutation(len(state.archive))[:room]]
 
     def select(
-        self, state: State, points: FloatArray, objective: FloatArray, violation: FloatArray
+        self, state: IMODEState, points: FloatArray, objective: FloatArray, violation: FloatArray
     ) -> None:
         state.told += len(points)
         better, gains = improvements(objective, violation, state.objective, state.violation)

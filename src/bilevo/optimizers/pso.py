@@ -23,7 +23,7 @@ ACCELERATION = 2.05
 
 
 @dataclass(slots=True, eq=False)
-class State(Population):
+class PSOState(Population):
     """The best points of the particles, where these are, and their velocities."""
 
     places: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
@@ -31,14 +31,14 @@ class State(Population):
 
 
 @dataclass(frozen=True, slots=True)
-class PSO(PopulationBased[State]):
+class PSO(PopulationBased[PSOState]):
     """Particle swarm optimisation; `population` is 4 + floor(3 ln d) unless given."""
 
-    def first(self, points: FloatArray) -> State:
+    def first(self, points: FloatArray) -> PSOState:
         velocities = (np.roll(points, 1, axis=0) - points) / 2  # half-way to another particle
-        return State(points, places=points.copy(), velocities=velocities)
+        return PSOState(points, places=points.copy(), velocities=velocities)
 
-    def children(self, state: State, rng: np.random.Generator) -> FloatArray:
+    def children(self, state: PSOState, rng: np.random.Generator) -> FloatArray:
         leader = state.points[state.best_first[0]]
         own_pull, common_pull = ACCELERATION * rng.random((2, *state.points.shape))
         state.velocities = CONSTRICTION * (
@@ -51,7 +51,7 @@ class PSO(PopulationBased[State]):
         return inside(moved, state.places)
 
     def select(
-        self, state: State, points: FloatArray, objective: FloatArray, violation: FloatArray
+        self, state: PSOState, points: FloatArray, objective: FloatArray, violation: FloatArray
     ) -> None:
         state.places = points.copy()
         better, _ = improvements(objective, violation, state.objective, state.violation)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 
 from bilevo.core.problem import Problem
-from bilevo.problems.beds import BEDS
 from bilevo.problems.realworld import decision_making, gold_mining
 from bilevo.problems.smd import SMD, smd
 from bilevo.problems.tp import TP
+from bilevo.problems.variants import BEDS
 
 __all__ = ["get", "names", "scalable"]
 

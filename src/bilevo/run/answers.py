@@ -13,15 +13,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from bilevo.core.algorithm import AlgorithmState
-from bilevo.core.follower import Move
 from bilevo.core.result import Result
+from bilevo.core.solver import StepOutcome
 from bilevo.run import encoding
-from bilevo.run.advance import Advancer
 from bilevo.run.clock import Clock
-from bilevo.run.evaluate import Evaluator, Outcome, piece_rows
+from bilevo.run.dispatch import NOTHING, Keep
+from bilevo.run.evaluator import Evaluator, Outcome, piece_rows
 from bilevo.run.journal import Record
-from bilevo.run.labour import NOTHING, Keep
-from bilevo.run.session import Answers, Batch, Events, Session, Turns
+from bilevo.run.session import Answers, Batch, Events, Session, StepBatch
+from bilevo.run.stepper import Stepper
 
 Callback = Callable[[Result], Any]
 
@@ -49,12 +49,12 @@ class Live:
     def __init__(
         self,
         evaluate: Evaluator,
-        advance: Advancer | None,
+        advance: Stepper | None,
         clock: Clock,
         callback: Callback | None = None,
     ) -> None:
         self._evaluate, self._advance = evaluate, advance
-        self._labour: Evaluator | Advancer = evaluate
+        self._labour: Evaluator | Stepper = evaluate
         self._clock, self._callback = clock, callback
 
     @property
@@ -67,12 +67,12 @@ class Live:
 
     def make(
         self,
-        batch: Batch | Turns,
+        batch: Batch | StepBatch,
         known: Mapping[int, Any] = NOTHING,
         keep: Keep[Any, Any] | None = None,
     ) -> Answers:
         """Make a batch but for the pieces that are known already; `keep` is told of each piece."""
-        if isinstance(batch, Turns):
+        if isinstance(batch, StepBatch):
             assert self._advance is not None
             self._labour = self._advance
             return self._advance(batch, known, keep, self._time_left)
@@ -138,7 +138,7 @@ class Journalled:
         """The number of the next batch's first piece."""
         return self._first + len(self._pieces)
 
-    def begin(self, batch: Batch | Turns) -> tuple[slice, ...]:
+    def begin(self, batch: Batch | StepBatch) -> tuple[slice, ...]:
         """Number the pieces of the next batch, and return the rows of each."""
         self._first = self.next_number
         vectorized = self._vectorized and isinstance(batch, Batch)
@@ -156,7 +156,7 @@ class Journalled:
         assert batch is not None
         counted = counts[batch.level]
 
-        def keep(batch: Batch | Turns, i: int, made: Outcome | Move) -> None:
+        def keep(batch: Batch | StepBatch, i: int, made: Outcome | StepOutcome) -> None:
             number, elapsed = self._first + i, self._clock.elapsed
             record = encoding.piece(batch, self._pieces[i], made, number, counted, elapsed)
             self.write(record)

@@ -20,7 +20,7 @@ import numpy as np
 from bilevo.core.algorithm import Algorithm
 from bilevo.core.budget import OWN_ENDS, StopReason
 from bilevo.core.problem import Problem, Spec
-from bilevo.core.request import BadRequest, Evaluate, Incumbent, Level, Moves, Request, Values
+from bilevo.core.request import BadRequest, Evaluate, Incumbent, Level, Request, StepValues, Values
 from bilevo.run.request_checks import FLOAT, Memory, RequestChecks, described
 
 MOST_IDLE = 10_000  # best pairs and generations without any evaluation between them
@@ -88,7 +88,7 @@ class Contract:
             and 1 not in _above(y.view(_BITS), _ONE).tobytes()
         )
 
-    def answered(self, answer: Values | Moves | None) -> None:
+    def answered(self, answer: Values | StepValues | None) -> None:
         """Take note of the answer to the last request."""
         if self._memory is not None and answer is not None:
             self._memory.answered(answer)

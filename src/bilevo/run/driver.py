@@ -5,7 +5,7 @@ from __future__ import annotations
 from bilevo.core.budget import StopReason
 from bilevo.core.result import Result
 from bilevo.run.answers import Source
-from bilevo.run.labour import Stopped
+from bilevo.run.dispatch import Stopped
 from bilevo.run.session import Session
 
 

@@ -10,51 +10,51 @@ from zlib import crc32
 
 import numpy as np
 
-from bilevo.core.follower import Move
 from bilevo.core.request import Incumbent, Level
 from bilevo.core.result import Failure, Generation, Result, plain, revive
-from bilevo.run.evaluate import Outcome
-from bilevo.run.journal import Kind, Record
+from bilevo.core.solver import StepOutcome
+from bilevo.run.evaluator import Outcome
+from bilevo.run.journal import Record, RecordKind
 from bilevo.run.record import RunRecord
-from bilevo.run.session import Batch, Turns
+from bilevo.run.session import Batch, StepBatch
 
 LEVELS = tuple(Level)
 _NUMBER = {level: number for number, level in enumerate(LEVELS)}
-EVALUATIONS = (Kind.VALUES, Kind.FAILURE, Kind.ADVANCE)
+EVALUATIONS = (RecordKind.VALUES, RecordKind.FAILURE, RecordKind.STEP)
 
 
-def digest(batch: Batch | Turns, rows: slice) -> int:
+def digest(batch: Batch | StepBatch, rows: slice) -> int:
     """Return a checksum of what is asked in these rows, to know a record that answers it."""
     asked = crc32(batch.x[rows].tobytes(), _NUMBER[batch.level])
     if isinstance(batch, Batch):
         return crc32(batch.y[rows].tobytes(), asked)
-    return crc32(batch.turn[rows].tobytes(), crc32(batch.task[rows].tobytes(), asked))
+    return crc32(batch.taken[rows].tobytes(), crc32(batch.task[rows].tobytes(), asked))
 
 
 def piece(
-    batch: Batch | Turns,
+    batch: Batch | StepBatch,
     rows: slice,
-    made: Outcome | Move,
+    made: Outcome | StepOutcome,
     number: int,
     counted: int,
     elapsed: float,
 ) -> Record:
     """Return the record of a piece; `counted` is its level's count before the batch."""
-    if isinstance(batch, Turns):
-        assert isinstance(made, Move)
+    if isinstance(batch, StepBatch):
+        assert isinstance(made, StepOutcome)
         return _step(batch, rows, made, number, counted, elapsed)
     assert isinstance(made, Outcome)
     return _evaluation(batch, rows, made, number, counted, elapsed)
 
 
 def _step(
-    batch: Turns, rows: slice, made: Move, number: int, counted: int, elapsed: float
+    batch: StepBatch, rows: slice, made: StepOutcome, number: int, counted: int, elapsed: float
 ) -> Record:
     row = rows.start
-    asked = {"x": batch.x[row], "task": int(batch.task[row]), "turn": int(batch.turn[row])}
+    asked = {"x": batch.x[row], "task": int(batch.task[row]), "turn": int(batch.taken[row])}
     content = {**made._asdict(), "first": counted + row + 1, **asked}
     level = _NUMBER[Level.LOWER]
-    return Record(Kind.ADVANCE, level, 1, number, digest(batch, rows), elapsed, _json(content))
+    return Record(RecordKind.STEP, level, 1, number, digest(batch, rows), elapsed, _json(content))
 
 
 def _evaluation(
@@ -62,42 +62,45 @@ def _evaluation(
 ) -> Record:
     level, x, y = batch.level, batch.x[rows], batch.y[rows]
     if outcome.error is None:
-        kind, payload = Kind.VALUES, outcome.objective.tobytes() + outcome.constraints.tobytes()
+        kind, payload = (
+            RecordKind.VALUES,
+            outcome.objective.tobytes() + outcome.constraints.tobytes(),
+        )
     else:
-        kind, first = Kind.FAILURE, counted + rows.start + 1
+        kind, first = RecordKind.FAILURE, counted + rows.start + 1
         payload = _json({"error": outcome.error, "first": first, "x": x, "y": y})
     return Record(kind, _NUMBER[level], len(x), number, digest(batch, rows), elapsed, payload)
 
 
-def answers(record: Record, batch: Batch | Turns, rows: slice) -> bool:
+def answers(record: Record, batch: Batch | StepBatch, rows: slice) -> bool:
     """Tell whether a record is that of these rows of a batch."""
-    asked = _NUMBER[batch.level], rows.stop - rows.start, isinstance(batch, Turns)
-    told = record.level, record.points, record.kind is Kind.ADVANCE
+    asked = _NUMBER[batch.level], rows.stop - rows.start, isinstance(batch, StepBatch)
+    told = record.level, record.points, record.kind is RecordKind.STEP
     return asked == told and record.digest == digest(batch, rows)
 
 
-def outcome(record: Record) -> Outcome | Move:
+def outcome(record: Record) -> Outcome | StepOutcome:
     """Return what came of a piece."""
     k = record.points
-    if record.kind is Kind.ADVANCE:
-        return move(json.loads(record.payload))
-    if record.kind is Kind.FAILURE:
+    if record.kind is RecordKind.STEP:
+        return step_outcome(json.loads(record.payload))
+    if record.kind is RecordKind.FAILURE:
         return Outcome(np.full(k, np.nan), np.empty((k, 0)), json.loads(record.payload)["error"])
     values = np.frombuffer(record.payload, np.float64).copy()
     return Outcome(values[:k], values[k:].reshape(k, -1) if values.size > k else np.empty((k, 0)))
 
 
-def move(content: dict[str, Any]) -> Move:
+def step_outcome(content: dict[str, Any]) -> StepOutcome:
     """Return the step that a record's content tells of."""
-    told = {name: content[name] for name in Move._fields if name != "error"}
-    return Move(**revive(told), error=content["error"])
+    told = {name: content[name] for name in StepOutcome._fields if name != "error"}
+    return StepOutcome(**revive(told), error=content["error"])
 
 
 def failures(record: Record) -> list[Failure]:
     """Return the failed points of a record, which is a failure's or a step's."""
     content = json.loads(record.payload)
-    if record.kind is Kind.ADVANCE:
-        made = move(content)
+    if record.kind is RecordKind.STEP:
+        made = step_outcome(content)
         if made.error is None:
             return []
         point = revive({"x": content["x"], "error": made.error})
@@ -119,7 +122,7 @@ def best(run: RunRecord, number: int, elapsed: float) -> Record:
         del told["gap"]
     if not told["unfinished"]:  # likewise
         del told["unfinished"]
-    return Record(Kind.BEST, 0, 0, number, 0, elapsed, _json(told))
+    return Record(RecordKind.BEST, 0, 0, number, 0, elapsed, _json(told))
 
 
 def read_best(record: Record) -> Incumbent:
@@ -129,7 +132,7 @@ def read_best(record: Record) -> Incumbent:
 def generation(run: RunRecord, number: int, elapsed: float) -> Record:
     """Return the record of a generation that has just ended."""
     row = asdict(run.history[-1])
-    return Record(Kind.GENERATION, 0, 0, number, 0, elapsed, _json(row))
+    return Record(RecordKind.GENERATION, 0, 0, number, 0, elapsed, _json(row))
 
 
 def read_generation(record: Record) -> Generation:
@@ -141,7 +144,7 @@ def end(result: Result, number: int) -> Record:
     content = plain(asdict(result))
     for name in ("history", "failed_points", "certificate"):
         del content[name]
-    return Record(Kind.END, 0, 0, number, 0, result.time, _json(content))
+    return Record(RecordKind.END, 0, 0, number, 0, result.time, _json(content))
 
 
 def read_end(record: Record) -> Result:

@@ -13,16 +13,16 @@ import numpy as np
 
 from bilevo.core.budget import require_positive
 from bilevo.core.problem import Problem
+from bilevo.run.jobs import Carrier, Job, Raised, Reply, carry_out
 from bilevo.run.warn import warn_user
-from bilevo.run.work import Carrier, Job, Moved, Raised, Reply, Turn, carry_out
 
 
 class Workers(Protocol):
     """Carries out jobs side by side; each has a key."""
 
-    def submit(self, key: int, job: Job | Turn) -> None: ...
+    def submit(self, key: int, job: Job) -> None: ...
 
-    def next(self, seconds: float) -> tuple[int, Reply | Moved | Raised] | None:
+    def next(self, seconds: float) -> tuple[int, Reply | Raised] | None:
         """A job that has ended and its reply; None if none ends within that time."""
         ...
 
@@ -35,15 +35,15 @@ class Foreign:
     def __init__(self, executor: Any, carrier: Carrier) -> None:
         self._executor, self._carrier = executor, carrier
         self._tickets = tickets()
-        self._keys: dict[Future[Reply | Moved | Raised], int] = {}
-        self._ended: SimpleQueue[Future[Reply | Moved | Raised]] = SimpleQueue()
+        self._keys: dict[Future[Reply | Raised], int] = {}
+        self._ended: SimpleQueue[Future[Reply | Raised]] = SimpleQueue()
 
-    def submit(self, key: int, job: Job | Turn) -> None:
+    def submit(self, key: int, job: Job) -> None:
         future = self._executor.submit(carry_out, self._carrier, next(self._tickets), job)
         self._keys[future] = key
         future.add_done_callback(self._ended.put)
 
-    def next(self, seconds: float) -> tuple[int, Reply | Moved | Raised] | None:
+    def next(self, seconds: float) -> tuple[int, Reply | Raised] | None:
         try:
             patience = None if seconds == math.inf else max(0.0, seconds)
             future = self._ended.get(timeout=patience)

@@ -42,19 +42,19 @@ _HEAD = struct.Struct("<2sIBBHQId")  # mark, length, kind, level, points, number
 _CRC = struct.Struct("<I")
 
 
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     VALUES = 0  # float64: objective (k,), then constraints (k, c)
     FAILURE = 1  # JSON: the error's text
     BEST = 2  # JSON: the best pair so far
     GENERATION = 3  # JSON: a row of the history
-    ADVANCE = 5  # JSON: where a step of the user's follower has led
+    STEP = 5  # JSON: where a step of the user's follower has led
     END = 4  # JSON: the result of a run that ended; more evaluations may follow
 
 
 class Record(NamedTuple):
     """One entry. `number` is that of the piece evaluated, `digest` that of what was asked."""
 
-    kind: Kind
+    kind: RecordKind
     level: int
     points: int
     number: int
@@ -178,13 +178,13 @@ def _record(content: bytes, at: int, position: Position) -> tuple[Record, Positi
         return None
     mark, length, kind, level, points, number, digest, elapsed = _HEAD.unpack_from(content, at)
     end = at + _HEAD.size + length
-    if mark != _MARK or end + _CRC.size > len(content) or kind >= len(Kind):
+    if mark != _MARK or end + _CRC.size > len(content) or kind >= len(RecordKind):
         return None
     (stored,) = _CRC.unpack_from(content, end)
     if crc32(content[at:end], position.crc) != stored:
         return None
     payload = content[at + _HEAD.size : end]
-    record = Record(Kind(kind), level, points, number, digest, elapsed, payload)
+    record = Record(RecordKind(kind), level, points, number, digest, elapsed, payload)
     return record, Position(position.offset + end - at + _CRC.size, stored)
 
 

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from time import perf_counter, sleep
 from typing import Any
 
-from bilevo.run.work import Carrier, Job, Moved, Raised, Reply, Turn, unpack
+from bilevo.run.jobs import Carrier, Job, Raised, Reply, unpack
 
 STILLBORN = 10  # processes that die while they start, before it is no accident
 WATCH_EVERY = 0.5  # seconds between two looks whether a parent, or a worker, is alive
@@ -46,12 +46,12 @@ class Worker:
             signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
         other.close()
         self.key: int | None = None  # of the job under way
-        self.job: Job | Turn | None = None
+        self.job: Job | None = None
         self.ready = False  # it says when it has started: until then no time runs
         self._timeout = timeout
         self.deadline = math.inf
 
-    def give(self, key: int, job: Job | Turn) -> None:
+    def give(self, key: int, job: Job) -> None:
         self.key, self.job = key, job
         if self.ready:
             self.deadline = perf_counter() + self._timeout
@@ -60,10 +60,10 @@ class Worker:
         except OSError:
             return  # it is dead: reading from the pipe will tell
 
-    def take(self) -> Reply | Moved | Raised | None:
+    def take(self) -> Reply | Raised | None:
         """The reply that is there, or the word that there will be none; None if it is ready now."""
         try:
-            reply: Reply | Moved | Raised | None = self.pipe.recv()
+            reply: Reply | Raised | None = self.pipe.recv()
             if reply is None:
                 self.ready, self.deadline = True, perf_counter() + self._timeout
             return reply
@@ -103,10 +103,10 @@ class WorkerPool:
         self._timeout = math.inf if timeout is None else timeout
         self._free = workers  # places without a process
         self._workers: list[Worker] = []
-        self._waiting: deque[tuple[int, Job | Turn]] = deque()
+        self._waiting: deque[tuple[int, Job]] = deque()
         self._stillborn = 0  # processes that died while they started, in a row
 
-    def submit(self, key: int, job: Job | Turn) -> None:
+    def submit(self, key: int, job: Job) -> None:
         self._waiting.append((key, job))
         self._feed()
 
@@ -132,7 +132,7 @@ class WorkerPool:
         self._workers.remove(worker)
         self._free += 1
 
-    def next(self, seconds: float) -> tuple[int, Reply | Moved | Raised] | None:
+    def next(self, seconds: float) -> tuple[int, Reply | Raised] | None:
         """A job that has ended and its reply; None if none ends within that time."""
         until = perf_counter() + seconds
         while True:
@@ -155,7 +155,7 @@ class WorkerPool:
             if until <= now:
                 return None
 
-    def _hear(self, worker: Worker) -> tuple[int, Reply | Moved | Raised] | None:
+    def _hear(self, worker: Worker) -> tuple[int, Reply | Raised] | None:
         """What a worker has to say: a reply, that it has started, or nothing any more."""
         reply = worker.take()
         if reply is None:
@@ -165,7 +165,7 @@ class WorkerPool:
             return self._bury(worker, reply)
         return self._end(worker, reply)
 
-    def _bury(self, worker: Worker, death: Raised) -> tuple[int, Reply | Moved | Raised] | None:
+    def _bury(self, worker: Worker, death: Raised) -> tuple[int, Reply | Raised] | None:
         """Replace a dead worker. If it had not started, its job has not failed: another does it."""
         if worker.ready or self._stillborn > STILLBORN:
             return self._end(worker, death, kill=True)
@@ -177,8 +177,8 @@ class WorkerPool:
         return None
 
     def _end(
-        self, worker: Worker, reply: Reply | Moved | Raised, kill: bool = False
-    ) -> tuple[int, Reply | Moved | Raised]:
+        self, worker: Worker, reply: Reply | Raised, kill: bool = False
+    ) -> tuple[int, Reply | Raised]:
         assert worker.key is not None
         key, worker.key, worker.deadline = worker.key, None, math.inf
         if kill:
@@ -203,7 +203,7 @@ def serve(pipe: Connection[Any, Any], packed: bytes, key: bytes, parent: int) ->
     with suppress(EOFError, OSError):  # the parent has ended, or wants no more
         pipe.send(None)
         while True:
-            job: Job | Turn = pipe.recv()
+            job: Job = pipe.recv()
             pipe.send(carrier.run(job))
 
 

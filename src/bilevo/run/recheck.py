@@ -12,16 +12,16 @@ import math
 
 import numpy as np
 
-from bilevo.core.follower import Move
 from bilevo.core.problem import Problem, Spec
 from bilevo.core.request import Incumbent, Level, Values
 from bilevo.core.result import revive
+from bilevo.core.solver import StepOutcome
 from bilevo.run import encoding
-from bilevo.run.advance import Advancer
-from bilevo.run.evaluate import Evaluator
+from bilevo.run.dispatch import OnFailure
+from bilevo.run.evaluator import Evaluator
 from bilevo.run.executors import Workers
-from bilevo.run.labour import OnFailure
-from bilevo.run.session import Batch, Session, Turns
+from bilevo.run.session import Batch, Session, StepBatch
+from bilevo.run.stepper import Stepper
 from bilevo.run.stored import StoredRun
 from bilevo.run.warn import warn_user
 
@@ -39,7 +39,12 @@ class Recheck:
         stored: StoredRun,
         labour: tuple[OnFailure, int, Workers | None],
     ) -> None:
-        self._problem, self._seed, self._stored, self._labour = problem, spec.seed, stored, labour
+        self._problem, self._seed, self._stored, self._dispatching = (
+            problem,
+            spec.seed,
+            stored,
+            labour,
+        )
         self._slight = spec.ftol if problem.vectorized else 0.0
 
     def __call__(self, session: Session) -> None:
@@ -61,7 +66,7 @@ class Recheck:
         for level, name, stored in levels:
             try:
                 batch = Batch(level, _row(best.x), _row(best.y))
-                now = Evaluator(self._problem, *self._labour)(batch)
+                now = Evaluator(self._problem, *self._dispatching)(batch)
             except Exception as error:  # that of the user's function
                 self._warn(f"{name} {place} was {stored!r} and now raises {type(error).__name__}")
                 return len(levels)
@@ -80,14 +85,14 @@ class Recheck:
         """Take the first step of a stored search; return what it cost."""
         assert self._stored.first_step is not None
         content = json.loads(self._stored.first_step.payload)
-        stored, x = encoding.move(content), revive({"x": content["x"]})["x"]
+        stored, x = encoding.step_outcome(content), revive({"x": content["x"]})["x"]
         bounds = self._problem.x_bounds
         if x.shape != (bounds.size,) or ((x < bounds.lower) | (x > bounds.upper)).any():
             return 0  # of a journal that no run has written
         place = f"the follower's first step at x = {x.tolist()}"
-        turns = Turns(np.array([content["task"]]), np.array([0]), _row(x))
+        batch = StepBatch(np.array([content["task"]]), np.array([0]), _row(x))
         try:
-            (now,) = Advancer(self._problem, self._seed, *self._labour)(turns)
+            (now,) = Stepper(self._problem, self._seed, *self._dispatching)(batch)
         except Exception as error:  # that of the user's solver
             self._warn(f"{place} now raises {type(error).__name__}")
             return stored.cost
@@ -103,7 +108,7 @@ class Recheck:
         tolerances = {"rel_tol": ROUNDING, "abs_tol": self._slight}
         return now == stored or math.isclose(now, stored, **tolerances)
 
-    def _same_step(self, now: Move, stored: Move) -> bool:
+    def _same_step(self, now: StepOutcome, stored: StepOutcome) -> bool:
         alike = np.allclose(now.y, stored.y, rtol=ROUNDING, atol=self._slight, equal_nan=True)
         return bool(alike) and self._same(now.f, stored.f) and now.done == stored.done
 

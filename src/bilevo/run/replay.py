@@ -12,15 +12,15 @@ from typing import Any
 
 from bilevo.core.algorithm import AlgorithmState
 from bilevo.core.budget import OWN_ENDS, StopReason
-from bilevo.core.follower import Move
 from bilevo.core.result import Result
+from bilevo.core.solver import StepOutcome
 from bilevo.run import encoding
 from bilevo.run.answers import Journalled
 from bilevo.run.clock import Clock
+from bilevo.run.dispatch import Stopped
 from bilevo.run.encoding import EVALUATIONS
 from bilevo.run.errors import RunMismatch
-from bilevo.run.journal import Kind, Position, Record
-from bilevo.run.labour import Stopped
+from bilevo.run.journal import Position, Record, RecordKind
 from bilevo.run.session import Answers, Session
 
 
@@ -52,7 +52,7 @@ class Replayed:
     def _following(self) -> Record | None:
         """Return the next record; an end that was not the last is passed over, with its time."""
         for record, _ in self._records:
-            if record.kind is not Kind.END:
+            if record.kind is not RecordKind.END:
                 return record
             self._clock.hold(record.elapsed)
         return None
@@ -75,7 +75,9 @@ class Replayed:
             if not fits or not encoding.answers(self._next, batch, pieces[i]):
                 raise self._diverged(self._next)
             known[i] = encoding.outcome(self._next)
-            if isinstance(known[i], Move) and known[i].y.shape != (session.y_box.bounds.size,):
+            if isinstance(known[i], StepOutcome) and known[i].y.shape != (
+                session.y_box.bounds.size,
+            ):
                 raise self._diverged(self._next)
             self._clock.hold(self._next.elapsed)
             self._next = self._following()

@@ -16,14 +16,14 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.checks import real_number, shown
 from bilevo.core.problem import Bounds, Spec
 from bilevo.core.request import (
-    Advance,
     BadRequest,
     Evaluate,
     Incumbent,
     Level,
-    Moves,
     Question,
     Request,
+    Step,
+    StepValues,
     Values,
 )
 
@@ -34,7 +34,7 @@ class RequestChecks:
     """Checks what a request is made of, for a problem's sizes and kind of follower."""
 
     def __init__(self, spec: Spec, answers: Bounds | None) -> None:
-        self.solver = spec.advance_cost is not None
+        self.solver = spec.step_cost is not None
         self._m, self._n = spec.m, spec.n
         self._answers = answers  # bounds, for those of a solver: they are in the user's units
 
@@ -42,12 +42,12 @@ class RequestChecks:
         """Refuse a request that no driver can answer."""
         if isinstance(request, Evaluate):
             self._check_evaluation(request)
-        elif isinstance(request, Advance):
+        elif isinstance(request, Step):
             self._check_steps(request)
         elif isinstance(request, Incumbent):
             self._check_incumbent(request)
         else:
-            instead = "yield an Evaluate, an Advance or an Incumbent"
+            instead = "yield an Evaluate, an Step or an Incumbent"
             if isinstance(request, Generator):
                 instead = "did you mean `yield from`?"
             raise BadRequest(f"it yielded {described(request)}; {instead}")
@@ -58,7 +58,7 @@ class RequestChecks:
             raise BadRequest(f"Evaluate.level is {described(level)}; give Level.UPPER or LOWER")
         if self.solver and level is Level.LOWER:
             raise BadRequest(
-                "it evaluates f, and the follower is a solver: ask for its steps by Advance"
+                "it evaluates f, and the follower is a solver: ask for its steps by Step"
             )
         self._check_points(x, "Evaluate.x", self._m)
         self._check_answers(y, "Evaluate.y")
@@ -72,7 +72,9 @@ class RequestChecks:
             bounds = self._answers
             assert bounds is not None
             if not ((y >= bounds.lower) & (y <= bounds.upper)).all():
-                raise BadRequest(f"{name} is outside the follower's bounds; give those of Moves.y")
+                raise BadRequest(
+                    f"{name} is outside the follower's bounds; give those of StepValues.y"
+                )
 
     def _check_points(self, points: Any, name: str, size: int, unit: bool = True) -> None:
         wanted = f"give an array (k, {size}) of float64"
@@ -93,26 +95,26 @@ class RequestChecks:
                 f"{name} has the coordinate {outside} outside the unit box; clip it to [0, 1]"
             )
 
-    def _check_steps(self, request: Advance) -> None:
+    def _check_steps(self, request: Step) -> None:
         if not self.solver:
             raise BadRequest(
                 "it asks for steps of a solver, and the follower is a function: use Evaluate"
             )
-        task, turn, x = request
-        for name, numbers in (("task", task), ("turn", turn)):
+        task, taken, x = request
+        for name, numbers in (("task", task), ("taken", taken)):
             whole = isinstance(numbers, np.ndarray) and numbers.dtype.kind == "i"
             if not whole or numbers.ndim != 1 or (numbers < 0).any():
                 raise BadRequest(
-                    f"Advance.{name} is {described(numbers)}; give an array (k,) of whole numbers "
+                    f"Step.{name} is {described(numbers)}; give an array (k,) of whole numbers "
                     "from 0 on"
                 )
-        self._check_points(x, "Advance.x", self._m)
-        if not len(task) == len(turn) == len(x):
+        self._check_points(x, "Step.x", self._m)
+        if not len(task) == len(taken) == len(x):
             raise BadRequest(
-                f"Advance has {len(task)} tasks, {len(turn)} turns and {len(x)} rows of x"
+                f"Step has {len(task)} tasks, {len(taken)} values of taken and {len(x)} rows of x"
             )
         if len(set(task.tolist())) < len(task):
-            raise BadRequest("Advance asks for two steps of one task; ask for one after the other")
+            raise BadRequest("Step asks for two steps of one task; ask for one after the other")
 
     def _check_incumbent(self, best: Incumbent) -> None:
         for name, point, size in (("x", best.x, self._m), ("y", best.y, self._n)):
@@ -169,16 +171,16 @@ class Memory:
             self._check_claim(request)
             return
         self._asked = request
-        if isinstance(request, Advance):
+        if isinstance(request, Step):
             self._check_order(request)
 
-    def answered(self, answer: Values | Moves) -> None:
+    def answered(self, answer: Values | StepValues) -> None:
         """Take note of the answer to the last request."""
         asked = self._asked
-        if isinstance(asked, Advance) and isinstance(answer, Moves):
-            rows = zip(asked.task.tolist(), asked.turn.tolist(), asked.x, answer.done, strict=True)
-            for task, turn, x, done in rows:
-                self._tasks[task] = turn + 1, x.tobytes(), bool(done)
+        if isinstance(asked, Step) and isinstance(answer, StepValues):
+            rows = zip(asked.task.tolist(), asked.taken.tolist(), asked.x, answer.done, strict=True)
+            for task, taken, x, done in rows:
+                self._tasks[task] = taken + 1, x.tobytes(), bool(done)
             self._pairs[Level.LOWER].add(asked.x, answer.y, answer.f, answer.violation)
         elif isinstance(asked, Evaluate):
             assert isinstance(answer, Values)
@@ -214,21 +216,21 @@ class Memory:
             f"{found[-1][0]!r}"
         )
 
-    def _check_order(self, request: Advance) -> None:
+    def _check_order(self, request: Step) -> None:
         """Refuse steps that do not follow the last one of their task."""
-        rows = zip(request.task.tolist(), request.turn.tolist(), request.x, strict=True)
-        for task, turn, x in rows:
+        rows = zip(request.task.tolist(), request.taken.tolist(), request.x, strict=True)
+        for task, taken, x in rows:
             if task not in self._tasks:
-                if turn and not self._earlier_unknown:
-                    raise BadRequest(f"Advance asks for step {turn + 1} of the new task {task}")
+                if taken and not self._earlier_unknown:
+                    raise BadRequest(f"Step asks for step {taken + 1} of the new task {task}")
                 continue
             had, leader, done = self._tasks[task]
             if done:
-                raise BadRequest(f"Advance asks for a step of task {task}, which is done")
-            if turn != had:
-                raise BadRequest(f"Advance.turn is {turn} for task {task}, which has had {had}")
+                raise BadRequest(f"Step asks for a step of task {task}, which is done")
+            if taken != had:
+                raise BadRequest(f"Step.taken is {taken} for task {task}, which has had {had}")
             if x.tobytes() != leader:
-                raise BadRequest(f"Advance.x is another leader for task {task} than before")
+                raise BadRequest(f"Step.x is another leader for task {task} than before")
 
 
 def _close(told: float, value: float) -> bool:

@@ -16,19 +16,19 @@ from bilevo import kernels
 from bilevo.core.algorithm import Algorithm, AlgorithmState
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Limits, StopReason
-from bilevo.core.follower import Move
 from bilevo.core.problem import Problem, Spec
 from bilevo.core.request import (
-    Advance,
     BadRequest,
     Evaluate,
     Incumbent,
     Level,
-    Moves,
     Request,
+    Step,
+    StepValues,
     Values,
 )
 from bilevo.core.result import Failure, Generation, Result
+from bilevo.core.solver import StepOutcome
 from bilevo.core.space import UnitBox, answer_box
 from bilevo.run.clock import Clock
 from bilevo.run.contract import Contract
@@ -43,7 +43,7 @@ class Batch(NamedTuple):
     y: FloatArray
 
 
-class Turns(Advance):
+class StepBatch(Step):
     """Steps of the user's follower to take, with leaders x (k, m) in the user's coordinates."""
 
     __slots__ = ()
@@ -57,7 +57,7 @@ class Evaluated(NamedTuple):
     errors: Mapping[int, str]
 
 
-Answers = Evaluated | list[Move]
+Answers = Evaluated | list[StepOutcome]
 
 
 class Events(Protocol):
@@ -93,11 +93,11 @@ class Session:
         self.x_box, self.y_box = UnitBox(problem.x_bounds), answer_box(problem)
         self.seed, self.method, self.kernel = spec.seed, algorithm.name, spec.kernel
         self.stop: StopReason | None = None
-        self.batch: Batch | Turns | None = None
+        self.batch: Batch | StepBatch | None = None
         self.record = RunRecord() if record is None else record
         self.own_time = 0.0  # seconds spent by the algorithm
         self._refused = 0  # points that a limit left no room for
-        self._step_cost = spec.advance_cost or 0
+        self._step_cost = spec.step_cost or 0
         self._repeats = {level: problem.repeats(level) for level in Level}
         self._limits, self._events = limits, events
         self._limited = limits != Limits(time=limits.time)  # in evaluations
@@ -111,7 +111,7 @@ class Session:
 
     def _run(
         self, algorithm: Algorithm[Any], spec: Spec, state: AlgorithmState | None
-    ) -> Generator[Request, Values | Moves | None, StopReason]:
+    ) -> Generator[Request, Values | StepValues | None, StopReason]:
         """Make generation after generation until the algorithm, or an observer, says stop."""
         contract = self._contract
         if state is None:
@@ -157,8 +157,8 @@ class Session:
         counts[level] = spent = counts[level] + len(objective)
         self._resume(Values.of(objective, constraints, self._repeats[level], spent))
 
-    def _take_steps(self, steps: list[Move]) -> None:
-        assert isinstance(self.batch, Turns)
+    def _take_steps(self, steps: list[StepOutcome]) -> None:
+        assert isinstance(self.batch, StepBatch)
         y = np.array([step.y for step in steps])
         errors = {row: step.error for row, step in enumerate(steps) if step.error is not None}
         if errors:
@@ -166,7 +166,7 @@ class Session:
         self.record.counts[Level.LOWER] += sum(step.cost for step in steps)
         f, violation = (np.array([step[column] for step in steps]) for column in (1, 2))
         done = np.array([step.done for step in steps])
-        self._resume(Moves(y, f, violation, done, self.record.counts[Level.LOWER]))
+        self._resume(StepValues(y, f, violation, done, self.record.counts[Level.LOWER]))
 
     def _list_failures(self, y: FloatArray, errors: Mapping[int, str]) -> None:
         batch, record = self.batch, self.record
@@ -179,7 +179,7 @@ class Session:
             point = batch.x[row], y[row], error
             record.add_failures([Failure(batch.level.value, counted + row + 1, *point)])
 
-    def _resume(self, answer: Values | Moves | None) -> None:
+    def _resume(self, answer: Values | StepValues | None) -> None:
         """Run the algorithm to its next batch, or to its end."""
         self.batch = None  # it has its answer: an algorithm that raises leaves none behind
         self._contract.answered(answer)
@@ -201,7 +201,7 @@ class Session:
             kernels.leave(token)
         self.own_time += perf_counter() - entered
         count = len(request.x)
-        if isinstance(request, Advance):
+        if isinstance(request, Step):
             count *= self._step_cost
         if self._limited and self._beyond(request.level, count):
             self._refused = count
@@ -222,11 +222,11 @@ class Session:
         self._close()
         raise error
 
-    def _in_users_units(self, request: Evaluate | Advance) -> Batch | Turns:
+    def _in_users_units(self, request: Evaluate | Step) -> Batch | StepBatch:
         x = self.x_box.real(request.x)
         x.setflags(write=False)
-        if isinstance(request, Advance):
-            return Turns(request.task, request.turn, x)
+        if isinstance(request, Step):
+            return StepBatch(request.task, request.taken, x)
         y = self.y_box.real(request.y)
         y.setflags(write=False)
         return Batch(request.level, x, y)

@@ -23,19 +23,11 @@ import numpy as np
 
 from bilevo.core.checks import shown
 from bilevo.core.terminal import printable
-from bilevo.run import files
+from bilevo.run import files, old_names
 from bilevo.run.journal import Position
 
-FORMAT = "bilevo-snapshot-1"
+SNAPSHOT_FORMAT = "bilevo-snapshot-1"
 LARGEST = 2**30  # bytes of a file
-RENAMED = {  # classes of files that older versions wrote
-    "bilevo.algorithms.leader.State": "bilevo.algorithms.leader.LeaderState",
-    "bilevo.algorithms.drc_plus.State": "bilevo.algorithms.drc_plus.DRCPlusState",
-    "bilevo.algorithms.drc_race.State": "bilevo.algorithms.drc_race.DRCRaceState",
-    "bilevo.algorithms.go_cma_es.State": "bilevo.algorithms.go_cma_es.GOState",
-    "bilevo.algorithms.mfbla.State": "bilevo.algorithms.mfbla.MFBLAState",
-    "bilevo.algorithms.sa_bl_imode.State": "bilevo.algorithms.sa_bl_imode.SABLIMODEState",
-}
 
 Classes = dict[str, type]
 _GENERATORS: dict[str, Any] = {
@@ -67,7 +59,7 @@ class _Stored:
 
     def kind(self, name: str) -> type:
         """Return the class of a name in the file."""
-        return self.classes[RENAMED.get(name, name)]
+        return self.classes[old_names.CLASSES.get(name, name)]
 
 
 class Unusable(ValueError):  # noqa: N818 (never seen outside)
@@ -79,7 +71,7 @@ class NotStorable(TypeError):  # noqa: N818 (reads as what is wrong)
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class StateKind:
     """What the states of a run are: their class, the classes in them, and a first one if known.
 
     States of a user's follower may be of any class, as long as it is known from the first one.
@@ -90,7 +82,7 @@ class Kind:
     first: Any = None
 
     @classmethod
-    def of(cls, state: type | None, first: Any = None) -> Kind:
+    def of(cls, state: type | None, first: Any = None) -> StateKind:
         """Return the kind of states of a class; their classes are those it declares or holds."""
         found: Classes = {}
         try:
@@ -108,12 +100,12 @@ class Kind:
         return known and (self.first is None or _alike(state, self.first))
 
 
-def require_storable(state: Any, kind: Kind) -> None:
+def require_storable(state: Any, kind: StateKind) -> None:
     """Refuse a state that would not come back as one of its kind."""
     _put_down(state, kind)
 
 
-def _put_down(state: Any, kind: Kind | None) -> tuple[str, _Parts]:
+def _put_down(state: Any, kind: StateKind | None) -> tuple[str, _Parts]:
     """Return a state as JSON, and its arrays; it is read back at once, to be sure."""
     parts = _Parts(None if kind is None else kind.classes)
     try:
@@ -131,13 +123,13 @@ def _put_down(state: Any, kind: Kind | None) -> tuple[str, _Parts]:
     return text, parts
 
 
-def save(path: Path, state: Any, position: Position, kind: Kind | None = None) -> None:
+def save(path: Path, state: Any, position: Position, kind: StateKind | None = None) -> None:
     """Replace the snapshot by this state, reached at this position of the journal.
 
     A state that would not come back as one of its kind is `NotStorable`.
     """
     state_text, parts = _put_down(state, kind)
-    head = json.dumps({"format": FORMAT, "position": list(position)})
+    head = json.dumps({"format": SNAPSHOT_FORMAT, "position": list(position)})
     text = np.frombuffer(f'{head[:-1]}, "state": {state_text}}}'.encode(), np.uint8)
     content = io.BytesIO()
     named: dict[str, Any] = {f"a{i}": array for i, array in enumerate(parts.arrays)}
@@ -147,12 +139,12 @@ def save(path: Path, state: Any, position: Position, kind: Kind | None = None) -
     files.write_whole(path, content.getvalue())
 
 
-def load(path: Path, kind: Kind) -> tuple[Any, Position]:
+def load(path: Path, kind: StateKind) -> tuple[Any, Position]:
     """Return a state of a kind, and where in the journal it was reached."""
     try:
         arrays = _read_arrays(path)
         tree = json.loads(arrays.pop("tree").tobytes())
-        if tree["format"] != FORMAT:
+        if tree["format"] != SNAPSHOT_FORMAT:
             raise Unusable("another format")
         offset, crc = (int(part) for part in tree["position"])
         state = _revive(tree["state"], _Stored(arrays, kind.classes))
@@ -335,6 +327,8 @@ def _revive_object(name: str, kind: type, parts: dict[str, Any]) -> Any:
     if not is_dataclass(kind):
         raise Unusable(f"another {name}")
     defaults = {each.name: each.default for each in fields(kind)}
+    renamed = old_names.FIELDS.get(_name(kind), {})
+    parts = {renamed.get(key, key): value for key, value in parts.items()}
     parts = {**{key: value for key, value in defaults.items() if value is not MISSING}, **parts}
     if parts.keys() != defaults.keys():  # fields with a default may be newer than the file
         raise Unusable(f"another {name}")

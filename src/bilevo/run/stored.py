@@ -14,7 +14,7 @@ from bilevo.core.request import Level
 from bilevo.core.result import Result, revive
 from bilevo.run import encoding
 from bilevo.run.encoding import EVALUATIONS, LEVELS
-from bilevo.run.journal import JournalFile, Kind, Record
+from bilevo.run.journal import JournalFile, Record, RecordKind
 from bilevo.run.record import RunRecord
 
 JOURNAL = "journal.bin"
@@ -44,26 +44,26 @@ class StoredRun:
         self.elapsed, self.last = record.elapsed, record
         if record.kind in EVALUATIONS:
             self.pieces += 1
-        if record.kind in (Kind.VALUES, Kind.FAILURE):
+        if record.kind in (RecordKind.VALUES, RecordKind.FAILURE):
             self.run.counts[LEVELS[record.level]] += record.points
-        if record.kind is Kind.VALUES:
+        if record.kind is RecordKind.VALUES:
             width, rest = divmod(len(record.payload), 8 * record.points)
             if rest or width < 1 or width != self.widths.setdefault(record.level, width):
                 raise ValueError(f"{len(record.payload)} bytes for {record.points} points")
-        elif record.kind is Kind.FAILURE:
+        elif record.kind is RecordKind.FAILURE:
             self.run.add_failures(encoding.failures(record), record.number)
-        elif record.kind is Kind.ADVANCE:
+        elif record.kind is RecordKind.STEP:
             self._add_step(record)
-        elif record.kind is Kind.BEST:
+        elif record.kind is RecordKind.BEST:
             self.run.best = encoding.read_best(record)
-        elif record.kind is Kind.END:
+        elif record.kind is RecordKind.END:
             encoding.read_end(record)
-        elif record.kind is Kind.GENERATION:
+        elif record.kind is RecordKind.GENERATION:
             self.run.history.add(encoding.read_generation(record))
 
     def _add_step(self, record: Record) -> None:
         content = json.loads(record.payload)
-        made = encoding.move(content)
+        made = encoding.step_outcome(content)
         if made.cost < 0:
             raise ValueError(f"a step that cost {made.cost}")
         self.run.counts[Level.LOWER] += made.cost
@@ -83,7 +83,7 @@ class StoredRun:
     def result(self, header: dict[str, Any]) -> Result:
         """Return the run's result if it has ended, and how far it has come if not."""
         run = self.run
-        if self.last is not None and self.last.kind is Kind.END:
+        if self.last is not None and self.last.kind is RecordKind.END:
             ended = encoding.read_end(self.last)
             ended.history, ended.failed_points = run.history, run.failed_points
             return ended

@@ -22,10 +22,10 @@ from bilevo.api import Optimizer, minimize
 from bilevo.core.algorithm import Algorithm, Followers, require_algorithm
 from bilevo.core.budget import Budget
 from bilevo.core.problem import Problem, Spec
-from bilevo.core.request import Steps
+from bilevo.core.request import Procedure
 from bilevo.core.result import Result
 from bilevo.problems import get
-from bilevo.run import rundir
+from bilevo.run import run_dir
 from bilevo.testing.counting import CountingProblem
 
 SHORT = Budget(upper_max=60, upper_window=60, lower_max=20, lower_window=10)
@@ -182,7 +182,7 @@ class AlgorithmTests:
         for stop in range(1, whole.nit, math.ceil(whole.nit / STOPS)):
             with tempfile.TemporaryDirectory() as folder, eager_snapshots():
                 self._watched_run(folder, options, stop)
-                assert (Path(folder) / rundir.SNAPSHOT).exists(), "no snapshot was written"
+                assert (Path(folder) / run_dir.SNAPSHOT).exists(), "no snapshot was written"
                 watched = Watched(self.algorithm())
                 resumed = self._watched_run(folder, options, method=watched)
                 assert fingerprint(resumed) == fingerprint(whole)
@@ -218,10 +218,10 @@ class Watched:
             raise AttributeError(name)
         return getattr(self._algorithm, name)
 
-    def init(self, spec: Spec) -> Steps[Any]:
+    def init(self, spec: Spec) -> Procedure[Any]:
         return self._algorithm.init(spec)
 
-    def generation(self, spec: Spec, state: Any) -> Steps[Any]:
+    def generation(self, spec: Spec, state: Any) -> Procedure[Any]:
         self.begun += 1
         return self._algorithm.generation(spec, state)
 
@@ -229,11 +229,11 @@ class Watched:
 @contextmanager
 def eager_snapshots() -> Iterator[None]:
     """Have a snapshot written after every generation."""
-    before, rundir.SNAPSHOT_AFTER = rundir.SNAPSHOT_AFTER, 0.0
+    before, run_dir.SNAPSHOT_AFTER = run_dir.SNAPSHOT_AFTER, 0.0
     try:
         yield
     finally:
-        rundir.SNAPSHOT_AFTER = before
+        run_dir.SNAPSHOT_AFTER = before
 
 
 def fingerprint(result: Result) -> dict[str, Any]:

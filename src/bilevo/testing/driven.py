@@ -10,7 +10,7 @@ import numpy as np
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import FullBudget
 from bilevo.core.problem import Spec
-from bilevo.core.request import Evaluate, Incumbent, Level, Request, Steps, T, Values
+from bilevo.core.request import Evaluate, Incumbent, Level, Procedure, Request, T, Values
 from bilevo.run.request_checks import RequestChecks
 
 Formula = Callable[[Level, FloatArray, FloatArray], Any]
@@ -46,7 +46,7 @@ class Driven:
         }
         return Spec(self.m, self.n, seed, **{**usual, **others})
 
-    def run(self, steps: Steps[T]) -> T:
+    def run(self, steps: Procedure[T]) -> T:
         """Answer a procedure's requests to its end, and return what it returns."""
         checks = RequestChecks(self.spec(), None)
         answer: Values | None = None

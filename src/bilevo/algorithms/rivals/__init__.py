@@ -1,0 +1,1 @@
+"""Published methods that DRC is compared with, and what only they use."""

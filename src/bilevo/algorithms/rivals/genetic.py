@@ -1,0 +1,235 @@
+"""What NBLEA and BLEAQ-II share: how they solve a follower, and how their leaders are bred.
+
+A. Sinha, P. Malo and K. Deb, "An improved bilevel evolutionary algorithm based on quadratic
+approximations", IEEE CEC, 2014; A. Sinha, Z. Lu, K. Deb and P. Malo, "Bilevel optimization based on
+iterative approximation of multiple mappings", Journal of Heuristics 26, 2020, with its program.
+
+A follower is first tried as a quadratic program: a model of f and of each constraint is fitted to a
+few points around a guess, and minimised. If f and g at the answer are what the models say, the
+follower is solved; otherwise a genetic search goes on from there.
+
+What differs from the program, and why:
+- its tolerances and step lengths are in the user's units, here in those of a box of its usual width
+  (see `optimizers.variation`), and that on values follows the size of the objective;
+- answers on a constraint are sought with a small margin, because bilevo counts what is above 0 as
+  infeasible; an answer that violates it by 1e-6 still ends a search, as in the program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bilevo.algorithms.rivals.quadratic import Quadratic, fit, free_variables, minimise
+from bilevo.algorithms.rivals.steady_ga import CHILDREN, SteadyGA
+from bilevo.algorithms.shared.follower_search import (
+    FollowerRule,
+    FollowerSearch,
+    Pair,
+    evaluate_answers,
+)
+from bilevo.algorithms.shared.leader import LeaderState, evaluate_leader
+from bilevo.core.arrays import FloatArray
+from bilevo.core.order import Key, best_index, order_key
+from bilevo.core.problem import Spec
+from bilevo.core.request import Procedure, Values
+from bilevo.optimizers.variation import (
+    WIDTH,
+    adaptive_eta,
+    entrants,
+    parent_centric_crossover,
+    polynomial_mutation,
+    tournaments,
+)
+
+EXACT = 1e-6  # error of a model, and violation, that counts as none
+NARROWEST = 1e-6 / WIDTH**2  # variance of the points that a model is fitted to, at least
+
+
+@dataclass(slots=True, eq=False)
+class Leaders:
+    """The upper population, and the sum of the variances of its variables at the start."""
+
+    members: list[Pair] = field(default_factory=list)
+    first_variance: float = 0.0
+
+    @property
+    def keys(self) -> list[Key]:
+        return [order_key(member.F, member.violation) for member in self.members]
+
+    @property
+    def best(self) -> int:
+        keys = self.keys
+        return min(range(len(keys)), key=keys.__getitem__)
+
+    @property
+    def answers(self) -> FloatArray:
+        return np.array([member.y for member in self.members])
+
+
+def total_variance(pairs: Sequence[Pair]) -> float:
+    """The sum of the variances of all variables of both levels."""
+    rows = np.array([np.concatenate([pair.x, pair.y]) for pair in pairs])
+    return float(rows.var(axis=0, ddof=1).sum()) if len(rows) > 1 else math.inf
+
+
+def elect(state: LeaderState, best: Pair) -> Procedure[None]:
+    """Make a member the elite, and tell it if it is another pair than before.
+
+    Pairs are compared by their points: a state that was stored holds copies.
+    """
+    elite, state.elite = state.elite, best
+    if elite is None or not (np.array_equal(elite.x, best.x) and np.array_equal(elite.y, best.y)):
+        yield best.incumbent
+
+
+def nearest_parent(x: FloatArray, child: FloatArray, parents: Sequence[int]) -> int:
+    return min(parents, key=lambda i: float(np.linalg.norm(x[i] - child)))
+
+
+def breed(
+    points: FloatArray,
+    keys: Sequence[Key],
+    ranks: Sequence[tuple[float, ...]],
+    best: int,
+    rng: np.random.Generator,
+) -> tuple[list[int], FloatArray]:
+    """Two children of the best and of two winners of tournaments by rank; who the parents are."""
+    infeasible = sum(violation > 0 for violation, _ in keys)
+    among = entrants(keys, infeasible, rng.random(4).tolist())
+    parents = [best, *tournaments(among, ranks)]
+    chosen = points[parents]
+    children = parent_centric_crossover(chosen, rng, adaptive_eta(chosen), children=CHILDREN)
+    children = polynomial_mutation(children, rng, 1 / points.shape[1], scale=1 / WIDTH)
+    return parents, children
+
+
+@dataclass(slots=True, eq=False)
+class FollowerTask:
+    """A follower to solve at x: around a guess with these deviations, or anywhere without one.
+
+    A model is fitted to `samples` points (none: no attempt). `pool` starts the genetic search.
+    With an `answer` there is nothing to solve; it is `trusted` or not.
+    """
+
+    x: FloatArray
+    rng: np.random.Generator
+    samples: int
+    pool: FloatArray
+    guess: FloatArray | None = None
+    deviations: FloatArray | None = None
+    keeps_open: bool = False  # the guess is wanted where the models leave the answer open
+    answer: FloatArray | None = None
+    trusted: bool = False
+    executions: int = 1
+    genetic: bool = False  # whether the genetic search was needed
+    G: FloatArray = field(default_factory=lambda: np.empty(0))  # constraints at the answer
+    g: FloatArray = field(default_factory=lambda: np.empty(0))
+
+    def solve_and_rate(self, spec: Spec, state: LeaderState) -> Procedure[Pair]:
+        """The follower's answer with the leader's values there."""
+        pair = yield from self.solve(spec, state)
+        values = yield from evaluate_leader(state, pair)
+        self.G = values.constraints[0]
+        return pair
+
+    def solve(self, spec: Spec, state: LeaderState) -> Procedure[Pair]:
+        """The follower's answer, F not evaluated; `converged` if the search came to an end."""
+        if self.answer is not None:
+            values = yield from evaluate_answers(self.x, self.answer[None])
+            pair = self.best_of(self.answer[None], values)
+            pair.converged = self.trusted
+            return pair
+        best = None
+        if self.samples:
+            best, decided = yield from self.attempt(spec, state)
+            if decided:
+                return best
+        self.genetic = True
+        ga = SteadyGA()
+        known = [] if best is None else [(best.y, order_key(best.f, best.lower_violation))]
+        rule = FollowerRule.steady(spec.budget, len(self.pool), CHILDREN)
+        search = ga.start(self.pool, known)
+        follower = FollowerSearch(self.x, ga, search, self.rng, rule, state.f_scale, best, self.g)
+        pair = yield from follower.solve()
+        self.executions += follower.executions
+        self.g = follower.constraints
+        return pair
+
+    def attempt(self, spec: Spec, state: LeaderState) -> Procedure[tuple[Pair, bool]]:
+        """The quadratic program: the best point seen, and whether that settles the matter.
+
+        It does when the models are exact at the answer; if that is infeasible, no point may be
+        feasible, and the pair is not `converged`.
+        """
+        points = self.around(spec.n)
+        values = yield from evaluate_answers(self.x, points)
+        state.f_scale.see(values.objective)
+        usable = np.isfinite(values.objective)
+        best = self.best_of(points, values)
+        if usable.sum() < spec.n + 2:
+            return best, False
+        columns = np.column_stack([values.objective, values.constraints])[usable]
+        models = fit(points[usable], columns)
+        if not all(model.finite for model in models):
+            return best, False
+        answer, predicted = self.program(models, points[-1])
+        found = yield from evaluate_answers(self.x, answer[None])
+        pair = self.best_of(answer[None], found, best)
+        truth = np.append(found.objective, found.constraints)
+        if np.isfinite(truth).all():
+            error_f, *errors_g = (truth - predicted).tolist()
+            if abs(error_f) <= state.f_scale.tolerance(EXACT) and math.hypot(*errors_g) <= EXACT:
+                pair = self.best_of(answer[None], found)
+                pair.converged = pair.lower_violation <= EXACT
+                return pair, True
+        return pair, False
+
+    def program(
+        self, models: Sequence[Quadratic], guess: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """The answer of the models of f and each g, and what they say there.
+
+        Directions that the models leave open are mutated and fixed: the leader may want them.
+        """
+        objective, constraints = models[0], models[1:]
+        lower, upper = np.zeros(len(guess)), np.ones(len(guess))
+        answer = minimise(objective, constraints, guess, lower, upper)
+        free = free_variables(objective, constraints, answer)
+        if free.any():
+            chance = 0.0 if self.keeps_open else 1 / len(guess)
+            mutated = polynomial_mutation(guess[None], self.rng, chance, scale=1 / WIDTH)[0]
+            lower[free] = upper[free] = mutated[free]
+            start = np.where(free, mutated, answer)
+            answer = minimise(objective, constraints, start, lower, upper)
+        return answer, np.array([model(answer) for model in models])
+
+    def around(self, n: int) -> FloatArray:
+        """The points to fit to; the last one is the guess."""
+        if self.guess is None or self.deviations is None:
+            return self.rng.random((self.samples, n))
+        points = self.guess + self.deviations * self.rng.standard_normal((self.samples, n))
+        points[-1] = self.guess
+        far = (points < -1) | (points > 2)
+        points[far] = self.rng.random(int(far.sum()))
+        points = np.abs(points)  # reflected at 0, and at 1
+        return np.asarray(np.where(points > 1, 2 - points, points))
+
+    def best_of(self, points: FloatArray, values: Values, other: Pair | None = None) -> Pair:
+        """The best of the points, whose constraints are noted, or another pair if it is better."""
+        i = best_index(values.objective, values.violation)
+        f, violation = float(values.objective[i]), float(values.violation[i])
+        pair = Pair(self.x, points[i].copy(), f, violation)
+        if other is not None and not pair.follower_no_worse(other):
+            return other
+        self.g = values.constraints[i]
+        return pair
+
+
+def deviations_of(answers: FloatArray) -> FloatArray:
+    """How far around a guess the models look: as far as the followers' answers are apart."""
+    variance = np.maximum(answers.var(axis=0, ddof=1), NARROWEST)
+    return np.asarray(np.sqrt(variance) + 1e-6 / WIDTH)

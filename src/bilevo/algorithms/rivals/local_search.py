@@ -1,0 +1,115 @@
+"""Local searches at either level: a follower's over y at fixed x, a leader's over x with y*(x)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from bilevo.algorithms.rivals.archive import Archive
+from bilevo.algorithms.shared.follower_search import Pair, evaluate_answers
+from bilevo.algorithms.shared.leader import LeaderState, evaluate_leaders
+from bilevo.algorithms.shared.sqp import LocalRule, sqp
+from bilevo.algorithms.shared.ties import flat_directions
+from bilevo.core.arrays import FloatArray
+from bilevo.core.request import Level, Procedure, Values, evaluate, together
+
+FOLLOWER_TOLERANCE = 1e-13  # of f: what is left of it is noise in the leader's differences
+LEADER_TOLERANCE = 1e-9  # of F
+LEADER_DIFFERENCE = 1e-6  # of the box: well above the noise that the followers' errors make
+
+ROUNDING = 1e-9  # a change of f that is none
+ALLOWED = 1e-6  # loss of f that does not make an answer another one
+
+
+def polish_follower(
+    state: LeaderState, x: FloatArray, start: FloatArray, max_points: int
+) -> Procedure[Pair]:
+    """A local search of the follower from a start (F not evaluated)."""
+
+    def at(rows: FloatArray) -> Procedure[Values]:
+        values = yield from evaluate_answers(x, rows)
+        state.f_scale.see(values.objective)
+        return values
+
+    rule = LocalRule(max_points, state.f_scale.tolerance(FOLLOWER_TOLERANCE))
+    box = np.zeros(len(start)), np.ones(len(start))
+    answer = yield from sqp(at, start, *box, rule)
+    return Pair(x, answer.point, answer.objective, answer.violation, converged=answer.converged)
+
+
+def polish_leader(
+    state: LeaderState, x: FloatArray, y: FloatArray, max_points: int, max_lower: int
+) -> Procedure[list[Pair]]:
+    """A local search of the leader from x, whose follower's answer is y; all pairs it evaluated.
+
+    Each follower is searched locally, at most `max_lower` points long, from the answer to the
+    nearest leader of this search: where a follower has several answers, the same one is followed.
+    """
+    pairs: list[Pair] = []
+    followed = Archive.of([Pair(x, y, 0.0, 0.0, 0.0, 0.0)])
+
+    def at(rows: FloatArray) -> Procedure[Values]:
+        nonlocal followed
+        starts = [followed.nearest(row).y[0] for row in rows]
+        new = yield from together(
+            polish_follower(state, row, start, max_lower)
+            for row, start in zip(rows, starts, strict=True)
+        )
+        values = yield from evaluate_leaders(state, new)
+        pairs.extend(new)
+        followed = followed.with_answers(new)
+        return values._replace(violation=np.array([pair.violation for pair in new]))
+
+    tolerance = state.F_scale.tolerance(LEADER_TOLERANCE)
+    rule = LocalRule(max_points, tolerance, LEADER_DIFFERENCE)
+    yield from sqp(at, x, np.zeros(len(x)), np.ones(len(x)), rule)
+    return pairs
+
+
+def favour_leader(state: LeaderState, pair: Pair, max_points: int) -> Procedure[Pair]:
+    """Of a follower's equally good answers around a pair's, the leader's best.
+
+    A local search of F along the directions in which f is flat; what it loses of f where these
+    bend is won back by a last search of the follower. The pair itself if nothing is better.
+    """
+    flat = yield from flat_directions(pair)
+    if not flat.size:
+        return pair
+    allowed = pair.f + state.f_scale.tolerance(ALLOWED)
+
+    def place(rows: FloatArray) -> FloatArray:
+        return np.clip(pair.y + rows @ flat, 0.0, 1.0)
+
+    def at(rows: FloatArray) -> Procedure[Values]:
+        x, y = np.repeat(pair.x[None], len(rows), axis=0), place(rows)
+        lower = yield from evaluate(Level.LOWER, x, y)
+        upper = yield from evaluate(Level.UPPER, x, y)
+        state.spent = upper.spent
+        loss = np.where(np.isfinite(lower.objective), lower.objective - allowed, np.inf)
+        constraints = np.column_stack([upper.constraints, lower.constraints, loss])
+        return Values.of(upper.objective, constraints, 0, upper.spent)
+
+    reach = np.full(len(flat), math.sqrt(len(pair.y)))
+    rule = LocalRule(max_points, state.F_scale.tolerance(LEADER_TOLERANCE))
+    answer = yield from sqp(at, np.zeros(len(flat)), -reach, reach, rule)
+    settled = yield from polish_follower(state, pair.x, place(answer.point), max_points)
+    yield from evaluate_leaders(state, [settled])
+    kept = settled.f < allowed and settled.lower_violation <= pair.lower_violation
+    return settled if kept and settled.no_worse(pair) else pair
+
+
+def best_of(pairs: list[Pair]) -> Pair:
+    """The best answer for the follower; pairs of one leader."""
+    best = pairs[0]
+    for pair in pairs[1:]:
+        if not best.follower_no_worse(pair):
+            best = pair
+    return best
+
+
+def misjudged(state: LeaderState, pair: Pair, again: Pair) -> bool:
+    """Whether a second answer of the follower is better than the first by more than rounding."""
+    if pair.lower_violation != again.lower_violation:
+        return again.lower_violation < pair.lower_violation
+    return pair.f - again.f > state.f_scale.tolerance(ROUNDING)

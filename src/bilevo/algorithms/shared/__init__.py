@@ -1,0 +1,1 @@
+"""What several algorithms share: the leader's level, follower searches, SQP, ties."""

@@ -1,0 +1,231 @@
+"""A follower's search for one leader's x, one execution (a generation of its optimiser) at a time.
+
+Shared by the algorithms that run an evolutionary search below: they differ in who executes when.
+`SolverSearch` is the same where a solver of the user's answers: an execution is a step of it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bilevo.core.arrays import FloatArray
+from bilevo.core.budget import FullBudget, Scale, change_over
+from bilevo.core.order import best_index, no_worse
+from bilevo.core.request import (
+    Evaluate,
+    Incumbent,
+    Level,
+    Procedure,
+    Step,
+    StepValues,
+    Values,
+    evaluate,
+)
+from bilevo.optimizers.protocol import Searcher
+
+
+@dataclass(slots=True, eq=False)
+class Pair:
+    """A leader's x with a follower's answer y, and their values.
+
+    `violation` is that of both levels together, `lower_violation` the follower's part of it.
+    """
+
+    x: FloatArray
+    y: FloatArray
+    f: float
+    lower_violation: float
+    F: float = math.inf
+    violation: float = math.inf
+    converged: bool = False
+    task: int = -1  # of the user's own follower, which has taken so many steps for it
+    steps: int = 0
+
+    def no_worse(self, other: Pair) -> bool:
+        """In the leader's order."""
+        return self.no_worse_than(other.F, other.violation)
+
+    def no_worse_than(self, F: float, violation: float) -> bool:
+        """In the leader's order."""
+        return no_worse(self.F, self.violation, F, violation)
+
+    def follower_no_worse(self, other: Pair) -> bool:
+        """In the follower's order."""
+        return no_worse(self.f, self.lower_violation, other.f, other.lower_violation)
+
+    def answers_alike(self, y: FloatArray, f: float, violation: float) -> bool:
+        """Whether the follower's part is this one, to the bit."""
+        values = (f, violation) == (self.f, self.lower_violation)
+        return values and np.array_equal(y, self.y, equal_nan=True)
+
+    @property
+    def incumbent(self) -> Incumbent:
+        unfinished = self.task >= 0 and not self.converged
+        return Incumbent(self.x, self.y, self.F, self.f, self.violation, unfinished=unfinished)
+
+
+ABSOLUTE, RELATIVE = 1e-5, 1e-4  # changes of f that count as none
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerRule:
+    """When a follower's search ends: its value has settled over a window, or its budget is used."""
+
+    window: int
+    longest: int
+    absolute: float = ABSOLUTE
+    relative: float = RELATIVE
+    feasible: bool = False  # only a feasible answer settles
+
+    @classmethod
+    def of(cls, budget: FullBudget, population: int) -> FollowerRule:
+        return cls(
+            math.ceil(budget.lower_window / population), math.ceil(budget.lower_max / population)
+        )
+
+    @classmethod
+    def steady(cls, budget: FullBudget, first: int, children: int) -> FollowerRule:
+        """For a search that asks for a start population and then for a few children at a time."""
+        window = math.ceil(budget.lower_window / children)
+        steps = math.ceil(max(0, budget.lower_max - first) / children)
+        return cls(window + 1, steps + 1, absolute=0.0, feasible=True)
+
+    def converged(self, record: list[float], scale: Scale) -> bool:
+        if len(record) <= self.window:  # most of the time, and without a call
+            return False
+        change, relative_change = change_over(record, self.window)
+        return change < scale.tolerance(self.absolute) or relative_change < self.relative
+
+
+def evaluate_answers(x: FloatArray, y: FloatArray) -> Procedure[Values]:
+    """The follower's values at answers y (k, n) to one leader x (m,)."""
+    return (yield from evaluate(Level.LOWER, np.repeat(x[None], len(y), axis=0), y))
+
+
+@dataclass(slots=True, eq=False)
+class FollowerSearch:
+    """A lower-level search: its optimiser's state, its best answer, and whether it has ended."""
+
+    x: FloatArray
+    optimizer: Searcher[Any]
+    search: Any
+    rng: np.random.Generator
+    rule: FollowerRule
+    scale: Scale
+    best: Pair | None = None
+    constraints: FloatArray = field(default_factory=lambda: np.empty(0))  # at the best answer
+    x_rows: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # x, once per point
+    record: list[float] = field(default_factory=list)  # best f after each execution
+    converged: bool = False
+    finished: bool = False
+
+    @property
+    def answer(self) -> Pair:
+        """The best answer so far; there is one after the first execution."""
+        assert self.best is not None
+        return self.best
+
+    @property
+    def executions(self) -> int:
+        return len(self.record)
+
+    def execute(self, guide: FloatArray | None = None) -> Procedure[bool]:
+        """One generation of the optimiser; True when a new best answer was adopted.
+
+        A guide (another task's answer) is evaluated and learnt from, but never adopted.
+        """
+        asked = self.optimizer.ask(self.search, self.rng)
+        points = asked if guide is None else np.concatenate([asked, guide[None]])
+        values: Values = yield Evaluate(Level.LOWER, self._beside(len(points)), points)
+        self.scale.see(values.objective)
+        improved = self._adopt(asked, values)
+        self.optimizer.tell(self.search, points, values.objective, values.violation)
+        answer, record = self.answer, self.record
+        record.append(answer.f)
+        settled = self.rule.converged(record, self.scale)
+        if settled and self.rule.feasible:
+            # Failures, of an infinite violation, may be all that there is.
+            settled = not 0 < answer.lower_violation < math.inf
+        self.converged = settled or self.optimizer.exhausted(self.search)
+        self.finished = self.converged or len(record) >= self.rule.longest
+        answer.converged = self.converged
+        return improved
+
+    def _beside(self, count: int) -> FloatArray:
+        """x once for each of so many points."""
+        if len(self.x_rows) < count:
+            self.x_rows = self.x[None].repeat(count, 0)
+        return self.x_rows[:count]
+
+    def solve(self) -> Procedure[Pair]:
+        """Execute until the search ends, and return its answer (F not evaluated)."""
+        while not self.finished:
+            yield from self.execute()
+        return self.answer
+
+    def _adopt(self, points: FloatArray, values: Values) -> bool:
+        """Make the best of the first values' points the answer if it is no worse than the last."""
+        i = best_index(values.objective[: len(points)], values.violation[: len(points)])
+        f, violation = values.objective.item(i), values.violation.item(i)
+        last = self.best
+        if last is not None and not no_worse(f, violation, last.f, last.lower_violation):
+            return False
+        self.best = Pair(self.x, points[i].copy(), f, violation)
+        self.constraints = values.constraints[i]
+        return True
+
+
+@dataclass(slots=True, eq=False)
+class SolverSearch:
+    """The search of a follower that is a solver of the user's, for one leader.
+
+    It has converged when the solver says so, and is finished then or after `longest` executions.
+    """
+
+    x: FloatArray
+    task: int
+    longest: int
+    best: Pair | None = None
+    executions: int = 0
+    converged: bool = False
+    finished: bool = False
+
+    @classmethod
+    def again(cls, pair: Pair, longest: int) -> SolverSearch:
+        """Go on with the search that a pair came from."""
+        finished = pair.converged or pair.steps >= longest
+        return cls(pair.x, pair.task, longest, pair, pair.steps, pair.converged, finished)
+
+    @property
+    def answer(self) -> Pair:
+        """The best answer so far; there is one after the first execution."""
+        assert self.best is not None
+        return self.best
+
+    def execute(self, guide: FloatArray | None = None) -> Procedure[bool]:
+        """One step of the solver; True when its answer is another one. There are no guides."""
+        values: StepValues = yield Step(
+            np.array([self.task]), np.array([self.executions]), self.x[None]
+        )
+        self.executions += 1
+        self.converged = bool(values.done[0])
+        self.finished = self.converged or self.executions >= self.longest
+        y, f, violation = values.y[0], values.f.item(0), values.violation.item(0)
+        another = self.best is None or not self.best.answers_alike(y, f, violation)
+        if another:
+            self.best = Pair(self.x, y, f, violation, task=self.task)
+        self.answer.converged, self.answer.steps = self.converged, self.executions
+        return another
+
+    def solve(self) -> Procedure[Pair]:
+        """Execute until the search ends, and return its answer (F not evaluated)."""
+        while not self.finished:
+            yield from self.execute()
+        return self.answer
+
+
+AnyFollowerSearch = FollowerSearch | SolverSearch

@@ -1,0 +1,436 @@
+"""The leader's side that algorithms share: state, elite, stop rules, and the joint search.
+
+X. He, Y. Zhou and Z. Chen, "Evolutionary bilevel optimization based on covariance matrix
+adaptation", IEEE Transactions on Evolutionary Computation 23(2), 2019.
+
+`JointSearch` is the upper level of BL-CMA-ES, on which DRC builds: one search over the joint
+vector (x, y). The marginal distribution of y starts each follower's search; the followers' answers,
+put in place of the sampled y, update the joint search. What happens in between is each algorithm's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from bilevo.algorithms.shared.follower_search import (
+    ABSOLUTE,
+    AnyFollowerSearch,
+    FollowerRule,
+    FollowerSearch,
+    Pair,
+    SolverSearch,
+)
+from bilevo.core.algorithm import Algorithm, Followers
+from bilevo.core.arrays import BoolArray, FloatArray, IntArray
+from bilevo.core.budget import Scale, StopReason, interquartile_range
+from bilevo.core.order import ranking
+from bilevo.core.problem import Spec
+from bilevo.core.request import Evaluate, Level, Procedure, T, Values, alongside, together
+from bilevo.core.stop_rules import (
+    AtTarget,
+    BudgetUsed,
+    Progress,
+    Stagnation,
+    StopRule,
+    first_met,
+)
+from bilevo.core.streams import stream
+from bilevo.optimizers.cma_es import CMAES
+from bilevo.optimizers.protocol import PopulationOptimizer, Start
+
+
+@dataclass(slots=True, eq=False)
+class LeaderState:
+    """A run at the boundary of an upper generation."""
+
+    leader: Any  # state of the upper optimiser
+    generation: int = 0
+    provisional: Pair | None = None  # the best pair until there is an elite
+    elite: Pair | None = None
+    pending: Pair | None = None  # a candidate to refine beside the next generation's search
+    elite_F: list[float] = field(default_factory=list)  # after each generation
+    F_scale: Scale = field(default_factory=Scale)
+    f_scale: Scale = field(default_factory=Scale)
+    F_spread: float = 0.0  # of the last generation's pairs
+    spent: int = 0  # upper evaluations so far
+    tasks: int = 0  # of the user's own follower so far
+    stop: StopReason | None = None
+    executions: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    survived: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
+
+    def progress(self, settled: bool = False, lower: int = 0) -> Progress:
+        """Return how far the run has come; there is no best pair before the first elite."""
+        best = (math.inf, math.inf) if self.elite is None else (self.elite.F, self.elite.violation)
+        return Progress(*best, self.spent, lower, self.generation, self.elite_F, settled)
+
+
+def start_leader(spec: Spec, optimizer: PopulationOptimizer[Any], d: int) -> LeaderState:
+    """A first state over the first d variables: a mean anywhere, or at x0 if there is one."""
+    rng = stream(spec.seed, "start")
+    start = Start.uniform(spec.spread[:d], rng)
+    if spec.x0 is not None:
+        start.mean[: spec.m] = spec.x0
+    return LeaderState(optimizer.start(start, rng))
+
+
+def first_leaders(count: int, spec: Spec, rng: np.random.Generator) -> FloatArray:
+    """Leaders x (count, m) anywhere; x0 is the first."""
+    x = rng.random((count, spec.m))
+    if spec.x0 is not None:
+        x[0] = spec.x0
+    return x
+
+
+def first_by_itself(tasks: Iterable[Procedure[T]]) -> Procedure[list[T]]:
+    """Advance a first population's tasks together, after the first one, for an answer early on."""
+    first, *others = tasks
+    result = yield from first
+    return [result, *(yield from together(others))]
+
+
+def sample_leaders(
+    spec: Spec, state: LeaderState, optimizer: PopulationOptimizer[Any]
+) -> FloatArray:
+    """The generation's leaders x (p, m), the first m coordinates of samples; x0 is the first."""
+    rng = stream(spec.seed, "leader", state.generation)
+    x = np.array(optimizer.ask(state.leader, rng)[:, : spec.m], order="C")
+    if state.generation == 0 and spec.x0 is not None:
+        x[0] = spec.x0
+    return x
+
+
+def evaluate_leaders(state: LeaderState, pairs: list[Pair]) -> Procedure[Values]:
+    """Fill in F and the total violation of pairs: one upper evaluation each, in one batch."""
+    if len(pairs) == 1:  # the usual case of a competition
+        x, y = pairs[0].x[None], pairs[0].y[None]
+    else:
+        x, y = np.array([pair.x for pair in pairs]), np.array([pair.y for pair in pairs])
+    values: Values = yield Evaluate(Level.UPPER, x, y)
+    state.spent = values.spent
+    found = zip(pairs, values.objective.tolist(), values.violation.tolist(), strict=True)
+    for pair, F, violation in found:
+        pair.F, pair.violation = F, violation + pair.lower_violation
+        best = state.provisional
+        if state.elite is None and (best is None or pair.no_worse(best)):
+            state.provisional = pair
+            yield pair.incumbent
+    return values
+
+
+def evaluate_leader(state: LeaderState, pair: Pair) -> Procedure[Values]:
+    """Fill in F and the total violation of one pair."""
+    return evaluate_leaders(state, [pair])
+
+
+def evaluate_answer(state: LeaderState, pair: Pair) -> Procedure[None]:
+    """Fill in F of a pair, unless a follower of the user's has failed to give an answer."""
+    if pair.task < 0 or pair.lower_violation < math.inf:
+        yield from evaluate_leader(state, pair)
+
+
+def leader_ranking(pairs: list[Pair]) -> IntArray:
+    return ranking(np.array([p.F for p in pairs]), np.array([p.violation for p in pairs]))
+
+
+def solve_follower(state: LeaderState, follower: AnyFollowerSearch) -> Procedure[None]:
+    """Run a follower to its end and evaluate the leader there."""
+    pair = yield from follower.solve()
+    yield from evaluate_answer(state, pair)
+
+
+def own_followers(spec: Spec, state: LeaderState, leaders: FloatArray) -> list[SolverSearch]:
+    """A task of the user's own follower for each leader."""
+    first, state.tasks = state.tasks, state.tasks + len(leaders)
+    longest = longest_solve(spec)
+    return [SolverSearch(x, first + i, longest) for i, x in enumerate(leaders)]
+
+
+def longest_solve(spec: Spec) -> int:
+    """How many steps a follower of the user's may take for one leader."""
+    assert spec.step_cost is not None
+    return max(1, spec.budget.lower_max // spec.step_cost)
+
+
+class Executed(Protocol):
+    """A task of a generation, of which only its number of executions is told."""
+
+    @property
+    def executions(self) -> int: ...
+
+
+def close_generation(
+    spec: Spec,
+    state: LeaderState,
+    followers: Sequence[Executed],
+    pairs: list[Pair],
+) -> None:
+    """With the elite known: note how the tasks fared, and test the stop rules.
+
+    Survivors are the better half of the pairs.
+    """
+    assert state.elite is not None
+    F = np.array([pair.F for pair in pairs])
+    state.F_scale.see(F)
+    state.F_spread = interquartile_range(F)
+    state.elite_F.append(state.elite.F)
+    state.executions = np.array([follower.executions for follower in followers])
+    state.survived = np.zeros(len(pairs), np.bool_)
+    state.survived[leader_ranking(pairs)[: len(pairs) // 2]] = True
+    state.generation += 1
+    state.stop = first_met(upper_rules(spec, state, len(pairs)), state.progress())
+
+
+def tell_leader(
+    state: LeaderState, optimizer: PopulationOptimizer[Any], points: FloatArray, pairs: list[Pair]
+) -> None:
+    """Update the upper search: `points` are the pairs in its variables.
+
+    Nothing is learnt from a pair that waits for its refinement. To an optimiser that keeps values,
+    one whose follower was not solved is no better than the elite: it may only flatter, and would
+    be held for good.
+    """
+    F, violation = np.array([p.F for p in pairs]), np.array([p.violation for p in pairs])
+    for i, pair in enumerate(pairs):
+        if pair is state.pending:
+            F[i] = violation[i] = math.inf
+        elif optimizer.keeps_values and flatters(pair, state.elite):
+            assert state.elite is not None
+            F[i], violation[i] = state.elite.F, state.elite.violation
+    optimizer.tell(state.leader, points, F, violation)
+
+
+def flatters(pair: Pair, elite: Pair | None) -> bool:
+    """Whether a pair claims to be better than the elite without its follower solved."""
+    return elite is not None and not pair.converged and not elite.no_worse(pair)
+
+
+def reached(spec: Spec, pair: Pair) -> bool:
+    """Whether a pair meets the target; only a feasible one does."""
+    return AtTarget(spec.target).reached(pair.F, pair.violation)
+
+
+def upper_rules(spec: Spec, state: LeaderState, p: int) -> tuple[StopRule, ...]:
+    """Return the published rules of the upper level, for generations of p pairs."""
+    budget = spec.budget
+    return (
+        AtTarget(spec.target),
+        Stagnation(
+            math.ceil(budget.upper_window / p), state.F_scale.tolerance(spec.ftol), spec.ftol
+        ),
+        BudgetUsed(upper=budget.upper_max, generations=math.ceil(budget.upper_max / p)),
+    )
+
+
+def require_optimizer(optimizer: Any) -> None:
+    """Refuse what has not all that an optimiser of either level needs."""
+    needed = [name for name in dir(PopulationOptimizer) if not name.startswith("_")]
+    missing = [name for name in needed if not hasattr(optimizer, name)]
+    if missing or isinstance(optimizer, type):
+        raise ValueError(
+            f"an optimiser such as CMAES() is needed, got {optimizer!r}"
+            + (f", which has no {', '.join(missing)}" if missing else "")
+        )
+
+
+def finish(spec: Spec, state: LeaderState, pair: Pair) -> Procedure[Pair]:
+    """Let a follower of the user's go on from a pair until it is done."""
+    if pair.converged:
+        return pair
+    new = yield from SolverSearch.again(pair, longest_solve(spec)).solve()
+    if new is not pair:
+        yield from evaluate_answer(state, new)
+    return new
+
+
+@dataclass(frozen=True, slots=True)
+class JointSearch(Algorithm[LeaderState]):
+    """An upper search over (x, y) whose marginal in y starts the followers.
+
+    Where a solver of the user's answers, the upper search is over x alone.
+    """
+
+    upper: PopulationOptimizer[Any] = field(default_factory=CMAES)
+    lower: PopulationOptimizer[Any] = field(default_factory=CMAES)
+
+    def __post_init__(self) -> None:
+        for optimizer in (self.upper, self.lower):
+            require_optimizer(optimizer)
+
+    State = LeaderState
+    followers = Followers.BOTH
+
+    def init(self, spec: Spec) -> Procedure[LeaderState]:
+        yield from ()
+        joint = spec.m + spec.n if spec.step_cost is None else spec.m
+        return start_leader(spec, self.upper, joint)
+
+    def new_followers(self, spec: Spec, state: LeaderState) -> Sequence[AnyFollowerSearch]:
+        """One follower search for each leader of a new generation."""
+        leaders = sample_leaders(spec, state, self.upper)
+        if spec.step_cost is not None:
+            return own_followers(spec, state, leaders)
+        return self.follower_searches(spec, state, leaders, "follower", self.lower)
+
+    def follower_searches(
+        self,
+        spec: Spec,
+        state: LeaderState,
+        leaders: FloatArray,
+        name: str,
+        optimizer: PopulationOptimizer[Any],
+    ) -> list[FollowerSearch]:
+        """Follower searches by an optimiser, from the joint search's marginal in y."""
+        start, rule = self.upper.marginal(state.leader, spec.m), self.rule(spec, optimizer)
+        followers = []
+        for i, x in enumerate(leaders):
+            rng = stream(spec.seed, name, state.generation, i)
+            search = optimizer.start(start, rng)
+            followers.append(FollowerSearch(x, optimizer, search, rng, rule, state.f_scale))
+        return followers
+
+    def rule(self, spec: Spec, optimizer: PopulationOptimizer[Any]) -> FollowerRule:
+        """When a follower search by an optimiser ends."""
+        return FollowerRule.of(spec.budget, optimizer.population_size(spec.n))
+
+    def refine(
+        self, spec: Spec, state: LeaderState, pair: Pair, name: str = "refine"
+    ) -> Procedure[Pair]:
+        """Solve a pair's follower afresh; take the new answer if no worse for the follower.
+
+        A solver of the user's goes on where it was instead, if it was not done.
+        """
+        if spec.step_cost is not None:
+            return (yield from finish(spec, state, pair))
+        (follower,) = self.follower_searches(spec, state, pair.x[None], name, self.lower)
+        new = yield from follower.solve()
+        if not new.follower_no_worse(pair):
+            return pair
+        new.converged = new.converged or pair.converged
+        yield from evaluate_leader(state, new)
+        if math.isinf(new.violation):  # a failed evaluation replaces nothing
+            return pair
+        lost = pair.violation == 0 and new.violation > 0
+        slight = pair.f - new.f < state.f_scale.tolerance(ABSOLUTE)
+        # A leader on its constraint does not lose feasibility to the follower's rounding.
+        return pair if lost and slight else new
+
+    def conclude(
+        self, spec: Spec, state: LeaderState, followers: Sequence[AnyFollowerSearch]
+    ) -> Procedure[LeaderState]:
+        """End a generation whose followers have answered: elite, stop rules, upper update."""
+        pairs = yield from self.answers(spec, state, followers)
+        yield from self.elect(spec, state, pairs, candidate_index(pairs))
+        return (yield from self.close(spec, state, followers, pairs, pairs))
+
+    def conclude_later(
+        self,
+        spec: Spec,
+        state: LeaderState,
+        followers: Sequence[AnyFollowerSearch],
+        search: Procedure[None],
+    ) -> Procedure[LeaderState]:
+        """Run the followers' `search` and end the generation, with refinement one generation late.
+
+        It runs beside the next search, and the refined pair joins the upper update of that
+        generation. Until then a candidate is in no update: if the follower's error flatters it, the
+        leader would follow. Nothing is put off without an elite, or when the target is met.
+        """
+        late: list[Pair] = []
+        if state.elite is None:
+            yield from search
+        else:
+            settling = self.settle(spec, state, state.pending, "late")
+            _, refined = yield from alongside(search, settling)
+            late = [refined]
+        state.pending = None
+        pairs = yield from self.answers(spec, state, followers)
+        i = candidate_index(pairs)
+        if state.elite is None or alone_reaches(spec, pairs[i], state.elite):
+            yield from self.elect(spec, state, pairs, i)
+        elif challenges(spec, state, pairs[i]):
+            state.pending = pairs[i]
+        return (yield from self.close(spec, state, followers, pairs, pairs + late))
+
+    def answers(
+        self, spec: Spec, state: LeaderState, followers: Sequence[AnyFollowerSearch]
+    ) -> Procedure[list[Pair]]:
+        """The generation's pairs; that of x0 has its follower solved in full."""
+        pairs = [follower.answer for follower in followers]
+        if state.generation == 0 and spec.x0 is not None:
+            pairs[0] = yield from self.refine(spec, state, pairs[0], "x0")
+            pairs[0].converged = True
+        return pairs
+
+    def elect(self, spec: Spec, state: LeaderState, pairs: list[Pair], i: int) -> Procedure[None]:
+        """Settle the elite with candidate i of the pairs, which is replaced when refined.
+
+        Where a first elite's follower fails in that, the next best is the candidate.
+        """
+        if challenges(spec, state, pairs[i]):
+            pairs[i] = refined = yield from self.settle(spec, state, pairs[i])
+            others = any(pair.violation < math.inf for pair in pairs)
+            if others and state.elite is refined and math.isinf(refined.violation):
+                state.elite = None
+                yield from self.elect(spec, state, pairs, candidate_index(pairs))
+            return
+        elite = yield from self.settle(spec, state, None)
+        if alone_reaches(spec, pairs[i], elite):
+            state.elite = pairs[i]
+
+    def settle(
+        self, spec: Spec, state: LeaderState, challenger: Pair | None, name: str = "refine"
+    ) -> Procedure[Pair]:
+        """Refine a challenger, which may become the elite, or without one the elite; return it."""
+        elite = state.elite
+        if challenger is None:
+            assert elite is not None
+            # It may get worse for the leader: the follower's optimality goes first.
+            state.elite = yield from self.refine(spec, state, elite, name)
+            return state.elite
+        refined = yield from self.refine(spec, state, challenger, name)
+        if elite is None or refined.no_worse(elite) or alone_reaches(spec, refined, elite):
+            state.elite = refined
+        return refined
+
+    def close(
+        self,
+        spec: Spec,
+        state: LeaderState,
+        followers: Sequence[AnyFollowerSearch],
+        pairs: list[Pair],
+        learnt: list[Pair],
+    ) -> Procedure[LeaderState]:
+        """End a generation that has its elite; the upper search is told the `learnt` pairs."""
+        assert state.elite is not None
+        yield state.elite.incumbent
+        close_generation(spec, state, followers, pairs)
+        searched = slice(None) if spec.step_cost is None else slice(spec.m)
+        points = np.array([np.concatenate([pair.x, pair.y])[searched] for pair in learnt])
+        tell_leader(state, self.upper, points, learnt)
+        return state
+
+
+def candidate_index(pairs: list[Pair]) -> int:
+    """Where the best of the converged pairs is; the best of all when none has converged.
+
+    A pair whose evaluation failed is taken only where all have.
+    """
+    converged = [i for i, p in enumerate(pairs) if p.converged and p.violation < math.inf]
+    among = converged or range(len(pairs))
+    return next(int(i) for i in leader_ranking(pairs) if i in among)
+
+
+def challenges(spec: Spec, state: LeaderState, candidate: Pair) -> bool:
+    """Whether to refine the candidate and not the elite: a coin decides when it is worse."""
+    coin = stream(spec.seed, "coin", state.generation).random()
+    return state.elite is None or candidate.no_worse(state.elite) or bool(coin < 0.5)
+
+
+def alone_reaches(spec: Spec, pair: Pair, elite: Pair) -> bool:
+    """Whether a pair meets the target and the elite does not."""
+    return reached(spec, pair) and not reached(spec, elite)

@@ -1,0 +1,190 @@
+"""A follower that is a solver of the user's: what it has to be able to do, and checks of its word.
+
+    state = follower.start(x, rng)
+    while not follower.done(state):
+        state = follower.advance(state)
+        y, f, violation = follower.best(state)
+
+One `advance` is the unit of work that a competition hands out: a linear program, some epochs of
+training, iterations of a solver, a generation of a population. An exact solver is done after one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from bilevo.core.arrays import FloatArray, frozen
+from bilevo.core.budget import require_count
+from bilevo.core.checks import shown
+from bilevo.core.values import BadValue, Returned
+
+S = TypeVar("S")
+MOST_STEPS = 1000  # steps of a search that never says it is done
+BOUND_SLACK = 1e-6  # of a bound's width (or of 1): as far as solvers leave their bounds by rounding
+
+
+class Solver(Protocol[S]):
+    """The lower level as a solver. Three more members are looked for, and may be left out:
+
+    cost
+        The most that one `advance` costs, in the units of `max_evals`: 1 unless said otherwise.
+    spent(state)
+        What all of a state's advances have cost; without it, `cost` for each of them.
+    bind(problem)
+        Called once by `Problem` and returns the follower to use: for one that wants f, g or bounds.
+
+    A state of arrays, numbers, texts, lists, dictionaries, dataclasses and numpy's generators is
+    kept in a run's directory, and restored; any other is made again after a crash. `advance` may
+    change its state in place, and must do the same whenever it is given the same. What is known of
+    one search belongs in its state: a follower's own fields are settings, by which a run knows it.
+    """
+
+    def start(self, x: FloatArray, rng: np.random.Generator) -> S:
+        """A search for the answer to x (m,), before its first step."""
+        ...
+
+    def advance(self, state: S) -> S:
+        """One step more."""
+        ...
+
+    def best(self, state: S) -> tuple[Any, float, float]:
+        """The best answer so far: y (n,) as the leader sees it, f, and how much it violates."""
+        ...
+
+    def done(self, state: S) -> bool:
+        """Whether further steps would change nothing."""
+        ...
+
+
+class StepOutcome(NamedTuple):
+    """Where one step has led: the best answer y (n,) so far, and what the step cost.
+
+    f and violation are inf where the answer is not finite; `error` is that of a step that failed.
+    """
+
+    y: FloatArray
+    f: float
+    violation: float
+    done: bool
+    cost: int
+    error: str | None = None
+
+    @property
+    def counted(self) -> int:
+        return self.cost
+
+
+def bind_solver(follower: Any, problem: Any) -> Solver[Any]:
+    """The follower to use for a problem; anything else than a follower is refused."""
+    _require_solver(follower)
+    if not callable(getattr(follower, "bind", None)):
+        own: Solver[Any] = follower
+        return own
+    made: Solver[Any] = follower.bind(problem)
+    _require_solver(made)
+    return made
+
+
+def _require_solver(follower: Any) -> None:
+    needed = ("start", "advance", "best", "done")
+    missing = [name for name in needed if not callable(getattr(follower, name, None))]
+    if missing or isinstance(follower, type):
+        raise ValueError(
+            "a follower is an object with the methods start, advance, best and done, "
+            f"got {shown(follower)}" + (f", which has no {', '.join(missing)}" if missing else "")
+        )
+    require_count("follower.cost", cost_of(follower), optional=False)
+
+
+def cost_of(follower: Any) -> int:
+    """The most that an advance costs."""
+    cost: Any = getattr(follower, "cost", 1)
+    return int(cost) if isinstance(cost, np.integer) else cost
+
+
+def _something(state: Any, method: str) -> Any:
+    if state is None:  # it stands for a state that is lost, and is mostly a return forgotten
+        raise BadValue(
+            f"the follower's {method} returned None: it must return the state, also one that it "
+            "has changed in place; what is known of x belongs there and not in the follower"
+        )
+    return state
+
+
+class CheckedSolver:
+    """Leads a follower step by step, and takes its word for nothing that can be checked."""
+
+    __slots__ = ("_lower", "_numbers", "_slack", "_upper", "follower")
+
+    def __init__(self, follower: Solver[Any], lower: FloatArray, upper: FloatArray) -> None:
+        self.follower = follower
+        self._lower, self._upper = lower, upper
+        self._slack = BOUND_SLACK * np.maximum(upper - lower, 1.0)
+        self._numbers = Returned("lower", vectorized=False)
+
+    def start(self, x: FloatArray, rng: np.random.Generator) -> Any:
+        """A search before its first step."""
+        return _something(self.follower.start(x, rng), "start")
+
+    def advance(self, state: Any, first: bool) -> tuple[Any, StepOutcome]:
+        """The state after one step more, and where that has led. The first pays for the start."""
+        before = 0 if first else self._spent(state)
+        state = _something(self.follower.advance(state), "advance")
+        return state, StepOutcome(*self.best(state), self._done(state), self._cost(state, before))
+
+    def best(self, state: Any) -> tuple[FloatArray, float, float]:
+        """The follower's best answer, with values inf unless all of it is finite."""
+        told = self.follower.best(state)
+        if not isinstance(told, tuple) or len(told) != 3:
+            raise BadValue(f"the follower's best must be a tuple (y, f, violation), got {told!r}")
+        y, f, violation = self._inside(told[0]), *self._values(*told[1:])
+        if violation < 0:
+            raise BadValue(f"the follower's violation must be 0 or more, got {violation}")
+        if not (np.isfinite(y).all() and math.isfinite(f) and math.isfinite(violation)):
+            return y, math.inf, math.inf
+        return y, f, violation
+
+    def _values(self, f: Any, violation: Any) -> tuple[float, float]:
+        return self._numbers.number(f, "f"), self._numbers.number(violation, "violation")
+
+    def _inside(self, told: Any) -> FloatArray:
+        y = self._numbers.real(told, "answer")
+        if y.shape != self._lower.shape and not (y.ndim == 0 and self._lower.shape == (1,)):
+            raise BadValue(f"the follower's y is of shape {y.shape}, not {self._lower.shape}")
+        y = y.reshape(self._lower.shape)
+        outside = (y < self._lower - self._slack) | (y > self._upper + self._slack)
+        if outside.any():
+            i = int(np.argmax(outside))
+            raise BadValue(
+                f"the follower's y[{i}] = {y[i]} is outside its bounds "
+                f"({self._lower[i]}, {self._upper[i]})"
+            )
+        return frozen(np.clip(y, self._lower, self._upper))
+
+    def _done(self, state: Any) -> bool:
+        done = self.follower.done(state)
+        if not isinstance(done, bool | np.bool_):
+            raise BadValue(f"the follower's done must be True or False, got {done!r}")
+        return bool(done)
+
+    def _spent(self, state: Any) -> int:
+        """What a state has cost; 0 where the follower does not say."""
+        spent = getattr(self.follower, "spent", None)
+        if spent is None:
+            return 0
+        told = self._numbers.number(spent(state), "spent")
+        if not told.is_integer():
+            raise BadValue(f"the follower's spent must be a whole number, got {told}")
+        return int(told)
+
+    def _cost(self, state: Any, before: int) -> int:
+        most = cost_of(self.follower)
+        if not hasattr(self.follower, "spent"):
+            return most
+        cost = self._spent(state) - before
+        if not 0 <= cost <= most:
+            raise BadValue(f"the follower spent {cost} in a step; its `cost` says at most {most}")
+        return cost

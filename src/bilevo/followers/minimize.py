@@ -1,0 +1,166 @@
+"""scipy's local searches as a follower, a few evaluations at a time.
+
+scipy.optimize.minimize cannot be stopped and continued. So a step makes its search again from its
+start, answers from a record what is in it, and breaks off when the step's evaluations are used up:
+nothing is evaluated twice, and answers are those of one search without breaks, to the bit, whatever
+the method keeps in mind. The record is arrays, and so is a state.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from bilevo.core.arrays import FloatArray
+from bilevo.core.budget import require_count
+from bilevo.core.checks import shown
+from bilevo.core.order import best_index, no_worse
+from bilevo.core.problem import Problem
+from bilevo.core.request import Values
+from bilevo.followers.lower import Lower, required
+from bilevo.optimizers.gradient import METHODS, Differences, descend, usual_method
+
+GRADIENTS = 5  # that a step pays for unless its evaluations are given
+
+
+class Paused(Exception):  # noqa: N818 (not an error: the step is over)
+    """A step's evaluations are used up."""
+
+
+@dataclass(slots=True, eq=False)
+class MinimizeState:
+    """A search from `begin` for a leader's x: all points (k, n) it has seen, and their values.
+
+    Points are in the unit box. The best one may be from an earlier start; `starts` are left.
+    """
+
+    x: FloatArray
+    rng: np.random.Generator
+    begin: FloatArray
+    starts: int
+    points: FloatArray
+    objective: FloatArray
+    violation: FloatArray
+    constraints: FloatArray
+    best: FloatArray
+    f: float = math.inf
+    best_violation: float = math.inf
+    spent: int = 0
+
+    @classmethod
+    def fresh(
+        cls, x: FloatArray, rng: np.random.Generator, size: int, starts: int
+    ) -> MinimizeState:
+        begin = rng.random(size)
+        nothing = np.empty((0, size)), np.empty(0), np.empty(0), np.empty((0, 0))
+        return cls(x, rng, begin, starts, *nothing, best=begin)
+
+    def add(self, points: FloatArray, values: Values) -> None:
+        """Note evaluated points."""
+        if not len(self.points):
+            self.constraints = np.empty((0, values.constraints.shape[1]))
+        self.points = np.concatenate([self.points, points])
+        self.objective = np.concatenate([self.objective, values.objective])
+        self.violation = np.concatenate([self.violation, values.violation])
+        self.constraints = np.concatenate([self.constraints, values.constraints])
+        self.spent += len(points)
+        i = best_index(values.objective, values.violation)
+        f, violation = float(values.objective[i]), float(values.violation[i])
+        if no_worse(f, violation, self.f, self.best_violation):
+            self.best, self.f, self.best_violation = points[i].copy(), f, violation
+
+    def keep(self, count: int) -> None:
+        """Forget all but the first points of this start."""
+        self.points, self.objective = self.points[:count], self.objective[:count]
+        self.violation, self.constraints = self.violation[:count], self.constraints[:count]
+
+
+class Replay:
+    """Values for a search made again: from its record, then new ones, so many at most."""
+
+    def __init__(self, state: MinimizeState, lower: Lower, most: int) -> None:
+        self._state, self._lower, self._left, self._place = state, lower, most, 0
+
+    def __call__(self, rows: FloatArray) -> Values:
+        state, place = self._state, self._place
+        recorded = state.points[place : place + len(rows)]
+        same = (recorded == rows[: len(recorded)]).all(axis=1)
+        known = int(same.cumprod().sum())
+        if known < len(recorded):  # made on another machine, whose rounding differs
+            state.keep(place + known)
+        new = rows[known : known + self._left]
+        if len(new):
+            state.add(new, self._lower(state.x, new))
+            self._left -= len(new)
+        if known + len(new) < len(rows):
+            raise Paused
+        self._place += len(rows)
+        part = slice(place, self._place)
+        values = state.objective[part], state.violation[part], state.constraints[part]
+        return Values(*values, state.spent)
+
+
+@dataclass(frozen=True, slots=True)
+class Minimize:
+    """A follower that searches f by a method of scipy.optimize.minimize, from a random point.
+
+    `method` is L-BFGS-B or, with constraints, SLSQP, on central differences; Nelder-Mead and, with
+    constraints, COBYLA need no gradients and stand kinks. `starts` searches one after another find
+    better answers where f has several valleys. A step makes `evaluations`, by default those of five
+    gradients, and ends early where a search does.
+    """
+
+    method: str | None = None
+    starts: int = 1
+    evaluations: int | None = None
+    lower: Lower | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        require_count("starts", self.starts, optional=False)
+        require_count("evaluations", self.evaluations)
+        if not isinstance(self.method, str | None) or self.method not in (None, *METHODS):
+            raise ValueError(
+                f"method must be one of {', '.join(METHODS)}, got {shown(self.method)}"
+            )
+
+    def bind(self, problem: Problem) -> Minimize:
+        method = self.method or usual_method(problem.g is not None)
+        if problem.g is not None and not METHODS[method].constraints:
+            able = ", ".join(name for name, kind in METHODS.items() if kind.constraints)
+            raise ValueError(f"{method} cannot do with constraints; these can: {able}")
+        return replace(self, method=method, lower=Lower(problem, "Minimize"))
+
+    @property
+    def cost(self) -> int:
+        size = 1 if self.lower is None else self.lower.box.size
+        return self.evaluations or GRADIENTS * (2 * size + 1)
+
+    def start(self, x: FloatArray, rng: np.random.Generator) -> MinimizeState:
+        return MinimizeState.fresh(x, rng, required(self.lower, "Minimize").box.size, self.starts)
+
+    def advance(self, state: MinimizeState) -> MinimizeState:
+        lower = required(self.lower, "Minimize")
+        assert self.method is not None
+        before = state.spent
+        try:
+            first = Replay(state, lower, self.cost)(state.begin[None])
+            replay = Replay(state, lower, self.cost - (state.spent - before))
+            descend(Differences(replay, first.objective.item()), state.begin, self.method)
+        except Paused:
+            return state
+        state.starts -= 1
+        if state.starts:
+            state.begin = state.rng.random(lower.box.size)
+            state.keep(0)
+        return state
+
+    def best(self, state: MinimizeState) -> tuple[FloatArray, float, float]:
+        return required(self.lower, "Minimize").answer(state.best), state.f, state.best_violation
+
+    def done(self, state: MinimizeState) -> bool:
+        return state.starts == 0
+
+    def spent(self, state: MinimizeState) -> int:
+        return state.spent

@@ -1,0 +1,1 @@
+"""From stored runs to samples, statistics, tables and curves: values, not text."""

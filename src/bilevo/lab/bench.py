@@ -1,0 +1,190 @@
+"""`bilevo bench`: campaigns from the command line."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from bilevo import registry
+from bilevo.core.terminal import on_one_line, printable
+from bilevo.lab.campaign import Row, Task, complete, stored_runs
+from bilevo.lab.commands import Which, listed, write_report
+from bilevo.lab.plans import EVALS_MOST, SUITES, Experiment, Plan, read_plan
+from bilevo.lab.progress import longest_first, with_progress
+from bilevo.lab.store import FAILED
+from bilevo.lab.workers import executor as named_executor
+from bilevo.lookup import named_problem, parse_sizes
+from bilevo.options import Flag, Several, Whole
+
+LONGEST = 1e9  # seconds
+STOPPED = 130  # exit status, as of Ctrl-C
+
+
+def bench(
+    plan: Path | None = None,
+    /,
+    *,
+    suite: str | None = None,
+    problems: str | None = None,
+    dim: Several = (),
+    methods: str | None = None,
+    runs: Whole | None = None,
+    max_evals: str | None = None,
+    target: bool = True,
+    out: Path | None = None,
+    executor: str = "processes",
+    workers: Whole | None = None,
+    max_time: float | None = None,
+    again: Literal["failed", "all"] | None = None,
+    report: Flag = False,
+    progress: bool = True,
+) -> int:
+    """Make the runs of a plan that are not stored yet; the same command continues a killed one.
+
+    Parameters
+    ----------
+    plan
+        A TOML file. With one, --problems, --dim and --methods choose a part of it, and --runs
+        another number of runs.
+    suite
+        smd (SMD1-12), tp, real, rotated, nonsmooth or noisy; several are separated by commas.
+    problems
+        Names from `bilevo list` or module:object, separated by commas.
+    dim
+        Sizes M,N of scalable problems; may be given several times.
+    methods
+        Names from `bilevo list` or module:object, separated by commas; drc-plus by default.
+    runs
+        Runs of each method on each problem; 21 unless the plan says otherwise.
+    max_evals
+        Limits on the evaluations of both levels, at which runs are cut off, separated by commas.
+    target
+        Whether runs end at the known optimum.
+    out
+        The folder of stored runs; results/NAME of the plan by default.
+    executor
+        processes, dask, dask://HOST:PORT, ray or ray://HOST:PORT.
+    workers
+        Processes; by default one per core.
+    max_time
+        Seconds after which a run has failed, the verification of its answer included.
+    again
+        Make stored runs of the plan again: those that failed, or all.
+    report
+        Write report.html into the folder at the end, one for each limit.
+    progress
+        Show how far it has come on standard error.
+    """
+    wanted = {"problems": listed(suite) + listed(problems), "methods": listed(methods)}
+    sizes = tuple(map(parse_sizes, dim))
+    limits = tuple(_count("--max-evals", word) for word in listed(max_evals))
+    if max_time is not None and not 0 < max_time <= LONGEST:
+        raise ValueError(
+            f"--max-time takes seconds, more than 0 up to {LONGEST:g}; got {max_time:g}"
+        )
+    if plan is not None:
+        if limits or not target:
+            raise ValueError("max_evals and target stand in the plan's file")
+        chosen = read_plan(plan).narrowed(sizes=sizes, runs=runs, **wanted)
+    else:
+        chosen = _plan_of_options(wanted, sizes, runs, limits, target)
+    folder = out or Path("results") / chosen.name
+    spread = named_executor(executor, workers)
+    total = len(chosen.all_runs())
+
+    def make(tasks: list[Task]) -> Iterable[Row]:
+        ordered = longest_first(tasks)
+        if progress:
+            stored = total - len(tasks)
+            _tell(f"{folder}: {stored} of {total} runs are stored")
+        return with_progress(spread(ordered), ordered, progress)
+
+    try:
+        with _stopped_by_sigterm():
+            for _ in complete(folder, chosen, make, again, max_time):
+                pass
+    except KeyboardInterrupt:
+        _tell("stopped; the same command goes on from here")
+        return STOPPED
+    if report:
+        _write_reports(folder, chosen)
+    return _tell_failures(folder, chosen, progress)
+
+
+def _plan_of_options(
+    wanted: dict[str, tuple[str, ...]],
+    sizes: tuple[tuple[int, int], ...],
+    runs: int | None,
+    limits: tuple[int, ...],
+    target: bool,
+) -> Plan:
+    if not wanted["problems"]:
+        suites = ", ".join(SUITES)
+        raise ValueError(f"give a plan, or --suite or --problems (suites are {suites})")
+    given: dict[str, Any] = {"sizes": sizes, "runs": runs, "max_evals": limits}
+    values = {name: value for name, value in given.items() if value not in ((), None)}
+    methods = wanted["methods"] or (_usual_method(wanted["problems"]),)
+    return Plan((Experiment(methods, wanted["problems"], target=target, **values),))
+
+
+def _usual_method(names: tuple[str, ...]) -> str:
+    """The default for functions, or for followers where the user's own problems all have one."""
+    own = [named_problem(name) for name in names if ":" in name]
+    solvers = len(own) == len(names) and all(problem.follower is not None for problem in own)
+    return registry.DEFAULT_FOR_FOLLOWERS if solvers else registry.DEFAULT_METHOD
+
+
+def _count(option: str, word: str) -> int:
+    try:
+        number = float(word)
+    except ValueError:
+        number = 0.0
+    if not 1 <= number <= EVALS_MOST or number != int(number):
+        raise ValueError(f"{option} takes numbers of evaluations such as 50000; got {word[:60]!r}")
+    return int(number)
+
+
+@contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    """As by Ctrl-C: batch systems end a command so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are for that one
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _write_reports(folder: Path, plan: Plan) -> None:
+    """One for each way of ending, since they are not mixed."""
+    ways = sorted({(run.budget, run.target) for run in plan.all_runs()})
+    for limit, target in ways:
+        parts = [str(limit)] if limit else []
+        parts += [] if target else ["no-target"]
+        name = "-".join(["report", *(parts if len(ways) > 1 else [])])
+        path = folder / f"{name}.html"
+        which = Which(max_evals=limit, target=target)
+        print(printable(str(write_report([folder], path, which))))
+
+
+def _tell_failures(folder: Path, plan: Plan, progress: bool) -> int:
+    """The last word, and the exit status: 1 where runs of the plan have failed, now or before."""
+    stored, wanted = stored_runs(folder), plan.all_runs()
+    failed = sum(stored[run]["status"] == FAILED for run in wanted)
+    if failed:
+        told = f"{failed} failed; --again failed makes them again"
+        _tell(f"{folder}: of {len(wanted)} runs {told}")
+    elif progress:
+        _tell(f"{folder}: all {len(wanted)} runs are stored, none failed")
+    return 1 if failed else 0
+
+
+def _tell(text: str) -> None:
+    print(on_one_line(text), file=sys.stderr)

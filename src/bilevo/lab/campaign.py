@@ -1,0 +1,257 @@
+"""Campaigns: many runs, and a folder that keeps what they gave.
+
+A run is known by its name and its seed comes from that name: the same run gives the same row
+wherever and whenever it is made. So a campaign only makes what its folder lacks; one that was
+killed and started again ends with the same rows as one that never was.
+
+A run that raises, dies or takes too long is a row too, with status "failed" and its error.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from bilevo.api import minimize
+from bilevo.core.budget import StopReason
+from bilevo.core.extras import need
+from bilevo.core.problem import Problem
+from bilevo.core.result import Result
+from bilevo.lab.checks import checked, known_optimum
+from bilevo.lab.files import content, replacing
+from bilevo.lab.plans import Form, Plan, Run
+from bilevo.lab.store import FAILED, HISTORY, KEY, RUNS, Store, frame, runs, segments
+from bilevo.lookup import named_problem, path_restored
+from bilevo.version import __version__
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = need("campaigns", "polars", "bench")
+
+SETTINGS = "settings.json"  # in the folder, beside the runs
+SETTINGS_MOST = 2**24  # bytes of that file
+NEAR = 1e-4  # |F - F*| that counts as near the optimum
+Row = dict[str, Any]  # the columns of store.RUNS, and "history"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A run, and what whoever makes it has to know."""
+
+    run: Run
+    form: Form
+    max_time: float | None = None  # seconds after which it has failed, verification included
+
+
+def carry_out(task: Task) -> Row:
+    """Make a run in this process; what it raises becomes its row."""
+    try:
+        with path_restored():
+            return _made(task)
+    except Exception as error:
+        return failed(task, told(error))
+
+
+def _made(task: Task) -> Row:
+    run, began = task.run, perf_counter()
+    problem = named_problem(run.problem, run.m, run.n)
+    algorithm = task.form.algorithm()
+    result = minimize(
+        problem,
+        method=algorithm,
+        rng=run.seed,
+        max_evals=run.budget or None,
+        max_time=task.max_time,
+        target=None if run.target else False,
+    )
+    late = result.status == StopReason.MAX_TIME
+    row = {} if late else described(problem, result)
+    if late or perf_counter() - began > (task.max_time or math.inf):
+        return failed(task, too_long(task))
+    return {**_named(task), **row, "revision": algorithm.revision}
+
+
+def told(error: BaseException) -> str:
+    """Describe an error, the file's name and line, and the point, where a function raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    notes = [note for note in getattr(error, "__notes__", []) if "\n" not in note]
+    return ", ".join([f"{type(error).__name__}: {error}{place}", *notes])
+
+
+def failed(task: Task, error: str) -> Row:
+    """The row of a run that gave nothing."""
+    none = {name: np.nan for name, kind in RUNS.items() if kind == pl.Float64}
+    counts = dict.fromkeys(("nfev_upper", "nfev_lower", "nit", "near"), 0)
+    with suppress(Exception):  # it may be that there is no such problem
+        problem = named_problem(task.run.problem, task.run.m, task.run.n)
+        none["F_star"], none["f_star"] = known_optimum(problem)
+    why = {"status": FAILED, "error": " ".join(error.split())[:300], "kernel": ""}
+    return {**none, **counts, **_named(task), **_here(), **why, "x": [], "y": []}
+
+
+def too_long(task: Task) -> str:
+    return f"more than {task.max_time:g} s"
+
+
+def described(problem: Problem, result: Result) -> Row:
+    """What a result gave, what is true of it, and its distances from the known optimum."""
+    best_F, best_f = known_optimum(problem)
+    checks = checked(problem, result.x, result.y, result.f, result.violation)
+    return {
+        **{"F": float(result.F), "f": float(result.f), "violation": float(result.violation)},
+        "Acc_u": float(abs(result.F - best_F)),
+        "Acc_l": float(abs(result.f - best_f)),
+        **checks._asdict(),
+        "verified": float(abs(checks.F_verified - best_F)),
+        **{"F_star": best_F, "f_star": best_f},
+        **{"nfev_upper": result.nfev_upper, "nfev_lower": result.nfev_lower, "nit": result.nit},
+        "near": evaluations_until_near(result, best_F),
+        "time": result.time,
+        **{"status": str(result.status), "error": ""},
+        **_here(),
+        "kernel": result.kernel,
+        **{"x": result.x.tolist(), "y": result.y.tolist()},
+        "history": folded(result),
+    }
+
+
+def _named(task: Task) -> Row:
+    return {**asdict(task.run), "seed": task.run.seed, "form": str(task.form)}
+
+
+def _here() -> Row:
+    """Of the software and the machine that a run is made with."""
+    system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    libraries = f"Python {platform.python_version()}, numpy {np.__version__}"
+    return {"version": __version__, "machine": f"{system}, {libraries}"}
+
+
+def folded(result: Result) -> dict[str, list[Any]]:
+    """A history as columns."""
+    rows = list(result.history)
+    columns = {name: [getattr(row, name) for row in rows] for name in list(HISTORY)[1:]}
+    return {"generation": result.history.numbers, **columns}
+
+
+def evaluations_until_near(result: Result, best_F: float) -> int:
+    """Of both levels, up to the first generation whose feasible elite was near the optimum."""
+    counts = (
+        row.nfev_upper + row.nfev_lower
+        for row in result.history
+        if row.violation == 0 and abs(row.F - best_F) <= NEAR
+    )
+    return next(counts, 0)
+
+
+def tasks_of(plan: Plan, max_time: float | None = None) -> list[Task]:
+    """The runs of a plan; what is wrong with it raises ValueError."""
+    return [Task(run, plan.form(run.method), max_time) for run in plan.all_runs()]
+
+
+def complete(
+    folder: Path,
+    plan: Plan,
+    rows_of: Callable[[list[Task]], Iterable[Row]],
+    again: Literal["failed", "all"] | None = None,
+    max_time: float | None = None,
+) -> Iterator[Row]:
+    """Make the runs of a plan that the folder lacks; gives each row when it is stored.
+
+    `rows_of` makes runs and gives their rows in any order; see `bilevo.lab.workers`. A run
+    that is made `again` takes the old one's place when it is there.
+    """
+    wanted = tasks_of(plan, max_time)
+    with Store(folder) as store:
+        stored = stored_runs(folder)
+        if again != "all":
+            refuse_others(plan, stored.values())
+        since = keep_settings(folder, plan, max_time, again == "all")
+        if again == "failed":
+            stored = {run: row for run, row in stored.items() if row["status"] != FAILED}
+        if again == "all":
+            stored = {run: row for run, row in stored.items() if (row["made"] or "") >= since}
+        for row in rows_of([task for task in wanted if task.run not in stored]):
+            store.add(frame([{**row, "made": now()}]))
+            yield row
+        store.merge()
+        keep_settings(folder, plan, max_time, anew=False)
+
+
+def now() -> str:
+    """The time, in a form that sorts."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def stored_runs(folder: Path) -> dict[Run, Row]:
+    """The runs that a folder has, with how they ended and what made them."""
+    if not segments(folder):
+        return {}
+    found = runs(folder).select(*KEY, "status", "form", "revision", "made").iter_rows(named=True)
+    return {Run(**{key: row[key] for key in KEY}): row for row in found}
+
+
+def refuse_others(plan: Plan, stored: Iterable[Row]) -> None:
+    """Refuse to add to runs that are stored under a method's name and of another form of it."""
+    forms = {name: plan.form(name) for part in plan.experiments for name in part.methods}
+    ours = {name: (str(form), form.algorithm().revision) for name, form in forms.items()}
+    for row in stored:
+        if row["method"] in ours and row["form"]:  # imported runs have none
+            form, revision = ours[row["method"]]
+            then = row["form"], revision if row["revision"] is None else row["revision"]
+            if then != (form, revision):
+                raise ValueError(
+                    f"stored runs of {row['method']} are of {then[0]}, revision {then[1]}, and not "
+                    f"of {form}, revision {revision}: --again all makes them again, another folder "
+                    "keeps both"
+                )
+
+
+def keep_settings(folder: Path, plan: Plan, max_time: float | None, anew: bool) -> str:
+    """Add to what the folder's commands were asked for; the time since when all is made `anew`.
+
+    That time stays until it is done, so that a killed command of this kind can go on, too.
+    """
+    old = kept_settings(folder)
+    asked = json.loads(json.dumps([asdict(part) for part in plan.experiments]))
+    parts = [*old.get("experiments", []), *asked]
+    forms = {name: str(form) for name, form in plan.forms.items()}
+    since = old.get("anew_since") or now()
+    settings = {
+        "experiments": [part for i, part in enumerate(parts) if part not in parts[:i]],
+        "forms": {**old.get("forms", {}), **forms},
+        "max_time": max_time,
+        "anew_since": since if anew else None,
+    }
+    with replacing(folder / SETTINGS) as file:
+        file.write((json.dumps(settings, indent=1) + "\n").encode())
+    return str(since)
+
+
+def kept_settings(folder: Path) -> dict[str, Any]:
+    """Those of a folder; empty where runs were only imported."""
+    try:
+        found = json.loads(content(folder / SETTINGS, SETTINGS_MOST))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{folder / SETTINGS} cannot be read: {error}") from None
+    kinds = {"experiments": list, "forms": dict}
+    if not isinstance(found, dict) or not all(
+        isinstance(found.get(name), kind) for name, kind in kinds.items()
+    ):
+        raise ValueError(f"{folder / SETTINGS} does not have a campaign's settings")
+    return found

@@ -1,0 +1,96 @@
+"""What is true of an answer: values where the follower really answers, beside what was reported."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bilevo import kernels, problems
+from bilevo.core.arrays import FloatArray, frozen
+from bilevo.core.problem import Problem
+from bilevo.core.request import Level, Values
+from bilevo.core.result import Certificate
+from bilevo.verification.by_search import resolve_follower
+from bilevo.verification.by_solver import claimed_by, resolve_by
+
+
+class Checks(NamedTuple):
+    """What is true of a pair: values where the follower really answers."""
+
+    F_verified: float = np.nan
+    violation_verified: float = np.nan  # of both levels' constraints at that answer
+    follower_gap: float = np.nan  # how far the pair's f is above that answer's
+
+
+def checked(
+    problem: Problem, x: FloatArray, y: FloatArray, f: float, violation: float = 0.0
+) -> Checks:
+    """By the follower's known response, or by an independent re-solve.
+
+    The gap is infinite where y is infeasible below; all are NaN without an answer to check. Where
+    only a solver knows f, its word is all there is: `violation` is what it told with y, and
+    `violation_verified` is infinite where it finds no feasible answer.
+    """
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        return Checks()
+    answer = known_response(problem, x) if problem.f_is_known else None
+    told_feasible = True
+    if answer is not None:
+        *_, best_f, _ = problem.evaluate(x, answer)
+        *_, g = problem.evaluate(x, y)
+        gap = max(0.0, float(f - best_f[0])) if (g <= 0).all() else np.inf
+    else:
+        certificate = _resolved(problem, x, y, f, violation)
+        answer, gap = certificate.y, certificate.follower_gap
+        told_feasible = certificate.feasible
+    F, G, best, g = problem.evaluate(x, answer)
+    found = float(Values.of(F, G, problem.repeats(Level.UPPER), 0).violation[0])
+    if problem.f_is_known:
+        found += float(Values.of(best, g, problem.repeats(Level.LOWER), 0).violation[0])
+    elif found == 0 and not told_feasible:
+        found = np.inf
+    return Checks(float(F[0]), found, gap)
+
+
+def _resolved(
+    problem: Problem, x: FloatArray, y: FloatArray, f: float, violation: float
+) -> Certificate:
+    with kernels.using(kernels.default()):
+        if problem.follower is None:
+            return resolve_follower(problem, x, y, seed=1, starts=5)
+        claimed = claimed_by(problem, x, y, f, violation)
+        return resolve_by(problem.checked_solver(), problem, claimed, x, seed=1, starts=5)
+
+
+def known_response(problem: Problem, x: FloatArray) -> FloatArray | None:
+    """The follower's answer by its formula; None where there is none, or none for this x."""
+    if problem.response is None:
+        return None
+    y: FloatArray = problem.response(x[None])[0]
+    return y if np.isfinite(y).all() else None
+
+
+def verified(row: dict[str, Any]) -> dict[str, Any]:
+    """A row from elsewhere that has x and y of a registered problem, with what is true of them."""
+    if row["problem"] not in problems.names() or not row["x"] or not row["y"]:
+        return row
+    problem = problems.get(row["problem"], row["m"], row["n"])
+    x, y = frozen(row["x"]), frozen(row["y"])
+    for name, point, bounds in (("x", x, problem.x_bounds), ("y", y, problem.y_bounds)):
+        if not (np.all(bounds.lower <= point) and np.all(point <= bounds.upper)):
+            raise ValueError(f"{name} = {point.tolist()} of {row['problem']} is outside its bounds")
+    F, _, f, _ = problem.evaluate(x, y)
+    for name, value in (("F", float(F[0])), ("f", float(f[0]))):
+        if not np.isclose(row[name], value, rtol=1e-6, atol=1e-9):
+            said = f"{name} = {row[name]:g} of {row['problem']}"
+            raise ValueError(f"{said} is not what its x and y give: {value:g}")
+    checks = checked(problem, x, y, row["f"])
+    best_F, _ = known_optimum(problem)
+    return {**row, **checks._asdict(), "verified": abs(checks.F_verified - best_F)}
+
+
+def known_optimum(problem: Problem) -> tuple[float, float]:
+    """F* and f*; NaN where they are not known."""
+    known = problem.optimum
+    return (np.nan, np.nan) if known is None else (float(known.F), float(known.f))

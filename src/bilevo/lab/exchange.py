@@ -1,0 +1,388 @@
+"""Results that come from other programs or go to them: CSV both ways, and IOHprofiler's format.
+
+A file of results is text by somebody else. It is read cell by cell with the CSV reader of the
+standard library, because an error has to name the line, the column and the value; and a problem's
+name is looked up among the registered ones only, since `module:object` would run code.
+
+IOHprofiler's format is that of IOHexperimenter since 0.3.3, which IOHanalyzer and iohinspector
+read. It knows one count and one value: evaluations are those of both levels together, and the
+value, raw_y, is |F - F*|, or F where the optimum is not known. Readers take the best value so far,
+so an infeasible elite has the value Inf. So has the first evaluation, of which no value is known,
+but by whose record iohinspector tells runs apart; IOHanalyzer does by lines of column names.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from io import TextIOWrapper
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bilevo import problems
+from bilevo.core.extras import need
+from bilevo.core.problem import Optimum
+from bilevo.lab.files import opened
+from bilevo.lab.show.formats import csv_line, guarded, unguarded
+from bilevo.lab.store import FAILED, IMPORTED, KEY, RUNS, in_order
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = need("imported and exported runs", "polars", "bench")
+
+Row = dict[str, Any]
+
+REQUIRED = ("problem", "m", "n", "method", "F", "f", "nfev_upper", "nfev_lower")
+SIGNED = ("F", "f", "F_verified", "follower_gap", "F_star", "f_star")  # others are not
+TRUTH = {"true": True, "1": True, "false": False, "0": False}
+CSV_MOST = 2**29  # bytes of a file
+LARGEST = 10_000  # variables of a registered problem, which is made to know its optimum
+BIGGEST = 2**63  # whole numbers are stored in 64 bits
+
+FORMAT = "0.3.5"  # IOHprofiler's; described by JSON files since 0.3.3
+SUITE = "bilevo"
+ATTRIBUTES = ("nfev_upper", "nfev_lower", "F", "f", "violation")  # beside evaluations and raw_y
+
+
+def import_csv(path: str | Path) -> pl.DataFrame:
+    """Runs from a CSV file, in its order; docs/laboratory.md tells its columns.
+
+    Anything that is not right is a ValueError with the line, the column and the value.
+    """
+    path = Path(path)
+    records = _records(path)
+    _, header = next(records, (0, []))
+    _check_header(path, header)
+    rows: list[Row] = []
+    lines: dict[tuple[Any, ...], int] = {}
+    numbers: Counter[tuple[Any, ...]] = Counter()
+    for line, cells in records:
+        try:
+            row = _completed(_values(header, cells))
+            _enter(row, line, numbers, lines)
+        except ValueError as error:
+            raise ValueError(f"{path}, line {line}: {error}") from None
+        rows.append(row)
+    if not rows:
+        raise ValueError(f"{path} has no runs, only a line of column names")
+    return pl.DataFrame(rows, schema=RUNS)
+
+
+def export_csv(runs: pl.DataFrame, path: str | Path) -> None:
+    """Write runs with all columns, in an order of their own, for `import_csv` or other programs.
+
+    A file that exists is left alone: ValueError.
+    """
+    missing = [name for name in (*REQUIRED, *KEY) if name not in runs.columns]
+    if missing:
+        raise ValueError(f"runs have no column {', '.join(missing)}")
+    absent = {name: kind for name, kind in RUNS.items() if name not in runs.columns}
+    rows = _sorted(runs).with_columns(pl.lit(None, kind).alias(n) for n, kind in absent.items())
+    rows = rows.select(list(RUNS))
+    rows = rows.with_columns(pl.selectors.float().fill_null(math.nan))
+    lines = [csv_line(rows.columns), *(csv_line(map(_cell, row)) for row in rows.iter_rows())]
+    _write_new(Path(path), "".join(lines))
+
+
+def export_ioh(runs: pl.DataFrame, history: pl.DataFrame, folder: str | Path) -> None:
+    """Write runs in IOHprofiler's format into a new or empty folder, one folder per method.
+
+    Runs without a history, such as imported ones, have their last value only.
+    """
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder} is not empty; name a new folder or an empty one")
+    _check_dimensions(runs)
+    runs = _sorted(runs)
+    kept = history.sort("generation").partition_by(list(KEY), as_dict=True)
+    methods = runs["method"].unique(maintain_order=True).to_list()
+    functions = _function_ids(runs["problem"].unique(maintain_order=True).to_list())
+    by = ["method", "problem", "m", "n"]
+    for (method, problem, m, n), group in runs.group_by(by, maintain_order=True):
+        home = folder / f"a{methods.index(method) + 1}_{_safe(method)}"
+        traces = []
+        for run in group.iter_rows(named=True):
+            generations = kept.get(tuple(run[name] for name in KEY))
+            steps = [] if generations is None else generations.iter_rows(named=True)
+            traces.append(_trace(run, steps, _optimum(problem, m, n)))
+        name = f"f{functions[problem]}_{_safe(problem)}"
+        data = f"data_{name}/IOHprofiler_f{functions[problem]}_DIM{m + n}.dat"
+        _write_new(home / data, "".join(map(_block, traces)))
+        meta = _description(group, functions[problem], data, traces)
+        text = json.dumps(meta, indent=1, allow_nan=False)
+        _write_new(home / f"IOHprofiler_{name}_DIM{m + n}.json", text + "\n")
+
+
+def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The lines that are not blank, each with the number of the first one it takes."""
+    line = 1
+    try:
+        with TextIOWrapper(opened(path, CSV_MOST), "utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            for cells in reader:
+                if cells:
+                    yield line, cells
+                line = reader.line_num + 1
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not text in UTF-8: {error}") from None
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from None
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {line}: not CSV: {error}") from None
+
+
+def _check_header(path: Path, header: list[str]) -> None:
+    if not header:
+        raise ValueError(f"{path} is empty; its first line should name its columns")
+    unknown = [name for name in header if name not in RUNS]
+    if unknown:
+        raise ValueError(f"{path} has unknown columns {unknown}; known are {', '.join(RUNS)}")
+    twice = [name for name, times in Counter(header).items() if times > 1]
+    if twice:
+        raise ValueError(f"{path} has several columns {', '.join(twice)}")
+    missing = [name for name in REQUIRED if name not in header]
+    if missing:
+        raise ValueError(f"{path} has no column {', '.join(missing)}; it has {', '.join(header)}")
+
+
+def _values(header: list[str], cells: list[str]) -> Row:
+    """What a line gives: nothing for an empty cell where that is allowed."""
+    if len(cells) != len(header):
+        raise ValueError(f"{len(cells)} values, but there are {len(header)} columns")
+    row = {name: _value(name, cell) for name, cell in zip(header, cells, strict=True) if cell}
+    needed = (*REQUIRED, *(("number",) if "number" in header else ()))
+    empty = [name for name in needed if name not in row]
+    if empty:
+        raise ValueError(f"column {', '.join(empty)} is empty")
+    return row
+
+
+def _value(name: str, cell: str) -> Any:
+    kind, read = READERS[RUNS[name]]
+    try:
+        value = read(cell)
+    except ValueError:
+        raise ValueError(f"column {name}: {cell[:60]!r} is no {kind}") from None
+    if name in ("m", "n") and value < 1:
+        raise ValueError(f"column {name}: {value} is no size; it should be 1 or more")
+    if isinstance(value, int | float) and name not in SIGNED and value < 0:
+        raise ValueError(f"column {name}: {value} is negative")
+    return value
+
+
+def _number(cell: str) -> float:
+    if "_" in cell:  # Python would read 1_0 as 10
+        raise ValueError
+    return float(cell)
+
+
+def _whole(cell: str) -> int:
+    """Also 2e5 and 100.0, as other programs write counts."""
+    number = _number(cell)
+    value = int(number) if re.search(r"[.eE]", cell) and number.is_integer() else int(cell)
+    if abs(value) >= BIGGEST:
+        raise ValueError
+    return value
+
+
+def _truth(cell: str) -> bool:
+    if cell.lower() not in TRUTH:
+        raise ValueError
+    return TRUTH[cell.lower()]
+
+
+def _numbers(cell: str) -> list[float]:
+    return [_number(part) for part in cell.split(";")]
+
+
+READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {  # by the type of a column
+    pl.String: ("text", unguarded),
+    pl.Int64: ("whole number of 64 bits", _whole),
+    pl.Float64: ("number", _number),
+    pl.Boolean: ("truth value (true or false)", _truth),
+    pl.List(pl.Float64): ("list of numbers such as 0.5;1.25", _numbers),
+}
+
+
+def _completed(row: Row) -> Row:
+    """With what follows from the rest, and checked as a whole."""
+    for name in ("problem", "method"):
+        if not row[name].strip():
+            raise ValueError(f"column {name} is blank")
+    if row["problem"].lower() in problems.names():
+        row["problem"] = row["problem"].lower()
+    row = {"violation": 0.0, "status": IMPORTED, "budget": 0, "target": True, **row}
+    _check_answer(row)
+    known = _optimum(row["problem"], row["m"], row["n"])
+    if known is not None:
+        row = {"F_star": known.F, "f_star": known.f, **row}
+    if "F_star" in row and "f_star" in row:
+        distances = abs(row["F"] - row["F_star"]), abs(row["f"] - row["f_star"])
+        row = {"Acc_u": distances[0], "Acc_l": distances[1], **row}
+    absent = {pl.String: "", pl.Float64: math.nan, pl.List(pl.Float64): []}
+    return {name: row.get(name, absent.get(kind)) for name, kind in RUNS.items()}
+
+
+def _check_answer(row: Row) -> None:
+    """Numbers where the run has an answer: it did not fail, and found a pair at all."""
+    if row["status"] != FAILED and row["violation"] != math.inf:
+        for name in ("F", "f", "violation"):
+            if math.isnan(row[name]):
+                raise ValueError(f"column {name}: nan is no number, and status is not {FAILED!r}")
+    for name, size in (("x", "m"), ("y", "n")):
+        if name in row and len(row[name]) != row[size]:
+            raise ValueError(f"column {name}: {len(row[name])} numbers, but {size} is {row[size]}")
+
+
+def _enter(
+    row: Row, line: int, numbers: Counter[tuple[Any, ...]], lines: dict[tuple[Any, ...], int]
+) -> None:
+    """Number a run that has none, and see that there is one of it only."""
+    kind = tuple(row[name] for name in KEY if name != "number")
+    if row["number"] is None:
+        row["number"] = numbers[kind]
+        numbers[kind] += 1
+    first = lines.setdefault((*kind, row["number"]), line)
+    if first != line:
+        raise ValueError(f"the same run as in line {first}: number {row['number']} of {kind}")
+
+
+@cache
+def _optimum(problem: str, m: int, n: int) -> Optimum | None:
+    """The known optimum of a registered problem; sizes that it does not have are a ValueError."""
+    if problem not in problems.names():
+        return None
+    if max(m, n) > LARGEST:
+        raise ValueError(f"{problem} with m={m}, n={n}: more than {LARGEST} variables of a level")
+    known = problems.get(problem, m, n).optimum
+    return known if known is not None and math.isfinite(known.F) else None
+
+
+def _sorted(runs: pl.DataFrame) -> pl.DataFrame:
+    """In the order of tables, and of runs that are equal in it, in that of their whole keys."""
+    return in_order(runs.sort(list(KEY)))
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, list):
+        return ";".join(map(repr, value))
+    if isinstance(value, str):
+        return guarded(value)
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _write_new(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8", newline="") as file:
+            file.write(text)
+    except OSError as error:
+        raise ValueError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _check_dimensions(runs: pl.DataFrame) -> None:
+    """A problem's sizes are told apart by m + n alone in this format."""
+    sizes: dict[tuple[str, int], tuple[int, int]] = {}
+    for problem, m, n in runs.select("problem", "m", "n").unique().sort("m").iter_rows():
+        other = sizes.setdefault((problem, m + n), (m, n))
+        if other != (m, n):
+            raise ValueError(
+                f"IOHprofiler cannot tell {problem} with m, n = {other} from {(m, n)}, both of "
+                f"dimension {m + n}: export them apart"
+            )
+
+
+def _function_ids(found: Sequence[str]) -> dict[str, int]:
+    """Registered problems have the same number in every export; others follow."""
+    known = problems.names()
+    others = [problem for problem in found if problem not in known]
+    return {problem: number for number, problem in enumerate([*known, *others], 1)}
+
+
+def _safe(name: str) -> str:
+    """What of a name can stand in a file's; the number before it tells such names apart."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:40]
+
+
+def _trace(run: Row, generations: Iterable[Row], known: Optimum | None) -> list[list[float]]:
+    """Evaluations, raw_y and attributes of a run, from its first evaluation to its last."""
+    steps: dict[int, list[float]] = {1: [math.inf, *(math.nan for _ in ATTRIBUTES)]}
+    for step in (*generations, run):  # of as many evaluations, the later one counts
+        evaluations = max(1, step["nfev_upper"] + step["nfev_lower"])
+        steps[evaluations] = [_raw(step, known), *(step[name] for name in ATTRIBUTES)]
+    return [[evaluations, *steps[evaluations]] for evaluations in sorted(steps)]
+
+
+def _raw(step: Row, known: Optimum | None) -> float:
+    if step["violation"] != 0 or not math.isfinite(step["F"]):
+        return math.inf
+    return float(step["F"] if known is None else abs(step["F"] - known.F))
+
+
+def _block(trace: list[list[float]]) -> str:
+    """The lines of a run; each starts with the names of the columns again."""
+    names = ["evaluations", "raw_y", *ATTRIBUTES]
+    lines = [names, *(map(_plain, record) for record in trace)]
+    return "".join(" ".join(line) + "\n" for line in lines)
+
+
+def _plain(value: float) -> str:
+    """As R reads it too."""
+    text = repr(value)
+    return {"nan": "NaN", "inf": "Inf", "-inf": "-Inf"}.get(text, text)
+
+
+def _description(
+    group: pl.DataFrame, function: int, data: str, traces: list[list[list[float]]]
+) -> Row:
+    """The JSON file of the runs of one method on one problem of one size.
+
+    iohinspector evaluates experiment attributes as Python: nothing but our own numbers goes there.
+    """
+    method, problem, m, n = group.select("method", "problem", "m", "n").row(0)
+    attributes = [{"m": str(m)}, {"n": str(n)}]
+    known = _optimum(problem, m, n)
+    if known is not None:
+        attributes.append({"optimum": repr(float(known.F))})
+    runs = group.iter_rows(named=True)
+    versions = sorted({version for version in group["version"] if version})
+    return {
+        "version": FORMAT,
+        "suite": SUITE,
+        "function_id": function,
+        "function_name": problem,
+        "maximization": False,
+        "algorithm": {"name": method, "info": ", ".join(versions)},
+        "experiment_attributes": attributes,
+        "run_attributes": ["number"],
+        "attributes": ["evaluations", "raw_y", *ATTRIBUTES],
+        "scenarios": [
+            {
+                "dimension": m + n,
+                "path": data,
+                "runs": [_run(run, trace) for run, trace in zip(runs, traces, strict=True)],
+            }
+        ],
+    }
+
+
+def _run(run: Row, trace: list[list[float]]) -> Row:
+    """A run's best record; where it was is known of the last one only."""
+    best = min(trace, key=lambda record: record[1])
+    point = [*run["x"], *run["y"]] if best is trace[-1] else []
+    return {
+        "instance": 1,
+        "evals": trace[-1][0],
+        "best": {
+            "evals": best[0],
+            "y": best[1] if math.isfinite(best[1]) else None,
+            "x": point if all(map(math.isfinite, point)) else [],
+        },
+        "number": run["number"],
+    }

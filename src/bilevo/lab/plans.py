@@ -1,0 +1,277 @@
+"""What is run: plans of experiments, from a TOML file or from options, and the runs they name.
+
+An experiment is every method on every problem, size and limit, `runs` times. A plan is one or
+more of them; keys at the head of its file hold for all:
+
+    methods = ["drc-cma-es", "bl-cma-es", "drc-cma-es/plain"]
+    runs = 21
+
+    [[experiments]]
+    problems = ["smd"]              # a suite, a problem, or module:object
+    sizes = ["2,3", "10,10"]        # of problems that have any; others have their own
+    max_evals = [10000, 50000]      # limits, of both levels; else the method's own rules
+
+    [forms."drc-cma-es/plain"]      # a method with some of its parameters changed
+    method = "drc-cma-es"
+    cooperation = false
+
+A run's seed comes from its name: adding a method, a problem or a limit changes no other run.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from bilevo import optimizers, problems, registry
+from bilevo.core.algorithm import Algorithm
+from bilevo.core.budget import require_count
+from bilevo.lab.files import content
+from bilevo.lookup import named_method, named_problem, parse_sizes, require_sizes
+
+SMD = tuple(f"smd{i}" for i in range(1, 13))
+SUITES = {
+    "smd": SMD,
+    "tp": tuple(f"tp{i}" for i in range(1, 11)),
+    "real": ("gold-mining", "decision-making"),
+    "rotated": tuple(f"smd{i}-rot" for i in range(1, 9)),
+    "nonsmooth": ("smd1-abs", "smd2-abs", "smd5-abs", "smd1-max", "tp9", "tp10"),
+    "noisy": tuple(f"smd{i}-noise{digit}" for i in (1, 2, 3, 5) for digit in (6, 3)),
+}
+PLAN_MOST = 2**20  # bytes of a plan's file
+RUNS_MOST = 1_000_000  # of a plan
+EVALS_MOST = 2**53  # evaluations of a run
+OPTIMIZERS = {"cma-es": "CMAES", "de": "DE", "pso": "PSO", "ga": "GA"}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The name of a run. Without a limit (0) the method's own rules end it."""
+
+    problem: str
+    m: int
+    n: int
+    method: str
+    number: int
+    budget: int = 0  # max_evals; called so in stored files
+    target: bool = True  # whether it ends at the known optimum
+
+    @property
+    def seed(self) -> int:
+        """From the name, but not from when it is to end: a larger limit goes on where one ends."""
+        name = f"{self.problem}/{self.m},{self.n}/{self.method}/{self.number}"
+        return int.from_bytes(blake2b(name.encode(), digest_size=7).digest(), "little")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A method, with some of its parameters changed."""
+
+    method: str
+    changes: tuple[tuple[str, Any], ...] = ()
+
+    def __str__(self) -> str:
+        """What runs of the same name but of other parameters are told apart by."""
+        told = ", ".join(f"{name}={value!r}" for name, value in sorted(self.changes))
+        return f"{self.method}: {told}" if told else self.method
+
+    def algorithm(self) -> Algorithm[Any]:
+        """The algorithm; a level's optimiser is changed by its name."""
+        made: Any = named_method(self.method)
+        if not self.changes:
+            return made  # type: ignore[no-any-return]
+        known = [f.name for f in fields(made)] if is_dataclass(made) else []
+        values = {}
+        for name, value in self.changes:
+            if name not in known:
+                raise ValueError(f"{self.method} has no parameter {name!r}; it has {known}")
+            level = name in ("upper", "lower")
+            values[name] = _optimizer(value) if level else value
+        return replace(made, **values)  # type: ignore[no-any-return]
+
+
+def _optimizer(name: Any) -> Any:
+    if name not in OPTIMIZERS:
+        raise ValueError(f"unknown optimiser {name!r}; known are {', '.join(OPTIMIZERS)}")
+    return getattr(optimizers, OPTIMIZERS[name])()
+
+
+def members(names: Iterable[str]) -> list[str]:
+    """Problems by their own names; a suite stands for its members."""
+    small = [name if ":" in name else name.lower() for name in names]
+    return [member for name in small for member in SUITES.get(name, (name,))]
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """Every method on every problem, size and limit, `runs` times."""
+
+    methods: tuple[str, ...]
+    problems: tuple[str, ...] = ("smd",)
+    sizes: tuple[tuple[int, int], ...] = ((2, 3),)
+    runs: int = 21
+    max_evals: tuple[int, ...] = (0,)
+    target: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("methods", "problems", "sizes", "max_evals"):
+            if not getattr(self, name):
+                raise ValueError(f"an experiment needs {name}")
+        require_count("runs", self.runs, optional=False)
+        for m, n in self.sizes:
+            require_sizes(m, n)
+        for limit in self.max_evals:
+            if limit > EVALS_MOST:
+                raise ValueError(f"a limit in max_evals is at most {EVALS_MOST}, got {limit}")
+        if not isinstance(self.target, bool):
+            raise ValueError(f"target must be true or false, got {self.target!r}")
+        object.__setattr__(self, "problems", tuple(members(self.problems)))
+
+    @property
+    def most_runs(self) -> int:
+        """Return the number of runs where all problems are scalable, else a larger one."""
+        lists = self.problems, self.sizes, self.methods, self.max_evals
+        return math.prod(map(len, lists)) * int(self.runs)
+
+    def all_runs(self) -> list[Run]:
+        """Its runs; an unknown problem or size raises ValueError."""
+        return [
+            Run(problem, m, n, method, number, limit, self.target)
+            for problem in self.problems
+            for m, n in self._sizes_of(problem)
+            for method in self.methods
+            for limit in self.max_evals
+            for number in range(self.runs)
+        ]
+
+    def _sizes_of(self, problem: str) -> list[tuple[int, int]]:
+        if problem in problems.scalable():
+            return [(named_problem(problem, *size).m, size[1]) for size in self.sizes]
+        own = named_problem(problem)
+        return [(own.m, own.n)]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Experiments, and the forms of methods that they name."""
+
+    experiments: tuple[Experiment, ...]
+    name: str = "bench"
+    forms: Mapping[str, Form] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if (runs := sum(part.most_runs for part in self.experiments)) > RUNS_MOST:
+            raise ValueError(f"a plan has at most {RUNS_MOST:,} runs; {self.name} has {runs:,}")
+
+    def form(self, method: str) -> Form:
+        return self.forms.get(method, Form(method))
+
+    def all_runs(self) -> list[Run]:
+        """Each run once, in order; a method that cannot be made raises ValueError."""
+        for method in {name: None for part in self.experiments for name in part.methods}:
+            self.form(method).algorithm()
+        return list(dict.fromkeys(run for part in self.experiments for run in part.all_runs()))
+
+    def narrowed(
+        self,
+        problems: Sequence[str] = (),
+        sizes: Sequence[tuple[int, int]] = (),
+        methods: Sequence[str] = (),
+        runs: int | None = None,
+    ) -> Plan:
+        """A part of it: only these problems, sizes and methods, and another number of runs."""
+        parts = self.experiments
+        for key, values in (
+            ("problems", members(problems)),
+            ("sizes", sizes),
+            ("methods", methods),
+        ):
+            if values:
+                parts = self._with_only(parts, key, values)
+        if runs is not None:
+            parts = tuple(replace(part, runs=runs) for part in parts)
+        return replace(self, experiments=parts)
+
+    def _with_only(
+        self, parts: tuple[Experiment, ...], key: str, values: Sequence[Any]
+    ) -> tuple[Experiment, ...]:
+        """Experiments without other values of a key; those that have none of them are left out."""
+        known = list(dict.fromkeys(value for part in parts for value in getattr(part, key)))
+        if missing := [value for value in values if value not in known]:
+            raise ValueError(f"{key} {missing} are not in the plan {self.name}, which has {known}")
+        kept: list[dict[str, Any]] = [
+            {key: tuple(value for value in getattr(part, key) if value in values)} for part in parts
+        ]
+        both = zip(parts, kept, strict=True)
+        return tuple(replace(part, **few) for part, few in both if few[key])
+
+
+def read_plan(path: Path) -> Plan:
+    """A plan from a TOML file; what is wrong with it raises ValueError with the file's name."""
+    try:
+        table = tomllib.loads(content(path, PLAN_MOST).decode())
+        return plan_of(table, name=path.stem)
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"plan {path}: {error}") from None
+
+
+def plan_of(table: Mapping[str, Any], name: str) -> Plan:
+    """A plan from what a TOML file holds."""
+    keys = [f.name for f in fields(Experiment)]
+    common = {key: value for key, value in table.items() if key in keys}
+    _known_only(table, [*keys, "experiments", "forms"], "a plan")
+    parts = table.get("experiments", [{}])
+    if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
+        raise ValueError("experiments must be tables: [[experiments]]")
+    forms = table.get("forms", {})
+    if not isinstance(forms, dict) or not all(isinstance(form, dict) for form in forms.values()):
+        raise ValueError('forms must be tables: [forms."name"]')
+    made = []
+    for part in parts:
+        _known_only(part, keys, "an experiment")
+        made.append(_experiment({**common, **part}))
+    return Plan(tuple(made), name, {label: _form(label, form) for label, form in forms.items()})
+
+
+def _experiment(table: dict[str, Any]) -> Experiment:
+    if "methods" not in table:
+        raise ValueError("an experiment needs methods")
+    values = dict(table)
+    for key in ("methods", "problems", "sizes"):
+        if key in values:
+            values[key] = _words(key, values[key])
+    if "sizes" in values:
+        values["sizes"] = tuple(map(parse_sizes, values["sizes"]))
+    if "max_evals" in values:
+        if not isinstance(values["max_evals"], list):
+            raise ValueError(f"max_evals must be a list of numbers, got {values['max_evals']!r}")
+        for limit in values["max_evals"]:
+            require_count("a limit in max_evals", limit, optional=False)
+        values["max_evals"] = tuple(values["max_evals"])
+    return Experiment(**values)
+
+
+def _words(key: str, values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ValueError(f"{key} must be a list of texts, got {values!r}")
+    return tuple(values)
+
+
+def _form(label: str, table: Mapping[str, Any]) -> Form:
+    if label in registry.methods():
+        raise ValueError(f"the form {label!r} has the name of a method; give it one of its own")
+    if not isinstance(table.get("method"), str):
+        raise ValueError(f"the form {label!r} needs a method")
+    changes = {name: value for name, value in table.items() if name != "method"}
+    return Form(table["method"], tuple(changes.items()))
+
+
+def _known_only(table: Iterable[str], known: list[str], what: str) -> None:
+    for key in table:
+        if key not in known:
+            raise ValueError(f"{what} has no key {key!r}{registry.suggestion(key, known)}")

@@ -1,0 +1,87 @@
+"""How a campaign comes along: a bar with the time left, or lines where there is no terminal.
+
+The time left goes by what runs are expected to cost, since the longest are made first.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from time import monotonic
+
+from bilevo.core.terminal import on_one_line
+from bilevo.lab.analysis.paper import printed
+from bilevo.lab.campaign import Row, Task
+from bilevo.lab.plans import Run
+from bilevo.lab.store import FAILED
+
+EVERY = 15.0  # seconds from one line to the next
+
+
+def expected_cost(run: Run, method: str) -> float:
+    """Evaluations of a run as far as the paper tells, else a guess; `max_evals` limits them."""
+    for known in (method, "drc-cma-es"):
+        cost = printed(run.problem, run.m, run.n, known, "FEs")
+        if cost is not None:
+            break
+    else:
+        cost = 5_000.0 * (run.m + run.n)
+    return min(cost, run.budget or cost)
+
+
+def longest_first(tasks: Iterable[Task]) -> list[Task]:
+    """So that no long run is left to the end."""
+    return sorted(tasks, key=lambda task: -expected_cost(task.run, task.form.method))
+
+
+def with_progress(rows: Iterable[Row], tasks: list[Task], show: bool = True) -> Iterator[Row]:
+    """The rows; failures are told at once."""
+    costs = {task.run: expected_cost(task.run, task.form.method) for task in tasks}
+    shown = _bar if sys.stderr.isatty() else _lines
+    for row in shown(rows, costs) if show else rows:
+        if row["status"] == FAILED:
+            print(on_one_line(f"failed: {named(row)}: {row['error']}"), file=sys.stderr)
+        yield row
+
+
+def named(row: Row) -> str:
+    return f"{row['problem']} ({row['m']},{row['n']}) {row['method']} run {row['number']}"
+
+
+def _run(row: Row) -> Run:
+    return Run(**{name: row[name] for name in Run.__slots__})
+
+
+def _bar(rows: Iterable[Row], costs: dict[Run, float]) -> Iterator[Row]:
+    from rich import progress
+    from rich.console import Console
+
+    count = progress.TextColumn("{task.fields[done]} of {task.fields[all]} runs")
+    times = progress.TimeElapsedColumn(), progress.TimeRemainingColumn(compact=True)
+    with progress.Progress(
+        progress.BarColumn(), count, *times, console=Console(stderr=True)
+    ) as bar:
+        task = bar.add_task("", total=sum(costs.values()), done=0, all=len(costs))
+        for done, row in enumerate(rows, 1):
+            bar.update(task, advance=costs[_run(row)], done=done)
+            yield row
+
+
+def _lines(rows: Iterable[Row], costs: dict[Run, float]) -> Iterator[Row]:
+    start = last = monotonic()
+    whole, spent = sum(costs.values()), 0.0
+    for done, row in enumerate(rows, 1):
+        spent += costs[_run(row)]
+        now = monotonic()
+        if now - last >= EVERY and done < len(costs):
+            left = (now - start) * (whole - spent) / spent
+            print(f"{done} of {len(costs)} runs, about {duration(left)} left", file=sys.stderr)
+            last = now
+        yield row
+
+
+def duration(seconds: float) -> str:
+    """Such as 40 s, 12 min or 3.1 h."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,384 @@
+"""Figures of stored runs for print: convergence, allocation, running time, targets, ranks.
+
+`curves` computes what they show; here it is drawn with matplotlib, in sizes for a column or a page
+of a paper. Names of problems and methods may come from files of others, so a `$` or `_` in them
+means nothing: matplotlib is told not to parse them, and legends are labelled after they are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bilevo.core.extras import need
+from bilevo.lab.analysis import curves
+from bilevo.lab.analysis.curves import Allocation, Band, Convergence, Ranks, Spread, Times
+from bilevo.lab.analysis.paper import FLOOR
+from bilevo.lab.analysis.samples import Case, require_floor
+from bilevo.lab.show.palette import Style, shown, styles
+from bilevo.plot import draw_stages, save
+
+if TYPE_CHECKING:
+    import polars as pl
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["KINDS", "draw", "save"]
+
+COLUMN, PAGE = 3.5, 7.16  # inches, of the journals' two-column pages
+ACROSS = 3  # small multiples in a row
+LINE, LETTER = 0.17, 0.063  # inches, of text as it is set here, with some air
+LOWEST = 1e-10  # the end of an axis of |F - F*|: rounding is below
+LOOK: dict[Any, Any] = {
+    **{"font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 8},
+    **{"xtick.labelsize": 7, "ytick.labelsize": 7, "axes.linewidth": 0.6},
+    **{"axes.spines.top": False, "axes.spines.right": False, "lines.linewidth": 1.3},
+}
+DASHES: dict[str, Any] = {
+    **{"solid": "-", "dash": (0, (4, 1.5)), "dashdot": "-.", "dot": (0, (1, 1.2))},
+    "longdashdot": (0, (7, 1.5, 1, 1.5)),
+}
+WORDS = {  # what methods can be ranked by
+    **{"Acc_u": "|F - F*|", "Acc_l": "|f - f*|", "verified": "verified |F - F*|"},
+    **{"F": "F", "F_verified": "verified F"},
+    **{"FEs_u": "upper evaluations", "FEs_l": "lower evaluations", "FEs": "evaluations"},
+}
+SMALL: dict[str, Any] = {"fontsize": 8, "parse_math": False}
+MARKERS = {"solid": "o", "dash": "v", "dashdot": "s", "dot": "^", "longdashdot": "D"}
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """What a figure is drawn from."""
+
+    runs: pl.DataFrame
+    history: pl.DataFrame
+    indicator: str
+    floor: float | None
+
+    @property
+    def styles(self) -> dict[str, Style]:
+        return styles(curves.methods(self.runs))
+
+
+def draw(
+    kind: str,
+    runs: pl.DataFrame,
+    history: pl.DataFrame,
+    *,
+    indicator: str = "Acc_u",
+    floor: float | None = FLOOR,
+) -> Figure:
+    """A figure of one of the KINDS, of all that the frames have.
+
+    Convergence has a panel for each problem; allocation shows the first problem whose histories
+    tell executions of tasks.
+    Methods that have no history, or no times, are named below the figure.
+    `indicator` and `floor` are for the ranks of the critical-difference diagram.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"unknown figure {kind!r}; known are {', '.join(KINDS)}")
+    if indicator not in WORDS:
+        raise ValueError(f"unknown indicator {indicator!r}; known are {', '.join(WORDS)}")
+    require_floor(floor)
+    need("figures", "matplotlib", "plot")
+    from matplotlib import rc_context
+
+    with rc_context(LOOK):
+        return KINDS[kind](Data(runs, history, indicator, floor))
+
+
+def _convergence(data: Data) -> Figure:
+    """Median and quartiles over evaluations, a panel for each problem with a history."""
+    found, missing = [], []
+    for case in curves.cases(data.history):
+        try:
+            found.append(curves.convergence(data.history, data.runs, *case))
+        except ValueError:  # nothing feasible
+            missing.append(curves.label(case))
+    if not found:
+        raise ValueError("no run has a history with a feasible pair: convergence cannot be shown")
+    looks = data.styles
+    figure, panels = _panels(len(found))
+    for ax, panel in zip(panels, found, strict=True):
+        for band in panel.bands:
+            _draw_band(ax, band, looks[band.method])
+        ax.set_title(shown(curves.label(panel.case)), parse_math=False)
+        ax.set_xscale("log")
+        _few_ticks(ax.xaxis)
+        if panel.goal.known:
+            ax.set_yscale("log", nonpositive="clip")
+            ax.set_ylim(bottom=max(ax.get_ylim()[0], LOWEST))
+            _few_ticks(ax.yaxis)
+            ax.set_ylabel(panel.goal.label)
+        else:
+            _show_unknown(ax, panel)
+    drawn = {band.method for panel in found for band in panel.bands}
+    missing = [name for name in looks if name not in drawn] + missing
+    figure.supxlabel("evaluations of both levels" + _unseen(figure, missing), **SMALL)
+    _legend(figure, looks, [name for name in looks if name in drawn])
+    return figure
+
+
+def _draw_band(ax: Axes, band: Band, look: Style) -> None:
+    """From where they are finite: a median when half of the runs have a feasible pair."""
+    x, between = band.evaluations, np.isfinite(band.upper)
+    quartiles = band.lower[between], band.upper[between]
+    ax.fill_between(x[between], *quartiles, step="post", color=look.colour, alpha=0.18, lw=0)
+    half = np.isfinite(band.median)
+    line = {"color": look.colour, "linestyle": DASHES[look.dash]}
+    ax.step(x[half], band.median[half], where="post", **line)
+
+
+def _show_unknown(ax: Axes, panel: Convergence) -> None:
+    """F itself, with the best that was found; the view is that of the later half of each curve."""
+    later = [band.median[len(band.median) // 2 :] for band in panel.bands]
+    values = np.concatenate([*later, [panel.goal.F]])
+    values = values[np.isfinite(values)]
+    if values.size:
+        margin = 0.25 * float(np.ptp(values)) or 1.0
+        ax.set_ylim(values.min() - margin, values.max() + 2 * margin)
+    ax.set_ylabel("F")
+    text = "optimum unknown"
+    if np.isfinite(panel.goal.F):
+        ax.axhline(panel.goal.F, color="0.5", linewidth=0.8, zorder=0)
+        text += f",\n{panel.goal.best}"
+    ax.annotate(text, (1, 1), xycoords="axes fraction", ha="right", va="top", fontsize=7)
+
+
+def _allocation(data: Data) -> Figure:
+    found = _first_allocation(data)
+    figure = draw_stages([(shown(name), stages) for name, stages in found.stages.items()])
+    figure.set_size_inches(PAGE, 0.9 + 1.3 * len(found.stages))
+    text = f"{shown(curves.label(found.case))}: each method's run of median cost"
+    figure.supxlabel(text + _unseen(figure, found.left_out), **SMALL)
+    return figure
+
+
+def _first_allocation(data: Data) -> Allocation:
+    """Of the first problem that has executions to show."""
+    for case in curves.cases(data.history):
+        try:
+            return curves.allocation(data.history, data.runs, *case)
+        except ValueError:  # no executions here
+            continue
+    raise ValueError("no run has a history that tells executions: allocation cannot be shown")
+
+
+def _runtime(data: Data) -> Figure:
+    """Medians and quartiles of seconds a run and of an evaluation, problem by problem."""
+    found = curves.times(data.runs)
+    looks = data.styles
+    figure = _figure(PAGE if len(found.cases) * len(found.methods) > 16 else COLUMN, 3.8)
+    above, below = figure.subplots(2, 1, sharex=True)
+    _draw_times(above, found, found.per_run, 1.0, looks)
+    _draw_times(below, found, found.per_evaluation, 1e6, looks)
+    above.set_ylabel("seconds a run")
+    below.set_ylabel("\N{MICRO SIGN}s an evaluation")
+    names = [shown(curves.label(case)) for case in found.cases]
+    turned: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+    below.set_xticks(range(len(names)), names, parse_math=False, **turned)
+    below.set_xlabel(_unseen(figure, found.left_out), **SMALL)
+    for ax in (above, below):
+        ax.tick_params(axis="x", length=0)
+    _legend(figure, looks, found.methods, points=True)
+    return figure
+
+
+def _draw_times(
+    ax: Axes,
+    found: Times,
+    values: dict[tuple[str, Case], Spread],
+    unit: float,
+    looks: dict[str, Style],
+) -> None:
+    """Points side by side: on a logarithmic scale bars would have no foot to stand on."""
+    width = 0.7 / len(found.methods)
+    for i, method in enumerate(found.methods):
+        shift = (i - (len(found.methods) - 1) / 2) * width
+        places = [j for j, case in enumerate(found.cases) if (method, case) in values]
+        rows = [values[method, found.cases[j]] for j in places]
+        medians = np.array([row.median for row in rows]) * unit
+        ends = np.array([(row.lower, row.upper) for row in rows]).T * unit
+        ax.errorbar(
+            [place + shift for place in places],
+            medians,
+            np.abs(ends - medians),
+            fmt=MARKERS[looks[method].dash],
+            color=looks[method].colour,
+            markersize=3.5,
+            elinewidth=1,
+        )
+    for edge in range(1, len(found.cases)):
+        ax.axvline(edge - 0.5, color="0.9", linewidth=0.6, zorder=0)
+    ax.set_yscale("log")
+    ax.set_xlim(-0.5, len(found.cases) - 0.5)
+    _few_ticks(ax.yaxis)
+
+
+def _ecdf(data: Data) -> Figure:
+    """The share of targets reached; a cross is where a method's last run has ended."""
+    found = curves.ecdf(data.history, data.runs)
+    looks = data.styles
+    figure = _figure(COLUMN, 2.4)
+    ax = figure.subplots()
+    for line in found.reached:
+        colour, dash = looks[line.method]
+        ax.step(line.evaluations, line.share, where="post", color=colour, ls=DASHES[dash])
+        ax.plot(line.evaluations[-1], line.share[-1], "x", color=colour, markersize=4)
+    ax.set_xscale("log")
+    ax.set_ylim(0, 1)
+    _few_ticks(ax.xaxis)
+    ax.set_xlabel("evaluations of both levels" + _unseen(figure, found.left_out), **SMALL)
+    ax.set_ylabel("share of targets reached")
+    cases, targets = len(found.cases), len(curves.TARGETS)
+    text = f"{cases} problem{'s' * (cases > 1)}, {targets} targets"
+    ax.annotate(text, (1, 0.03), xycoords="axes fraction", ha="right", fontsize=7)
+    _legend(figure, looks, [line.method for line in found.reached])
+    return figure
+
+
+def _critical_difference(data: Data) -> Figure:
+    """Average ranks on a line, best on the left; bars join methods that do not differ.
+
+    One unit of height is a line of text.
+    """
+    found = curves.ranks(data.runs, data.indicator, data.floor)
+    last = len(found.average)
+    depth = 0.5 + 0.35 * len(found.cliques)
+    bottom = depth + (last + 1) // 2 + 1.4
+    names = [0.6 + LETTER * len(shown(name)) for name in found.average]
+    left, right = max(names[: (last + 1) // 2]), max(names[(last + 1) // 2 :])
+    scale = max(2.4, 0.3 * (last - 1))
+    figure = _figure(left + scale + right, LINE * (bottom + 3.2))
+    figure.set_layout_engine("none")
+    ax = figure.add_axes((0, 0, 1, 1))
+    ax.set_axis_off()
+    inch = (last - 1) / scale  # in ranks
+    ax.set_xlim(1 - left * inch, max(last + right * inch, 1.1 + found.difference))
+    ax.set_ylim(bottom, -3.2)
+    _draw_scale(ax, found, bottom)
+    for i, clique in enumerate(found.cliques):
+        ends = [found.average[clique[0]] - 0.01 * last, found.average[clique[-1]] + 0.01 * last]
+        ax.plot(ends, [0.45 + 0.35 * i] * 2, color="0.25", linewidth=2.5, solid_capstyle="butt")
+    _draw_ranks(ax, found, depth, data.styles)
+    return figure
+
+
+def _draw_scale(ax: Axes, found: Ranks, bottom: float) -> None:
+    last = len(found.average)
+    ax.plot([1, last], [0, 0], color="black", linewidth=0.8)
+    for rank in range(1, last + 1):
+        ax.plot([rank, rank], [0, -0.25], color="black", linewidth=0.8)
+        ax.annotate(str(rank), (rank, -0.35), ha="center", va="bottom", fontsize=7)
+    ax.plot([1, 1 + found.difference], [-1.9] * 2, "|-", color="black", lw=0.8, markersize=5)
+    ax.annotate(f"critical difference {found.difference:.2f}", (1, -2.1), va="bottom", fontsize=7)
+    what = WORDS.get(found.indicator, found.indicator)
+    cases = f"{found.blocks} problem{'s' * (found.blocks > 1)}"
+    text = f"average rank of {what}, {cases}, Friedman p = {found.p:.2g}"
+    place = (1 + last) / 2, bottom - 0.2
+    ax.annotate(text, place, ha="center", va="bottom", fontsize=7, parse_math=False)
+
+
+def _draw_ranks(ax: Axes, found: Ranks, depth: float, looks: dict[str, Style]) -> None:
+    """The better half is named on the left from above, the others on the right from below."""
+    last = len(found.average)
+    half = (last + 1) // 2
+    for i, (method, rank) in enumerate(found.average.items()):
+        left = i < half
+        row = depth + 0.6 + (i if left else last - 1 - i)
+        end = 1 - 0.02 * last if left else 1.02 * last
+        ax.plot([rank, rank, end], [0, row, row], color=looks[method].colour, linewidth=1.1)
+        ax.annotate(
+            f"{shown(method)}  {rank:.2f}" if left else f"{rank:.2f}  {shown(method)}",
+            (end, row),
+            xytext=(-3 if left else 3, 0),
+            textcoords="offset points",
+            ha="right" if left else "left",
+            va="center",
+            parse_math=False,
+        )
+
+
+def _panels(count: int) -> tuple[Figure, Sequence[Axes]]:
+    across = 2 if count in (2, 4) else min(count, ACROSS)
+    down = -(-count // across)
+    each = 1.65 if across == ACROSS else 2.0
+    figure = _figure(COLUMN if across == 1 else PAGE, 0.4 + each * down)
+    panels = list(figure.subplots(down, across, squeeze=False).flat)
+    for ax in panels[count:]:
+        ax.remove()
+    return figure, panels[:count]
+
+
+def _figure(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _unseen(figure: Figure, left_out: Sequence[str]) -> str:
+    """A label's further lines: what a figure does not show. It makes room for them."""
+    if not left_out:
+        return ""
+    names = ", ".join(shown(name) for name in left_out)
+    lines = fill(f"not shown: {names}", int(figure.get_figwidth() / LETTER))
+    _grow(figure, lines.count("\n") + 1)
+    return "\n" + lines
+
+
+def _grow(figure: Figure, lines: int) -> None:
+    figure.set_figheight(figure.get_figheight() + lines * LINE)
+
+
+def _legend(
+    figure: Figure, looks: dict[str, Style], methods: Sequence[str], points: bool = False
+) -> None:
+    """In room of its own above. Labels come later: matplotlib leaves out what starts with `_`."""
+    from matplotlib.lines import Line2D
+
+    handles = []
+    for name in methods:
+        colour, dash = looks[name]
+        line = {"ls": "", "marker": MARKERS[dash], "ms": 4} if points else {"ls": DASHES[dash]}
+        handles.append(Line2D([], [], color=colour, **line))
+    widest = 0.5 + LETTER * max(len(shown(name)) for name in methods)
+    across = min(len(handles), max(int(figure.get_figwidth() / widest), 1))
+    _grow(figure, -(-len(handles) // across))
+    legend = figure.legend(
+        handles,
+        ["method"] * len(handles),
+        loc="outside upper center",
+        ncols=across,
+        frameon=False,
+        handlelength=1.8,
+        columnspacing=1.2,
+    )
+    for text, name in zip(legend.get_texts(), methods, strict=True):
+        text.set(text=shown(name), parse_math=False)
+
+
+def _few_ticks(axis: Any) -> None:
+    """Labels at powers of ten, or at plain numbers where an axis has less than two of those."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    low, high = np.log10(axis.get_view_interval())
+    if np.floor(high) - np.ceil(low) < 1:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    else:
+        axis.set_major_locator(LogLocator(numticks=6))
+    axis.set_minor_formatter(NullFormatter())
+
+
+KINDS: dict[str, Callable[[Data], Figure]] = {
+    "convergence": _convergence,
+    "allocation": _allocation,
+    "runtime": _runtime,
+    "ecdf": _ecdf,
+    "critical-difference": _critical_difference,
+}

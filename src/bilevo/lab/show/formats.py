@@ -1,0 +1,264 @@
+"""Tables as plain text, Markdown, CSV and LaTeX.
+
+A cell is written as in the DRC paper: the median, its interquartile range or what the reference
+saves in parentheses, the mark, and in brackets what the paper prints; a sign of doubt stands right
+after the median. Names of problems and methods may be anybody's: each format escapes what has a
+meaning in it.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Iterable, Sequence
+from io import StringIO
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from bilevo.core.terminal import on_one_line
+from bilevo.lab.analysis.table import DOUBT, GENERAL, SIGNS, Cell, Table
+
+GREY = r"\cellcolor[rgb]{.851,.851,.851}"  # the paper's
+LETTERS = "ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØÙÚÛÜÝßàáâãäåæçèéêëìíîïñòóôõöøùúûüýÿ"  # that TeX's fonts have
+IN_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    **{letter: "\\" + letter for letter in "&%$#_{}"},
+    **{letter: f"{{{letter}}}" for letter in "[]*"},  # they may follow the end of a line, \\
+    **{letter: f"{{\\char{ord(letter)}}}" for letter in "\"`'"},
+}
+MARKS_IN_LATEX = {"+": "$+$", "-": "$-$", "=": r"$\approx$"}
+BESIDE = ("doubt", "IQR", "mark", "saved", "paper")
+PACKAGES = (r"\usepackage{booktabs,graphicx}", r"\usepackage[table]{xcolor}")
+
+FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20].", re.DOTALL)
+
+Lines = list[list[str]]
+
+
+def write(table: Table, form: str) -> str:
+    """A table in one of FORMATS, ending in a newline."""
+    return write_all([table], form)
+
+
+def write_all(tables: Sequence[Table], form: str) -> str:
+    """Tables in one of FORMATS, one after the other; a document of LaTeX holds all of them."""
+    if form not in FORMATS:
+        raise ValueError(f"unknown format {form!r}; known are {', '.join(FORMATS)}")
+    return FORMATS[form](tables)
+
+
+def text(table: Table) -> str:
+    """Aligned columns, the best of a row starred, and notes."""
+    lines = [[on_one_line(head) for head in table.header]]
+    lines += [[_plain(cell, on_one_line, "{}*") for cell in row] for row in table.rows]
+    notes = [on_one_line(note) for note in table.notes]
+    if any(isinstance(cell, Cell) and cell.best for row in table.rows for cell in row):
+        notes.append("*: the best of its row.")
+    body = [show(lines, markdown=False), ""] if table.rows else []
+    return "\n".join([on_one_line(table.title), "", *body, *notes, ""])
+
+
+def markdown(table: Table) -> str:
+    """A table of GitHub's Markdown, the best of a row in bold, and notes."""
+    lines = [[_in_markdown(head) for head in table.header]]
+    lines += [[_plain(cell, _in_markdown, "**{}**") for cell in row] for row in table.rows]
+    parts = [show(lines, markdown=True)] if table.rows else []
+    return "\n\n".join([*parts, " ".join(_in_markdown(note) for note in table.notes)]) + "\n"
+
+
+def csv_text(table: Table) -> str:
+    """Values in full, with columns of their own for what stands beside them."""
+    columns = list(zip(*table.rows, strict=True)) or [()] * len(table.header)
+    beside = [
+        [name for name in BESIDE if any(_beside(cell)[name] for cell in column)]
+        for column in columns
+    ]
+    header: list[str] = []
+    for head, names in zip(table.header, beside, strict=True):
+        header += [guarded(head), *(guarded(f"{head}: {name}") for name in names)]
+    lines = [header]
+    for row in table.rows:
+        line: list[str] = []
+        for cell, names in zip(row, beside, strict=True):
+            line += [_in_full(cell), *(_beside(cell)[name] for name in names)]
+        lines.append(line)
+    return "".join(map(csv_line, lines))
+
+
+def latex(table: Table) -> str:
+    """For a document with some packages, which a comment names; the best bold on grey."""
+    return f"% in the preamble: {' '.join(PACKAGES)}\n{_in_float(table)}"
+
+
+def _in_float(table: Table) -> str:
+    first = table.rows[0] if table.rows else table.header
+    columns = "".join("l" if isinstance(cell, str) else "c" for cell in first)
+    blocks = [list(rows) for _, rows in groupby(table.rows, key=lambda row: row[0])]
+    ruled = any(len(block) > 1 for block in blocks)
+    body: list[str] = []
+    for block in blocks:
+        lines = [[_cell_in_latex(cell) for cell in row] for row in block]
+        lines[1:] = [["", *line[1:]] for line in lines[1:]]  # the problem's name once
+        body += [r"    \midrule"] if ruled or not body else []
+        body += ["    " + " & ".join(line) + r" \\" for line in lines]
+    head = " & ".join(_in_latex(head) for head in table.header)
+    notes = (rf"  \par\smallskip{{\footnotesize {_in_latex(note)}}}" for note in table.notes)
+    return "\n".join(
+        [
+            r"\begin{table*}[htbp]",
+            r"  \centering",
+            rf"  \caption{{{_in_latex(table.title)}}}",
+            rf"  \label{{table:{table.name}}}",
+            r"  \resizebox{\textwidth}{!}{%",
+            rf"  \begin{{tabular}}{{{columns}}}",
+            r"    \toprule",
+            rf"    {head} \\",
+            *body,
+            r"    \bottomrule",
+            r"  \end{tabular}}",
+            *notes,
+            r"\end{table*}",
+            "",
+        ]
+    )
+
+
+def latex_document(tables: Sequence[Table]) -> str:
+    """LaTeX that compiles by itself, a page for each table, as large as the largest needs."""
+    width = 60 + 32 * max(len(table.header) for table in tables)
+    height = 80 + 6 * max(len(table.rows) for table in tables)
+    return "\n".join(
+        [
+            r"\documentclass{article}",
+            *PACKAGES,
+            rf"\usepackage[margin=10mm,paperwidth={width}mm,paperheight={height}mm]{{geometry}}",
+            r"\pagestyle{empty}",
+            r"\begin{document}",
+            "\\clearpage\n".join(map(_in_float, tables)) + r"\end{document}",
+            "",
+        ]
+    )
+
+
+def _each(one: Callable[[Table], str]) -> Callable[[Sequence[Table]], str]:
+    return lambda tables: "\n".join(map(one, tables))
+
+
+FORMATS: dict[str, Callable[[Sequence[Table]], str]] = {
+    "text": _each(text),
+    "csv": _each(csv_text),
+    "latex": _each(latex),
+    "latex-document": latex_document,
+    "markdown": _each(markdown),
+}
+
+
+def show(lines: Lines, markdown: bool) -> str:
+    """Lines of cells, the first of which is the header, as a table."""
+    if markdown:
+        rule = ["---"] * len(lines[0])
+        return "\n".join("| " + " | ".join(line) + " |" for line in [lines[0], rule, *lines[1:]])
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+        for line in lines
+    )
+
+
+def csv_line(values: Iterable[Any]) -> str:
+    """A line of CSV. The writer's own ending makes it quote single carriage returns too."""
+    file = StringIO()
+    csv.writer(file, lineterminator="\r\n").writerow(values)
+    return file.getvalue().removesuffix("\r\n") + "\n"
+
+
+def guarded(text: str) -> str:
+    """Put an apostrophe before a text that a spreadsheet would take for a formula.
+
+    Such texts begin with one of = + - @, a tab or an end of line. One that has apostrophes before
+    that gets one more, so that `unguarded` gives every text back. A lone sign is no formula.
+    """
+    return f"'{text}" if FORMULA.match(text) else text
+
+
+def unguarded(text: str) -> str:
+    """Take away the apostrophe that `guarded` put before a text."""
+    return text[1:] if text.startswith("'") and FORMULA.match(text) else text
+
+
+def pieces(cell: Cell) -> dict[str, str]:
+    """The value and what is BESIDE it, as they are written; empty where there is nothing."""
+    spread = ".4g" if cell.form == GENERAL else cell.form
+    return {
+        "value": cell.written,
+        "doubt": DOUBT if cell.doubt else "",
+        "IQR": "" if cell.spread is None else format(cell.spread, spread),
+        "mark": cell.mark,
+        "saved": "" if cell.saved is None else format(cell.saved, ".1%"),
+        "paper": "" if cell.paper is None else format(cell.paper, cell.form),
+    }
+
+
+def _plain(cell: Cell | str, name: Callable[[str], str], best: str) -> str:
+    """A cell on one line: names and the best of a row are written as the format has them."""
+    if isinstance(cell, str):
+        return name(cell)
+    said = pieces(cell)
+    around = (f"({said[key]})" for key in ("IQR", "saved") if said[key])
+    written = name(said["value"]) if cell.named else said["value"]
+    value = [written + said["doubt"], *around]
+    shown = " ".join([*value, *([said["mark"]] if said["mark"] else [])])
+    shown = best.format(shown) if cell.best else shown
+    return f"{shown} [{said['paper']}]" if said["paper"] else shown
+
+
+def _in_full(cell: Cell | str) -> str:
+    if isinstance(cell, str) or cell.text is not None:
+        return guarded(cell if isinstance(cell, str) else str(cell.text))
+    return "" if np.isnan(cell.value) else repr(float(cell.value))
+
+
+def _beside(cell: Cell | str) -> dict[str, str]:
+    """What stands beside a value, in full."""
+    if isinstance(cell, str):
+        return dict.fromkeys(BESIDE, "")
+    numbers = {"IQR": cell.spread, "saved": cell.saved, "paper": cell.paper}
+    written = {name: "" if n is None else repr(float(n)) for name, n in numbers.items()}
+    return {**written, "mark": cell.mark, "doubt": DOUBT if cell.doubt else ""}
+
+
+def _blanked(name: str) -> str:
+    """Return the name on one line, with a space for what a reader of the file would not see."""
+    return "".join(letter if letter.isprintable() else " " for letter in name)
+
+
+def _in_markdown(name: str) -> str:
+    escaped = re.sub(r"([\\`*|\[\]~#$]|(?<!\w)_|_(?!\w))", r"\\\1", _blanked(name))
+    return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _in_latex(name: str) -> str:
+    shown = ""
+    for letter in _blanked(name):
+        known = letter.isascii() or letter in LETTERS
+        shown += IN_LATEX.get(letter, letter) if known else f"U+{ord(letter):04X}"
+    shown = re.sub("-(?=-)", "-{}", shown)  # two hyphens are not a dash
+    return shown.replace(SIGNS, SIGNS.replace("=", MARKS_IN_LATEX["="]))
+
+
+def _cell_in_latex(cell: Cell | str) -> str:
+    if isinstance(cell, str):
+        return _in_latex(cell)
+    said = {name: _in_latex(shown) for name, shown in pieces(cell).items()}
+    around = (f"({said[key]})" for key in ("IQR", "saved") if said[key])
+    value = "".join([said["value"], said["doubt"], *around])
+    value += MARKS_IN_LATEX.get(cell.mark, "")
+    value = rf"{GREY}\textbf{{{value}}}" if cell.best else value
+    return f"{value} {{[}}{said['paper']}{{]}}" if said["paper"] else value

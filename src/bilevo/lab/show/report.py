@@ -1,0 +1,269 @@
+"""A campaign as one HTML file that works alone: `bilevo report`.
+
+The file holds everything, plotly included, and asks for nothing: its Content-Security-Policy
+forbids every request, and every script but the two that are written here, known by their hashes.
+Names of problems and methods and messages of errors are other people's text. They are escaped by
+the template (jinja2), in the data of figures (JSON, where < and > are written as numbers) and for
+plotly (`interactive.literal`), so the policy is a second wall and not the first.
+
+Nothing is computed here: tables come from `tables`, what figures show from `curves`.
+"""
+
+from __future__ import annotations
+
+import math
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bilevo.core.extras import need
+from bilevo.lab.analysis import curves, tables
+from bilevo.lab.analysis.paper import FLOOR
+from bilevo.lab.analysis.statistics import ALPHA
+from bilevo.lab.analysis.table import Cell, Table, labels
+from bilevo.lab.files import replacing
+from bilevo.lab.show import formats, interactive
+from bilevo.lab.store import FAILED
+
+if TYPE_CHECKING:
+    from polars import DataFrame
+
+POLICY = "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:"
+POLICY += "; base-uri 'none'; form-action 'none'"
+MEANINGS = {
+    "+": "the reference is significantly better",
+    "-": "the reference is significantly worse",
+    "=": "no significant difference to the reference",
+}
+DOUBTFUL = "half of the runs or more gave no good answer"
+FEW = 3  # methods that a headline names
+LISTS = ("methods", "problems")  # settings of an experiment that are long
+
+Settings = Mapping[str, Mapping[str, Any]]  # of campaigns, by folder
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A cell as the page has it."""
+
+    shown: str
+    kind: str = "text"
+    value: str | None = None  # what it sorts by, where that is not its text; empty for nothing
+    mark: str = ""
+    meaning: str = ""
+    beside: tuple[str, ...] = ()
+    best: bool = False
+    doubt: str = ""
+
+
+def write(
+    path: str | Path,
+    runs: DataFrame,
+    history: DataFrame,
+    *,
+    settings: Settings,
+    **options: Any,
+) -> None:
+    """Make the report of some runs; a crash leaves the old file.
+
+    `settings` are those of the folders that the runs are from (`campaign.kept_settings`), by their
+    paths; `options` are those of `tables.make`.
+    """
+    path = Path(path)
+    text = page(runs, history, settings, **options)
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+def page(runs: DataFrame, history: DataFrame, settings: Settings, **options: Any) -> str:
+    """The HTML of a report."""
+    if runs.is_empty():
+        raise ValueError("a report needs runs: there are none")
+    jinja = need("reports", "jinja2", "report")
+    scripts = [need("reports", "plotly.offline", "report").get_plotlyjs(), _file("report.js")]
+    level = {"floor": FLOOR, "alpha": ALPHA} | options
+    figures = interactive.make(runs, history, level["floor"], level["alpha"])
+    content = {
+        **_summary(runs),
+        "tables": _tables(runs, options),
+        "figures": figures,
+        "views": {one.name: [asdict(view) for view in one.views] for one in figures},
+        "failures": _failures(runs),
+        "facts": _facts(runs, options),
+        "folders": [_folder(name, kept) for name, kept in settings.items()],
+        "doubtful": DOUBTFUL,
+        "policy": POLICY.format(scripts=" ".join(map(_hash, scripts))),
+    }
+    return _render(jinja, content, scripts)
+
+
+def _render(jinja: Any, content: dict[str, Any], scripts: Sequence[str]) -> str:
+    environment = jinja.Environment(autoescape=True, undefined=jinja.StrictUndefined)
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    ours = {"style": _file("report.css"), "scripts": scripts}
+    template = environment.from_string(_file("report.html.jinja"))
+    return str(template.render(**content, **ours))
+
+
+def _file(name: str) -> str:
+    return (files("bilevo.lab.show") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _hash(script: str) -> str:
+    """A script's source expression in a policy."""
+    return f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
+
+
+def _summary(runs: DataFrame) -> dict[str, Any]:
+    """What was compared, how often, and how many failed."""
+    names, cases = labels(runs), curves.cases(runs)
+    methods = [names[method] for method in curves.methods(runs)]
+    failed = _failed(runs).height
+    counts = runs.group_by("problem", "m", "n", "method").len()["len"].to_list()
+    each = f"{max(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+    few = len(methods) <= FEW
+    lead = f"{each} runs of each method on each problem; {failed or 'none'} failed."
+    tiles = {"methods": len(methods), "problems": len(cases), "runs": runs.height, "failed": failed}
+    return {
+        "compared": methods if few else [f"{len(methods)} methods"],
+        "where": curves.label(cases[0]) if len(cases) == 1 else f"{len(cases)} problems",
+        "lead": lead if few else f"{_listed(methods)}: {lead}",
+        "tiles": {name: f"{value:,}" for name, value in tiles.items()},
+        "failed": failed,
+    }
+
+
+def _tables(runs: DataFrame, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """All kinds that have something to show."""
+    made = (tables.make(runs, kind, **options) for kind in tables.KINDS)
+    return [shown_table(table) for table in made if table.rows]
+
+
+def shown_table(table: Table) -> dict[str, Any]:
+    """A table as the page has it; rows that sum up others are not sorted among them."""
+    last = len(table.rows) - table.closing
+    rows = [[_shown(cell) for cell in row] for row in table.rows]
+    return {
+        "name": table.name,
+        "short": table.name.capitalize(),
+        "title": table.title,
+        "header": table.header,
+        "kinds": [cell.kind for cell in rows[0]],
+        "body": rows[:last],
+        "foot": rows[last:],
+        "notes": table.notes,
+    }
+
+
+def _shown(cell: Cell | str) -> Shown:
+    if isinstance(cell, str):
+        return Shown(cell)
+    said = formats.pieces(cell)
+    around = {"IQR": "({})", "saved": "({})", "paper": "[{}]"}
+    return Shown(
+        said["value"],
+        kind="number",
+        value=_sort_key(cell),
+        mark=cell.mark,
+        meaning=MEANINGS.get(cell.mark, ""),
+        beside=tuple(form.format(said[name]) for name, form in around.items() if said[name]),
+        best=cell.best,
+        doubt=said["doubt"],
+    )
+
+
+def _sort_key(cell: Cell) -> str:
+    """A number as JavaScript reads it; nothing where there is none."""
+    return "" if math.isnan(cell.value) else repr(float(cell.value)).replace("inf", "Infinity")
+
+
+def _failed(runs: DataFrame) -> DataFrame:
+    return runs.filter(runs["status"] == FAILED)
+
+
+def _failures(runs: DataFrame) -> dict[str, Any]:
+    """The runs that failed, and why."""
+    header = {"problem": "text", "(m, n)": "text", "method": "text", "run": "number"}
+    header |= {"seed": "number", "error": "prose"}
+    body = []
+    for row in _failed(runs).iter_rows(named=True):
+        size = f"({row['m']}, {row['n']})"
+        texts = [row["problem"], size, row["method"], row["number"], row["seed"], row["error"]]
+        pairs = zip(texts, header.values(), strict=True)
+        body.append([Shown("" if text is None else str(text), kind) for text, kind in pairs])
+    about = {"title": "What failed", "header": list(header), "kinds": list(header.values())}
+    return {**about, "body": body, "foot": [], "notes": []}
+
+
+def _facts(runs: DataFrame, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What the runs were made with, as they say themselves, and how they are compared."""
+    columns = {"version": "bilevo", "kernel": "kernel", "machine": "machine"}
+    found = {name: _listed(_distinct(runs, column)) for column, name in columns.items()}
+    given = {name: value for name, value in options.items() if value is not None}
+    return {**found, **({"comparison": _in_words(given)} if given else {})}
+
+
+def _folder(name: str, kept: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a folder: a table of its experiments, and the rest in words."""
+    rest = {key: value for key, value in kept.items() if value not in (None, {}, [])}
+    experiments = None
+    if _are_mappings(rest.get("experiments")):
+        experiments = _experiments(rest.pop("experiments"))
+    if seconds := rest.pop("max_time", None):
+        rest["longest time of a run"] = f"{seconds} s"
+    facts = {key: _in_words(value) for key, value in rest.items()}
+    return {"name": name, "experiments": experiments, "facts": facts}
+
+
+def _are_mappings(value: Any) -> bool:
+    """Files of settings can be edited by anybody."""
+    return isinstance(value, list) and all(isinstance(one, Mapping) for one in value)
+
+
+def _experiments(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    kinds = {key: "prose" if key in LISTS else "text" for part in parts for key in part}
+    body = [
+        [Shown(_setting(key, part.get(key)), kind) for key, kind in kinds.items()] for part in parts
+    ]
+    about = {"title": "Experiments", "header": list(kinds), "kinds": list(kinds.values())}
+    return {**about, "body": body, "foot": [], "notes": []}
+
+
+def _setting(key: str, value: Any) -> str:
+    """Return a setting of an experiment as text; without a limit methods end by their own rules."""
+    if key in ("max_evals", "budgets") and isinstance(value, list):  # the latter until 0.1.0
+        value = ["none" if limit == 0 else limit for limit in value]
+    told = _in_words(value)
+    return told if isinstance(told, str) else str(value)
+
+
+def _distinct(runs: DataFrame, column: str) -> list[str]:
+    """The different values of a column in order; results of other programs have none."""
+    values = runs[column].drop_nulls().unique().sort().to_list()
+    return [value for value in values if value] or ["not recorded"]
+
+
+def _in_words(value: Any) -> Any:
+    """A setting as texts, in mappings and lists of mappings."""
+    if value is None or value in ({}, [], ()):
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return {name: _in_words(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        items = [_in_words(item) for item in value]
+        if any(isinstance(item, dict) for item in items):
+            return items
+        nested = any(isinstance(item, list | tuple) for item in value)
+        return ", ".join(f"({item})" for item in items) if nested else ", ".join(items)
+    return str(value)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """In words: a, b and c."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))

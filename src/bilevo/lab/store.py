@@ -1,0 +1,252 @@
+"""The folder of a campaign: one row per run, with the run's compact history, in Parquet.
+
+A row is written as soon as its run has ended, as a file of its own, under its name only when it is
+whole; now and then small files are merged. A file is called after the range of files it stands for,
+so runs-000001-000256.parquet makes runs-000007-000007.parquet void: a kill between writing the one
+and deleting the other costs nothing, and whoever reads meanwhile sees every run once. Of a run that
+is stored twice the later row counts: what is made again takes the old one's place when it is there.
+
+The history of a run is in its row, as columns of lists; `history` unfolds them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from bilevo.core.extras import need
+from bilevo.lab.files import opened, replacing
+from bilevo.lab.parquet_size import size_of
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = need("stored runs", "polars", "bench")
+
+KEY = ("problem", "m", "n", "method", "budget", "target", "number")  # of a run
+FAILED = "failed"  # the status of a run that raised, died or took too long
+IMPORTED = "imported"  # that of a run from a file which gives none
+MERGE_AT = 256  # small files
+TRIES = 10  # to read a folder whose files are being merged
+FILE_MOST = 2**30  # bytes of a file of stored runs
+RUNS_MOST = 1_000_000  # rows of one
+MEMORY_MOST, PER_BYTE = 2**28, 200  # bytes that a file may take when read, and for each of its own
+SEGMENT = re.compile(r"runs-(\d{6,})-(\d{6,})\.parquet")
+
+# Columns and their types, in the order of files and tables. Numbers are NaN, not null, where there
+# is none.
+RUNS: dict[str, Any] = {
+    **{"problem": pl.String, "m": pl.Int64, "n": pl.Int64, "method": pl.String},
+    **{"budget": pl.Int64, "target": pl.Boolean, "number": pl.Int64, "seed": pl.Int64},
+    **dict.fromkeys(("F", "f", "violation", "Acc_u", "Acc_l"), pl.Float64),
+    **dict.fromkeys(("F_verified", "verified", "follower_gap"), pl.Float64),
+    **dict.fromkeys(("violation_verified", "F_star", "f_star"), pl.Float64),
+    **dict.fromkeys(("nfev_upper", "nfev_lower", "nit", "near"), pl.Int64),
+    "time": pl.Float64,
+    **dict.fromkeys(("status", "error", "form"), pl.String),
+    "revision": pl.Int64,
+    **dict.fromkeys(("version", "kernel", "machine", "made"), pl.String),
+    **dict.fromkeys(("x", "y"), pl.List(pl.Float64)),
+}
+HISTORY: dict[str, Any] = {  # beside the run's key
+    **dict.fromkeys(("generation", "nfev_upper", "nfev_lower"), pl.Int64),
+    **dict.fromkeys(("F", "f", "violation"), pl.Float64),
+    **{"executions": pl.List(pl.Int32), "survived": pl.List(pl.Boolean)},
+}
+COLUMNS = {**RUNS, "history": pl.Struct({name: pl.List(kind) for name, kind in HISTORY.items()})}
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A file, and the range of files it stands for."""
+
+    path: Path
+    first: int
+    last: int
+
+    def covers(self, other: Segment) -> bool:
+        within = self.first <= other.first and other.last <= self.last
+        return within and (self.first, self.last) != (other.first, other.last)
+
+
+def segments(folder: Path) -> list[Segment]:
+    """The files of a folder that count, in order."""
+    found = _all_segments(folder)
+    valid = [one for one in found if not any(other.covers(one) for other in found)]
+    return sorted(valid, key=lambda segment: segment.first)
+
+
+def _all_segments(folder: Path) -> list[Segment]:
+    return [
+        Segment(path, *map(int, match.groups()))
+        for path in folder.glob("runs-*.parquet")
+        if (match := SEGMENT.fullmatch(path.name))
+    ]
+
+
+class Store:
+    """The one writer of a folder: `with Store(folder) as store`."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            import fcntl
+        except ImportError:
+            raise OSError("campaigns need a POSIX system: they lock folders by fcntl") from None
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise ValueError(f"another campaign is writing to {folder}") from None
+        try:
+            self._clear()
+        except BaseException:
+            os.close(self._lock)
+            raise
+        found = segments(folder)
+        self._next = found[-1].last + 1 if found else 1
+        self._small = [segment for segment in found if segment.first == segment.last]
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._lock)
+
+    def add(self, rows: pl.DataFrame) -> None:
+        """Store runs, whole or not at all; they take the place of runs of the same names."""
+        self._small.append(self._write(rows, self._next, self._next))
+        self._next += 1
+        if len(self._small) >= MERGE_AT:
+            self._merge(self._small)
+
+    def merge(self) -> None:
+        """One file for all."""
+        self._merge(segments(self.folder))
+
+    def _merge(self, found: list[Segment]) -> None:
+        if len(found) > 1:
+            rows = pl.concat([_one(segment.path, list(COLUMNS)) for segment in found])
+            self._write(_latest(rows), found[0].first, found[-1].last)
+            for segment in found:
+                segment.path.unlink()
+        self._small = []
+
+    def _write(self, rows: pl.DataFrame, first: int, last: int) -> Segment:
+        path = self.folder / f"runs-{first:06d}-{last:06d}.parquet"
+        with replacing(path) as file:
+            rows.write_parquet(file, compression="zstd")
+        return Segment(path, first, last)
+
+    def _clear(self) -> None:
+        """What a kill has left."""
+        valid = {segment.path for segment in segments(self.folder)}
+        left = [segment.path for segment in _all_segments(self.folder)]
+        for path in [*left, *self.folder.glob("runs-*.new")]:
+            if path not in valid:
+                path.unlink()
+
+
+def frame(rows: Iterable[dict[str, Any]]) -> pl.DataFrame:
+    """Rows as a frame of all columns; what a row lacks is null, or its history is empty."""
+    return pl.DataFrame(list(rows), schema=COLUMNS)
+
+
+def runs(path: Path) -> pl.DataFrame:
+    """The runs of a campaign folder, of a Parquet file or of a CSV file, one row each, in order."""
+    if path.suffix == ".csv":
+        from bilevo.lab.exchange import import_csv
+
+        found = import_csv(path)
+    else:
+        found = _read(path, list(RUNS))
+    return in_order(found).with_columns(pl.selectors.float().fill_null(float("nan")))
+
+
+def whole_rows(folder: Path) -> pl.DataFrame:
+    """The runs of a campaign folder with their histories folded, as they are stored."""
+    return _read(folder, list(COLUMNS))
+
+
+def history(path: Path) -> pl.DataFrame:
+    """The compact histories, one row per kept generation; none for CSV files."""
+    keys = [*KEY, "seed"]
+    if path.suffix == ".csv":
+        return pl.DataFrame(schema={**{name: RUNS[name] for name in keys}, **HISTORY})
+    rows = in_order(_read(path, [*keys, "history"])).unnest("history")
+    unfolded = rows.explode(list(HISTORY))
+    return unfolded.filter(pl.col("generation").is_not_null())
+
+
+def in_order(rows: pl.DataFrame) -> pl.DataFrame:
+    """By method, size and problem, with smd2 before smd10, then by number."""
+    stem = pl.col("problem").str.replace("[0-9]+$", "")
+    digits = pl.col("problem").str.extract("([0-9]{1,9})$").cast(pl.Int64).fill_null(0)
+    order = ["method", "budget", "target", "m", "n", stem, digits, "number"]
+    return rows.sort(order, maintain_order=True)
+
+
+def _latest(rows: pl.DataFrame) -> pl.DataFrame:
+    """Each run once."""
+    return rows.unique(KEY, keep="last", maintain_order=True)
+
+
+def _read(path: Path, columns: list[str]) -> pl.DataFrame:
+    """Some columns of a folder or file; once more when files were merged while it read."""
+    if not path.exists():
+        raise ValueError(f"{path} does not exist; it should be a campaign's folder or a CSV file")
+    tries = TRIES
+    while True:
+        found = segments(path) if path.is_dir() else [Segment(path, 1, 1)]
+        if not found:
+            raise ValueError(f"{path} has no stored runs (files runs-*.parquet)")
+        try:
+            _without_gap(path, found)
+            return _latest(pl.concat([_one(segment.path, columns) for segment in found]))
+        except FileNotFoundError as error:
+            tries -= 1
+            if not tries:
+                raise ValueError(f"{path} cannot be read: {error}") from None
+
+
+def _without_gap(path: Path, found: list[Segment]) -> None:
+    """Ranges follow upon each other; a listing during a merge may not."""
+    expected = 1
+    for segment in found:
+        if segment.first != expected:
+            raise FileNotFoundError(f"{path} lacks runs-{expected:06d} to {segment.first - 1:06d}")
+        expected = segment.last + 1
+
+
+def _one(path: Path, columns: list[str]) -> pl.DataFrame:
+    try:
+        with opened(path, FILE_MOST) as file:
+            _require_moderate(file)
+            found = pl.read_parquet(file, columns=columns)
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"{path} is no file of stored runs: {reason}") from None
+    for name, kind in found.schema.items():
+        if kind != COLUMNS[name]:
+            raise ValueError(f"{path} is no file of stored runs: {name} is {kind}")
+        if name in KEY and found[name].has_nulls():
+            raise ValueError(f"{path} is no file of stored runs: {name} is not always there")
+    return found
+
+
+def _require_moderate(file: BinaryIO) -> None:
+    """Refuse a file that would take far more memory than disk, before it is read."""
+    rows, memory = size_of(file)
+    if rows > RUNS_MOST:
+        raise ValueError(f"it has {rows:,} rows; at most {RUNS_MOST:,} are read")
+    most = MEMORY_MOST + PER_BYTE * os.fstat(file.fileno()).st_size
+    if memory > most:
+        raise ValueError(f"it would take some {memory:,} bytes; at most {most:,} are read")

@@ -1,0 +1,146 @@
+"""Evaluation of a batch by the user's functions.
+
+A batch is evaluated in pieces: a point each, or rows of a fixed number when the functions are
+vectorised. Pieces do not depend on who evaluates them, so neither do results.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from bilevo.core.arrays import FloatArray
+from bilevo.core.problem import Problem
+from bilevo.core.request import Level
+from bilevo.core.values import Returned
+from bilevo.run.dispatch import NOTHING, Dispatcher, Keep, OnFailure
+from bilevo.run.executors import Workers
+from bilevo.run.jobs import EvaluationJob, EvaluationReply, Raised, Reply, described
+from bilevo.run.session import Batch, Evaluated
+
+ROWS = 64  # of a piece, when vectorised
+
+
+class Outcome(NamedTuple):
+    """What came of a piece: objective (k,), constraints (k, c), and the error if it failed."""
+
+    objective: FloatArray
+    constraints: FloatArray
+    error: str | None = None
+
+    @property
+    def counted(self) -> int:
+        return len(self.objective)
+
+    def constraints_of(self, width: int) -> FloatArray:
+        """All NaN where it failed, of the right number."""
+        if self.error is None:
+            return self.constraints
+        return np.full((len(self.objective), width), np.nan)
+
+
+@lru_cache(64)
+def piece_rows(vectorized: bool, points: int) -> tuple[slice, ...]:
+    """The rows of each piece of a batch."""
+    size = ROWS if vectorized else 1
+    return tuple(slice(i, min(i + size, points)) for i in range(0, points, size))
+
+
+class Evaluator(Dispatcher[Batch, Outcome]):
+    """Calls a problem's functions on the pieces of a batch, here or by workers."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        on_failure: OnFailure = "raise",
+        retries: int = 0,
+        workers: Workers | None = None,
+    ) -> None:
+        super().__init__(on_failure, retries, workers)
+        if problem.follower is not None:
+            self._overhead = None  # workers are for the follower: F may be quick
+        self._vectorized = problem.vectorized
+        self._at_once = 0 if workers is not None else ROWS if problem.vectorized else 1
+        self._returned = {
+            level: Returned(level, problem.vectorized, least=problem.repeats(level))
+            for level in Level
+        }
+        self._functions = {level: problem.functions(level) for level in Level}
+
+    def __call__(
+        self,
+        batch: Batch,
+        known: Mapping[int, Outcome] = NOTHING,
+        keep: Keep[Batch, Outcome] | None = None,
+        time_left: Callable[[], float] = lambda: math.inf,
+    ) -> Evaluated:
+        """What comes of a batch (see `make`)."""
+        if len(batch.x) <= self._at_once and not known:  # the usual case of many runs
+            return self._one_piece(batch, keep)
+        return self._join(batch.level, self.make(batch, known, keep, time_left))
+
+    def _one_piece(self, batch: Batch, keep: Keep[Batch, Outcome] | None) -> Evaluated:
+        """Evaluate a batch that is one piece, in this thread."""
+        self.done = 0
+        rows = slice(0, len(batch.x))
+        outcome = self._come_of(batch, rows, self._attempts(batch, rows))
+        if keep is not None:
+            keep(batch, 0, outcome)
+        self.done = len(batch.x)
+        if outcome.error is None:
+            return Evaluated(outcome.objective, outcome.constraints, NOTHING)
+        return self._join(batch.level, [outcome])
+
+    def _join(self, level: Level, outcomes: list[Outcome]) -> Evaluated:
+        returned = self._returned[level]
+        errors: dict[int, str] = {}
+        row = 0
+        for objective, constraints, error in outcomes:
+            if error is None:
+                returned.check_count(constraints.shape[1])
+            else:
+                errors.update((row + i, error) for i in range(len(objective)))
+            row += len(objective)
+        width = returned.count or 0  # failed points may come before it is known
+        objective = np.concatenate([part.objective for part in outcomes])
+        constraints = np.concatenate([part.constraints_of(width) for part in outcomes])
+        return Evaluated(objective, constraints, errors)
+
+    def _pieces(self, batch: Batch) -> tuple[slice, ...]:
+        return piece_rows(self._vectorized, len(batch.x))
+
+    def _job(self, batch: Batch, rows: slice) -> EvaluationJob:
+        width = self._returned[batch.level].count
+        return EvaluationJob(batch.level, *self._arguments(batch, rows), width)
+
+    def _arguments(self, batch: Batch, rows: slice) -> tuple[FloatArray, FloatArray]:
+        if self._vectorized:
+            return batch.x[rows], batch.y[rows]
+        return batch.x[rows.start], batch.y[rows.start]
+
+    def _attempt(self, batch: Batch, rows: slice) -> EvaluationReply | Raised:
+        returned = self._returned[batch.level]
+        objective, constraints = self._functions[batch.level]
+        x, y = self._arguments(batch, rows)
+        try:
+            values = returned.objective(objective, x, y)
+            return EvaluationReply(values, returned.constraints(constraints, x, y), 0.0)
+        except Exception as error:
+            return Raised(error)
+
+    def _made(self, batch: Batch, rows: slice, reply: Reply) -> Outcome:
+        return Outcome(*reply[:2])
+
+    def _place(self, batch: Batch, rows: slice) -> str:
+        x, y = batch.x[rows].tolist(), batch.y[rows].tolist()
+        where = f"x = {x[0]}, y = {y[0]}" if len(x) == 1 else f"the {len(x)} pairs from x = {x[0]}"
+        return f"in an evaluation of the {batch.level} level at {where}"
+
+    def _lost(self, batch: Batch, rows: slice, error: Exception) -> Outcome:
+        points = rows.stop - rows.start
+        nothing = np.full(points, np.nan), np.empty((points, 0))
+        return Outcome(*nothing, described(error))

@@ -1,0 +1,41 @@
+"""Names that classes and fields of stored states had in earlier versions.
+
+Snapshots name their classes. A class that is moved or renamed gets a line here, so that files of
+earlier versions can be read.
+"""
+
+ALGORITHMS = "bilevo.algorithms"
+CLASSES = {
+    f"{ALGORITHMS}.bleaq2.Population": f"{ALGORITHMS}.rivals.bleaq2.Population",
+    f"{ALGORITHMS}.descents.Descent": f"{ALGORITHMS}.drc_race.descents.Descent",
+    f"{ALGORITHMS}.drc_plus.DRCPlusState": f"{ALGORITHMS}.drc_plus.method.DRCPlusState",
+    f"{ALGORITHMS}.drc_plus.Search": f"{ALGORITHMS}.drc_plus.method.Search",
+    f"{ALGORITHMS}.drc_plus.State": f"{ALGORITHMS}.drc_plus.method.DRCPlusState",
+    f"{ALGORITHMS}.drc_race.DRCRaceState": f"{ALGORITHMS}.drc_race.method.DRCRaceState",
+    f"{ALGORITHMS}.drc_race.State": f"{ALGORITHMS}.drc_race.method.DRCRaceState",
+    f"{ALGORITHMS}.drc_race.Task": f"{ALGORITHMS}.drc_race.method.RaceTask",
+    f"{ALGORITHMS}.follower.OwnFollower": f"{ALGORITHMS}.shared.follower_search.SolverSearch",
+    f"{ALGORITHMS}.follower.Pair": f"{ALGORITHMS}.shared.follower_search.Pair",
+    f"{ALGORITHMS}.genetic.Leaders": f"{ALGORITHMS}.rivals.genetic.Leaders",
+    f"{ALGORITHMS}.go_cma_es.Context": f"{ALGORITHMS}.rivals.go_cma_es.Context",
+    f"{ALGORITHMS}.go_cma_es.GOState": f"{ALGORITHMS}.rivals.go_cma_es.GOState",
+    f"{ALGORITHMS}.go_cma_es.State": f"{ALGORITHMS}.rivals.go_cma_es.GOState",
+    f"{ALGORITHMS}.grouping.Group": f"{ALGORITHMS}.rivals.grouping.Group",
+    f"{ALGORITHMS}.leader.LeaderState": f"{ALGORITHMS}.shared.leader.LeaderState",
+    f"{ALGORITHMS}.leader.State": f"{ALGORITHMS}.shared.leader.LeaderState",
+    f"{ALGORITHMS}.mfbla.MFBLAState": f"{ALGORITHMS}.rivals.mfbla.MFBLAState",
+    f"{ALGORITHMS}.mfbla.State": f"{ALGORITHMS}.rivals.mfbla.MFBLAState",
+    f"{ALGORITHMS}.sa_bl_imode.SABLIMODEState": f"{ALGORITHMS}.rivals.sa_bl_imode.SABLIMODEState",
+    f"{ALGORITHMS}.sa_bl_imode.State": f"{ALGORITHMS}.rivals.sa_bl_imode.SABLIMODEState",
+    f"{ALGORITHMS}.warm_follower.Experience": f"{ALGORITHMS}.drc_plus.warm_follower.Experience",
+    "bilevo.followers.minimise.State": "bilevo.followers.minimize.MinimizeState",
+    "bilevo.followers.population.State": "bilevo.followers.population.PopulationState",
+    "bilevo.optimizers.cma_es.State": "bilevo.optimizers.cma_es.CMAState",
+    "bilevo.optimizers.de.State": "bilevo.optimizers.de.DEState",
+    "bilevo.optimizers.imode.State": "bilevo.optimizers.imode.IMODEState",
+    "bilevo.optimizers.pso.State": "bilevo.optimizers.pso.PSOState",
+    "bilevo.surrogates.archive.Archive": f"{ALGORITHMS}.rivals.archive.Archive",
+}
+FIELDS = {  # by class: the old name of a field and the new one
+    f"{ALGORITHMS}.shared.follower_search.Pair": {"turns": "steps"},
+}

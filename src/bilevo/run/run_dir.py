@@ -1,0 +1,232 @@
+"""A run's directory: what is written down of a run, and how it is taken up again.
+
+    journal.bin    every evaluation, in order (see journal)
+    snapshot.npz   the algorithm's state between two generations, to replay less (see snapshot)
+    followers/     the states of the user's own followers under way (see advance)
+    lock           who is writing
+
+A run is resumed by making it again from the last snapshot on (see replay).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bilevo import kernels
+from bilevo.core.algorithm import Algorithm, AlgorithmState
+from bilevo.core.budget import OWN_ENDS, Limits, StopReason
+from bilevo.core.problem import Problem, Spec
+from bilevo.core.request import Incumbent
+from bilevo.core.result import Result
+from bilevo.run import files, snapshot
+from bilevo.run.answers import Journalled, Live, Source
+from bilevo.run.clock import Clock
+from bilevo.run.contract import Contract
+from bilevo.run.header import identity, require_same
+from bilevo.run.journal import JournalFile, JournalWriter, Position, Record, RecordKind, header_line
+from bilevo.run.lock import DirectoryLock
+from bilevo.run.record import RunRecord
+from bilevo.run.replay import Replayed
+from bilevo.run.session import Session
+from bilevo.run.stored import JOURNAL, StoredRun, take
+from bilevo.run.warn import warn_user
+
+SNAPSHOT, FOLLOWERS = "snapshot.npz", "followers"
+SNAPSHOT_AFTER = 1.0  # seconds of the algorithm's own time: what replaying would take
+
+
+class RunDir:
+    """A directory that is open for one run. Close it at the end.
+
+    `state` and `record` are what the run starts from: None and an empty one if it is new. `stored`
+    is all that the journal holds. `spec` is the one given, with the kernel the run began with.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        problem: Problem,
+        algorithm: Algorithm[Any],
+        spec: Spec,
+        limits: Limits,
+    ) -> None:
+        self.path = _directory(directory)
+        self.spec = spec
+        self.state: AlgorithmState | None = None
+        self.record = RunRecord()
+        self.stored = StoredRun()
+        self._problem, self._algorithm = problem, algorithm
+        self._header = identity(problem, algorithm, spec)
+        self._pieces, self._elapsed = 0, 0.0  # at the start
+        self._replay: Iterator[tuple[Record, Position]] | None = None
+        self._told_end = False  # the last record is that of the run's end
+        self._snapshots, self._snapshot_at, self._untried = True, 0.0, True
+        files.require_folder(self.followers)
+        self._lock = DirectoryLock(self.path)
+        try:
+            self._writer = self._open(limits)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _open(self, limits: Limits) -> JournalWriter:
+        path, first_line = self.path / JOURNAL, header_line(self._header)
+        if first_line.startswith(files.beginning(path, len(first_line) + 1)):
+            return JournalWriter.create(path, self._header)  # new, or killed in its first line
+        file = JournalFile(path)
+        self._keep_kernel(file.header.get("kernel"))
+        require_same(self.path, file.header, self._header)
+        state, reached = self._load_snapshot()
+        whole, before, start, end = self.stored, StoredRun(), file.start, file.start
+        for record, end in file.records():
+            take(file, whole, record)
+            if end == reached and whole.within(limits):
+                before, start = whole.copy(), end
+        if start is not file.start:  # the snapshot is of this journal, and within the limits
+            self.state = state
+        for stored in (whole, before):
+            self._require_within_bounds(file, stored.run.best)
+        self.record, self._pieces, self._elapsed = before.run, before.pieces, before.elapsed
+        if whole.last is not None:
+            self._told_end = whole.last.kind is RecordKind.END
+            self._replay = file.records(start, end)
+        return JournalWriter(path, end)
+
+    def _require_within_bounds(self, file: JournalFile, best: Incumbent | None) -> None:
+        """Refuse a journal whose best pair is no pair of this problem."""
+        if best is None:
+            return
+        for point, bounds in ((best.x, self._problem.x_bounds), (best.y, self._problem.y_bounds)):
+            if point.shape != (bounds.size,):
+                raise file.corrupt(f"its best pair has {point.size} numbers for {bounds.size}")
+            if ((point < bounds.lower) | (point > bounds.upper)).any():  # NaN: a solver that failed
+                raise file.corrupt("its best pair is outside the bounds")
+
+    def _keep_kernel(self, kernel: Any) -> None:
+        """Go on with the kernel of the run's beginning unless another one is asked for."""
+        if kernel == "numpy" and kernels.chosen() is None:
+            self.spec = replace(self.spec, kernel="numpy")
+            self._header["kernel"] = kernel
+
+    def _load_snapshot(self) -> tuple[AlgorithmState | None, Position | None]:
+        path = self.path / SNAPSHOT
+        if files.exists(path):
+            try:
+                state, reached = snapshot.load(path, self._kind)
+                _try_out(self._algorithm, self.spec, self._problem, state)
+                return state, reached
+            except (snapshot.Unusable, snapshot.NotStorable) as error:
+                warn_user(f"{path} cannot be used ({error}): replaying all")
+        return None, None
+
+    @cached_property
+    def _kind(self) -> snapshot.StateKind:
+        """What states of this run are made of."""
+        first = _first_state(self._algorithm, self.spec)
+        return snapshot.StateKind.of(self._algorithm.State, first)
+
+    def source(
+        self, live: Live, clock: Clock, going_on: Callable[[Session], None] | None = None
+    ) -> Source:
+        """Return where the run's answers come from: the journal first, if it holds any."""
+        clock.hold(self._elapsed)
+        journalled = Journalled(live, self, clock, self._problem.vectorized, self._pieces)
+        if self._replay is None:
+            clock.set(self._elapsed)
+            return journalled
+        return Replayed(self._replay, journalled, clock, self.path, going_on)
+
+    @property
+    def followers(self) -> Path:
+        """Where the states of the user's own followers are."""
+        return self.path / FOLLOWERS
+
+    def append(self, record: Record) -> None:
+        """Write down a record."""
+        self._writer.append(record)
+        self._told_end = record.kind is RecordKind.END
+
+    def generation_ended(self, state: AlgorithmState, own_time: float) -> None:
+        """Store the state when replaying would take long."""
+        due = own_time - self._snapshot_at >= SNAPSHOT_AFTER
+        if not self._snapshots or not (due or self._untried):
+            return
+        try:
+            if due:
+                self._writer.sync()
+                snapshot.save(self.path / SNAPSHOT, state, self._writer.position, self._kind)
+                self._snapshot_at = own_time
+            else:  # tell at once, and not after hours, that states cannot be stored
+                snapshot.require_storable(state, self._kind)
+            self._untried = False
+        except snapshot.NotStorable as error:
+            self._snapshots = False
+            warn_user(
+                f"a state of {self._algorithm.name} cannot be stored: {error}. The journal is "
+                "complete without it, but resuming replays the whole run"
+            )
+
+    def close_run(self, result: Result) -> bool:
+        """Tidy up after a run; True if its end is to be written down."""
+        if not (self.path / JOURNAL).exists():
+            warn_user(f"{self.path} was removed: nothing of the run is kept")
+        if result.status in OWN_ENDS:  # nobody goes on with it
+            files.remove_states(self.followers)
+        return not self._told_end and result.status is not StopReason.INTERRUPTED
+
+    def close(self) -> None:
+        try:
+            self._writer.close()
+        finally:
+            self._lock.release()
+
+
+def _directory(name: str | Path) -> Path:
+    """Return the directory of that name, made if need be; objectives may change the present one."""
+    if not isinstance(name, str | Path) or not str(name):
+        raise ValueError(f"run_dir must be the name of a directory, got {name!r}")
+    directory = Path(name).absolute()
+    if directory.exists() and not directory.is_dir():
+        raise ValueError(f"run_dir must be the name of a directory; {name} is a file")
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+def _first_state(algorithm: Algorithm[Any], spec: Spec) -> Any:
+    """Return an algorithm's state before its first generation; None if that takes evaluations."""
+    with suppress(Exception):  # some objects cannot be copied
+        algorithm = copy.deepcopy(algorithm)  # what it keeps on itself is not changed by this
+    steps = algorithm.init(spec)
+    if isinstance(steps, Generator):
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+        with suppress(RuntimeError):  # of a generator that yields when it is closed
+            steps.close()
+    return None
+
+
+def _try_out(
+    algorithm: Algorithm[Any], spec: Spec, problem: Problem, state: AlgorithmState
+) -> None:
+    """Refuse a state from which no generation can begin, at no evaluation's cost."""
+    if state.stop is not None:
+        return
+    contract = Contract(algorithm, spec, problem, earlier_unknown=True)
+    try:
+        with np.errstate(all="ignore"):
+            steps = algorithm.generation(spec, copy.deepcopy(state))
+            contract.check(next(steps))
+    except StopIteration:
+        return
+    except Exception as error:  # a foreign file can be wrong in any way
+        raise snapshot.Unusable(f"{type(error).__name__}: {error}") from None

@@ -1,0 +1,1 @@
+"""Verification: a follower's answer is checked by independent searches, or by a solver."""
