@@ -85,7 +85,7 @@ def check_cost(algorithm: Algorithm[Any], m: int, n: int, points: int, repeats: 
 
 
 if __name__ == "__main__":
-    print("driver cost per request (no-op vectorised objective), best of 5")
+    print("driver cost per request (no-op vectorized objective), best of 5")
     print("and what checking it takes: of a registered method (at most 3 us wanted), of another")
     for size in ((2, 3, 7), (10, 10, 10), (30, 30, 14)):
         m, n, points = size

@@ -1,6 +1,6 @@
 """One CMA-ES generation, ask and tell: ours with each kernel beside cma, cmaes and pymoo's.
 
-All minimise the same sphere in the unit box, with bounds and with populations of 4 + floor(3 ln n),
+All minimize the same sphere in the unit box, with bounds and with populations of 4 + floor(3 ln n),
 from the same mean and deviation. The sphere's own cost is measured beside them and subtracted from
 all. A search is started again after a few generations, before its distribution has shrunk
 to nothing, and starting is not timed. Times of ours are sums over many starts, so that all are

@@ -3,10 +3,10 @@
 A run is recorded: every call of its functions and what came of it. Then three things are timed in
 turn, with cma's generation at n = 3 as the measure of the machine: the run itself; its evaluations
 alone, in the same batches; and the run with functions that do nothing but return the recorded
-values, which is the optimiser's own cost, the driver's included. That is divided by the number of
-lower generations, which an optimiser that counts its `tell` has counted in the recorded run.
+values, which is the optimizer's own cost, the driver's included. That is divided by the number of
+lower generations, which an optimizer that counts its `tell` has counted in the recorded run.
 
-Last, an objective that takes a millisecond a point: there, the optimiser should not be seen.
+Last, an objective that takes a millisecond a point: there, the optimizer should not be seen.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def tables(figures: Figures) -> list[Lines]:
         second = [f"{run:.1f}", f"{alone:.1f}", f"{run / alone:.1f}"]
         third = [str(line["lower_generations"]), f"{outside:.1f}", f"{line['cma_us']:.0f}"]
         runs.append([*first, *second, *third, f"{line['cma_us'] / outside:.1f}"])
-    slow = [["(m, n)", "kernel", "vectorised", "one point at a time"]]
+    slow = [["(m, n)", "kernel", "vectorized", "one point at a time"]]
     for line in figures["slow"]:
         ratios = [f"{line[form]:.3f}" for form in ("batches", "points")]
         slow.append([_size(line), line["kernel"], *ratios])

@@ -23,7 +23,7 @@ OTHERS = {"cluster": "clusters", "browser": "pages", "site": "pages", "latex": N
 
 
 def minimize_counted(problem: bilevo.Problem, **options: Any) -> bilevo.Result:
-    """Minimise, and check the result's counters against the independent ones."""
+    """Minimize, and check the result's counters against the independent ones."""
     return CountingProblem(problem).minimize(**options)
 
 

@@ -1,4 +1,4 @@
-"""Black-box bilevel optimisation: a leader chooses x, a follower answers with y = argmin f(x, y).
+"""Black-box bilevel optimization: a leader chooses x, a follower answers with y = argmin f(x, y).
 
 >>> import bilevo
 >>> result = bilevo.minimize(

@@ -32,13 +32,13 @@ from bilevo.registry import DEFAULT_FOR_FOLLOWERS, for_followers, get_method
 from bilevo.run.answers import Live
 from bilevo.run.ask_tell import AskTell
 from bilevo.run.clock import Clock
+from bilevo.run.directory import RunDir
 from bilevo.run.dispatch import OnFailure
 from bilevo.run.driver import drive
 from bilevo.run.evaluator import Evaluator
 from bilevo.run.executors import open_workers
 from bilevo.run.progress import ProgressLine
 from bilevo.run.recheck import Recheck
-from bilevo.run.run_dir import RunDir
 from bilevo.run.session import Session
 from bilevo.run.stepper import Shelf, Stepper
 from bilevo.run.stored import load
@@ -77,11 +77,11 @@ def minimize(
     callback: Callable[[Result], Any] | None = None,
     progress: bool = False,
 ) -> Result:
-    """Solve min F(x, y) over x, where y minimises f(x, y), by black-box evaluations only.
+    """Solve min F(x, y) over x, where y minimizes f(x, y), by black-box evaluations only.
 
     Give the functions and bounds, or one `Problem`. Functions take x (m,) and y (n,) and return a
     number, constraints G <= 0 and g <= 0 a vector; with `vectorized=True` they take (k, m) and
-    (k, n) and return (k,) and (k, c). Both levels are minimised.
+    (k, n) and return (k,) and (k, c). Both levels are minimized.
 
     method
         A name from `bilevo list`, an algorithm object, or None for the best we have: drc-plus, and
@@ -90,7 +90,7 @@ def minimize(
         An int, numpy SeedSequence or Generator: the same seed gives the same result.
     max_evals, max_evals_upper, max_evals_lower, max_time
         Hard limits of the whole run: evaluations (of both levels, of one), never exceeded, and
-        seconds, looked at before every evaluation (of a batch, when vectorised).
+        seconds, looked at before every evaluation (of a batch, when vectorized).
     budget
         `Budget`: the algorithm's own per-level stop rules; open fields take their defaults.
     target

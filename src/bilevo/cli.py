@@ -28,7 +28,7 @@ from bilevo.version import __version__
 
 app = App(
     name="bilevo",
-    help="Black-box bilevel optimisation: a leader chooses x, a follower answers with y.",
+    help="Black-box bilevel optimization: a leader chooses x, a follower answers with y.",
     version=__version__,
 )
 LABORATORY = {  # loaded with their first use

@@ -35,7 +35,7 @@ class Method:
 
 
 def _make(algorithm: str, optimizer: str | None = None) -> Algorithm[Any]:
-    """One of ours, loaded with its first use; by default with the optimisers of its paper."""
+    """One of ours, loaded with its first use; by default with the optimizers of its paper."""
     levels = () if optimizer is None else (optimizer, optimizer)
     made: Algorithm[Any] = getattr(algorithms, algorithm)(
         *(getattr(optimizers, name)() for name in levels)

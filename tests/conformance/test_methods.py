@@ -2,7 +2,7 @@
 
 What holds for all algorithms is in `bilevo.testing`; here is what our own ones do beyond that.
 Variants that run another course are tested like methods of their own: DRC for many workers, and
-with a mixed pair of optimisers, of which the upper one keeps a population; BLEAQ-II with answers
+with a mixed pair of optimizers, of which the upper one keeps a population; BLEAQ-II with answers
 from its mappings. Methods that drive solvers are tried on these, too.
 """
 

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 import bilevo
-import bilevo.run.run_dir
+import bilevo.run.directory
 from bilevo.core.result import plain
 from bilevo.run.journal import JournalFile
 
@@ -78,7 +78,7 @@ def medium(
 
     Slower with workers, which makes no difference to its course.
     """
-    bilevo.run.run_dir.SNAPSHOT_AFTER = 0.02
+    bilevo.run.directory.SNAPSHOT_AFTER = 0.02
     warnings.simplefilter("ignore")  # workers may slow it down
     out.with_suffix(".begun").touch()
     result = bilevo.minimize(

@@ -124,7 +124,7 @@ VIOLATIONS = [0.0, 0.0, 0.0, 5e-324, 1e-9, 3.0, 1e12, 1.7e308, math.inf]
 
 @dataclass
 class Mixed:
-    """In place of an optimiser: keeps the weights it is to mix by."""
+    """In place of an optimizer: keeps the weights it is to mix by."""
 
     weights: tuple[float, ...] = ()
 

@@ -13,7 +13,7 @@ import pytest
 from crashes import F, course, f
 
 import bilevo
-from bilevo.run import run_dir
+from bilevo.run import directory
 
 FORMATS = Path(__file__).parent.parent / "data" / "formats"
 
@@ -56,7 +56,7 @@ def test_files_of_every_format_are_resumed_or_refused_with_a_reason(
 
 def make(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    run_dir.SNAPSHOT_AFTER = 0.0
+    directory.SNAPSHOT_AFTER = 0.0
     run(folder, 100)
     halfway = course(bilevo.load(folder))
     ended = run(None, 130)

@@ -22,7 +22,7 @@ from own_followers import problem as solved_problem
 
 import bilevo
 from bilevo import JournalCorrupt, RunLocked, RunMismatch
-from bilevo.run import run_dir, stepper
+from bilevo.run import directory, stepper
 from bilevo.run.errors import UnsafeFile
 
 NAMES = ["lock", "journal.bin", "journal.bin.new", "snapshot.npz", "snapshot.npz.new", "followers"]
@@ -33,7 +33,7 @@ HUGE = 20 * 2**30  # bytes; the file is sparse
 
 @pytest.fixture(autouse=True)
 def everything_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_dir, "SNAPSHOT_AFTER", 0.0)
+    monkeypatch.setattr(directory, "SNAPSHOT_AFTER", 0.0)
     monkeypatch.setattr(stepper, "SHELVED_AFTER", 0.0)
 
 
@@ -177,7 +177,7 @@ def try_out(look: Callable[[], Any], outside: Outside) -> str:
 def cases(tmp_path_factory: pytest.TempPathFactory) -> list[Case]:
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_dir, "SNAPSHOT_AFTER", 0.0)
+        patch.setattr(directory, "SNAPSHOT_AFTER", 0.0)
         patch.setattr(stepper, "SHELVED_AFTER", 0.0)
         made = [
             Case(by_functions, 40, folder / "functions"),

@@ -95,7 +95,7 @@ class Kept:
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch) -> Kept:
     with monkeypatch.context() as patch:
-        patch.setattr("bilevo.run.run_dir.SNAPSHOT_AFTER", 0.0)
+        patch.setattr("bilevo.run.directory.SNAPSHOT_AFTER", 0.0)
         return Kept(tmp_path)
 
 

@@ -21,7 +21,7 @@ METHODS = for_functions()
 LEVELS = {"F": "upper", "G": "upper", "f": "lower", "g": "lower"}
 
 
-def vectorised(function):
+def vectorized(function):
     """The same function of rows."""
     return lambda x, y: [function(*pair) for pair in zip(x, y, strict=True)]
 
@@ -53,7 +53,7 @@ def test_non_finite_values_rank_last_and_never_win(method, where, share, trials,
                 }
                 functions[where] = spoilt(functions[where], bad, share)
                 if rows := bool((seed + len(where + method)) % 2):
-                    functions = {name: vectorised(each) for name, each in functions.items()}
+                    functions = {name: vectorized(each) for name, each in functions.items()}
                 problem = Problem(
                     x_bounds=[(-5, 10)], y_bounds=[(-5, 10)], vectorized=rows, **functions
                 )
@@ -254,7 +254,7 @@ def check_degenerate(
     F, f = objective(upper, x_box, y_box), objective(lower, x_box, y_box)
     functions = {"F": F, "f": f, **({"G": f, "g": F} if constrained else {})}
     if rows:
-        functions = {name: vectorised(each) for name, each in functions.items()}
+        functions = {name: vectorized(each) for name, each in functions.items()}
     options: dict[str, Any] = {"method": method, "rng": rng}
     options["max_evals"] = 161 if method == "nested-cma-es" else 50
     if start is not None:

@@ -20,7 +20,7 @@ import bilevo
 from bilevo import JournalCorrupt
 from bilevo.core.request import Values
 from bilevo.core.result import plain
-from bilevo.run import journal, run_dir
+from bilevo.run import directory, journal
 from bilevo.run.lock import DirectoryLock
 
 
@@ -65,7 +65,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> FaultyDisk:
     """Snapshots at every generation, and a disk that can be told to fail."""
     faulty = FaultyDisk()
     monkeypatch.setattr(journal, "os", faulty)
-    monkeypatch.setattr(run_dir, "SNAPSHOT_AFTER", 0.0)
+    monkeypatch.setattr(directory, "SNAPSHOT_AFTER", 0.0)
     return faulty
 
 
@@ -174,7 +174,7 @@ def break_off(writer: journal.JournalWriter) -> None:
 def test_a_run_whose_unsynced_records_are_lost_resumes(
     tmp_path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch, figure
 ) -> None:
-    monkeypatch.setattr(run_dir, "SNAPSHOT_AFTER", np.inf)
+    monkeypatch.setattr(directory, "SNAPSHOT_AFTER", np.inf)
     whole = course(small(None))
     lost = 0
     for step in range(1, 40):

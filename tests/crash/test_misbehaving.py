@@ -305,11 +305,11 @@ def test_the_message_says_what_was_wrong(method: MadeUp, told: str) -> None:
         ((("step", 0, 1, "right"),), "step 2 of the new task 0"),
         (
             (("step", 0, 0, "right"), ("step", 0, 0, "right")),
-            "turn is 0 for task 0, which",
+            "taken is 0 for task 0, which",
         ),
         ((("step", 0, 0, "right"), ("step", 0, 1, "corner")), "another leader for task 0"),
         ((("step", -1, 0, "right"),), "whole numbers from 0 on"),
-        ((("evaluate", Level.LOWER, "right", "right", 1, 1),), "ask for its steps by Advance"),
+        ((("evaluate", Level.LOWER, "right", "right", 1, 1),), "ask for its steps by Step"),
         (
             (("evaluate", Level.UPPER, "right", "far outside", 1, 1),),
             "outside the follower",
@@ -321,7 +321,7 @@ def test_steps_of_a_solver_in_a_wrong_order_are_refused(moves: Any, told: str) -
         problem(True, False).minimize(method=MadeUp(moves), max_evals=200)
 
 
-def test_an_optimiser_from_outside_is_checked_like_an_algorithm_from_outside() -> None:
+def test_an_optimizer_from_outside_is_checked_like_an_algorithm_from_outside() -> None:
     @dataclass(frozen=True)
     class Stray(bilevo.CMAES):
         def ask(self, state: Any, rng: np.random.Generator) -> np.ndarray:

@@ -14,7 +14,7 @@ from own_followers import Exact, Opaque, Walk, Walker, problem
 
 import bilevo
 from bilevo import RunMismatch
-from bilevo.run import run_dir, stepper
+from bilevo.run import directory, stepper
 from bilevo.run.jobs import Changed
 
 OPTIONS: dict[str, Any] = {"method": "drc-cma-es", "max_evals": 160, "rng": 4}
@@ -22,7 +22,7 @@ OPTIONS: dict[str, Any] = {"method": "drc-cma-es", "max_evals": 160, "rng": 4}
 
 @pytest.fixture(autouse=True)
 def everything_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_dir, "SNAPSHOT_AFTER", 0.0)
+    monkeypatch.setattr(directory, "SNAPSHOT_AFTER", 0.0)
     monkeypatch.setattr(stepper, "SHELVED_AFTER", 0.0)
 
 
@@ -241,7 +241,7 @@ class SlowWalker(Walker):
 
 def to_the_end(run_dir: Path | None, out: Path, workers: int | None) -> None:
     stepper.SHELVED_AFTER = 0.01
-    run_dir.SNAPSHOT_AFTER = 0.01
+    directory.SNAPSHOT_AFTER = 0.01
     result = run(SlowWalker(), run_dir, max_evals=240, workers=workers)
     temporary = out.with_suffix(".new")
     temporary.write_text(course(result))

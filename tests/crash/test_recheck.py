@@ -160,7 +160,7 @@ def test_a_failure_in_passing_is_called_so(tmp_path: Path) -> None:
     assert "now fails: ArithmeticError: no mesh" in told
 
 
-def test_vectorised_functions_may_round_otherwise_near_zero(tmp_path: Path) -> None:
+def test_vectorized_functions_may_round_otherwise_near_zero(tmp_path: Path) -> None:
     noise = iter([0.0] * 10_000)
 
     def upper(x: Any, y: Any) -> Any:

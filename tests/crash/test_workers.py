@@ -405,7 +405,7 @@ def test_time_runs_out_while_workers_work() -> None:
     assert (result.status, result.nfev) == ("max_time", 0)
 
 
-def test_vectorised_pieces_are_the_same_with_any_executor() -> None:
+def test_vectorized_pieces_are_the_same_with_any_executor() -> None:
     def spy(sizes):
         def lower(x, y):
             sizes.append(len(x))

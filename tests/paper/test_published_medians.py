@@ -72,7 +72,7 @@ def test_bl_cma_es_needs_the_published_evaluations() -> None:
 
 
 @pytest.mark.parametrize("method", ["drc-de", "drc-pso", "drc-ga", "drc-cma-es+de"])
-def test_drc_solves_with_any_optimiser_and_pays(method) -> None:
+def test_drc_solves_with_any_optimizer_and_pays(method) -> None:
     """SMD1 and SMD2 to 1e-4, with fewer evaluations than without DRC's ingredients."""
     for problem in ("smd1", "smd2"):
         whole, plain = (

@@ -156,7 +156,7 @@ def test_wrong_settings_are_refused() -> None:
 
 
 def test_a_run_goes_on_from_a_snapshot_of_its_archives(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("bilevo.run.run_dir.SNAPSHOT_AFTER", 0.0)
+    monkeypatch.setattr("bilevo.run.directory.SNAPSHOT_AFTER", 0.0)
     problem, budget = get("smd9"), Budget(lower_max=20, upper_max=230)
 
     def stop_early(result: Result) -> None:

@@ -25,7 +25,7 @@ def rosenbrock(v):
     return (100 * (v[:, 1:] - v[:, :-1] ** 2) ** 2 + (v[:, :-1] - 1) ** 2).sum(axis=1)
 
 
-WIDE = 10.0  # functions live in [-5, 5], the optimiser in the unit box
+WIDE = 10.0  # functions live in [-5, 5], the optimizer in the unit box
 
 
 def our_evaluations(function, d: int, seed: int, accuracy: float = 1e-8, most: int = 60_000) -> int:

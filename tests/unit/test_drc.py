@@ -1,4 +1,4 @@
-"""The parts of DRC: selection probability, potential, cooperation; and optimisers exchanged."""
+"""The parts of DRC: selection probability, potential, cooperation; and optimizers exchanged."""
 
 from __future__ import annotations
 
@@ -293,7 +293,7 @@ def test_a_run_goes_on_from_its_stored_state_bit_for_bit(parallel, x0) -> None:
 
 @dataclass
 class Cloud:
-    """A toy optimiser's state: a Gaussian with independent coordinates."""
+    """A toy optimizer's state: a Gaussian with independent coordinates."""
 
     mean: np.ndarray
     deviation: np.ndarray
@@ -338,7 +338,7 @@ class Toy:
 
 
 class Living(Toy):
-    """An optimiser that hands out a search's own population and writes into it when told."""
+    """An optimizer that hands out a search's own population and writes into it when told."""
 
     populations: ClassVar[dict] = {}
 
@@ -362,20 +362,20 @@ class Shared(Living):
         return self.populations.setdefault("all", np.empty((24, 5)))
 
 
-def test_answers_are_not_changed_by_an_optimiser_that_reuses_its_arrays() -> None:
+def test_answers_are_not_changed_by_an_optimizer_that_reuses_its_arrays() -> None:
     problem = bilevo.problems.get("smd1")
     result = minimize_counted(problem, method=DRC(lower=Living()), max_evals=3000)
     F, _, f, _ = problem.evaluate(result.x, result.y)
     assert (F[0], f[0]) == (result.F, result.f)
 
 
-def test_an_optimiser_whose_searches_share_an_array_is_refused() -> None:
+def test_an_optimizer_whose_searches_share_an_array_is_refused() -> None:
     with pytest.raises(BadRequest, match="pair was not evaluated at the lower level"):
         minimize_counted(bilevo.problems.get("smd1"), method=DRC(lower=Shared()), max_evals=3000)
 
 
 @pytest.mark.parametrize(("upper", "lower"), [(Toy(), CMAES()), (CMAES(), Toy()), (Toy(), Toy())])
-def test_any_optimiser_can_serve_at_either_level(upper, lower) -> None:
+def test_any_optimizer_can_serve_at_either_level(upper, lower) -> None:
     problem = bilevo.problems.get("smd1")
     method = DRC(upper=upper, lower=lower)
     assert method.name == "drc"
@@ -413,12 +413,12 @@ def test_a_population_is_not_told_that_an_unsolved_pair_beats_the_elite(optimize
 
 @pytest.mark.parametrize("lower", [CMAES(), DE(), GA(), PSO()])
 @pytest.mark.parametrize("upper", [CMAES(), DE(), GA(), PSO()])
-def test_every_pair_of_optimisers_improves(upper, lower) -> None:
+def test_every_pair_of_optimizers_improves(upper, lower) -> None:
     result = minimize_counted(bilevo.problems.get("smd1"), method=DRC(upper, lower), max_evals=6000)
     assert result.F < result.history[0].F / 3
 
 
-def test_what_is_no_optimiser_is_refused_with_what_it_lacks() -> None:
+def test_what_is_no_optimizer_is_refused_with_what_it_lacks() -> None:
     with pytest.raises(ValueError, match="has no ask, exhausted"):
         DRC(lower=object())
     with pytest.raises(ValueError, match="such as CMAES"):

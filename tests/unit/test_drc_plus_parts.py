@@ -167,7 +167,7 @@ def rough_run() -> bilevo.Result:
 def test_rough_followers_are_handed_over_and_the_run_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bilevo.run.run_dir.SNAPSHOT_AFTER", 0.0)
+    monkeypatch.setattr("bilevo.run.directory.SNAPSHOT_AFTER", 0.0)
     seen: list[bool] = []
     handing_over = DRCPlus.hand_over
 

@@ -119,7 +119,7 @@ def test_constraints_of_the_leader_are_kept() -> None:
 def test_a_run_taken_up_again_is_the_same_to_the_bit(
     steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bilevo.run.run_dir.SNAPSHOT_AFTER", 0.0)
+    monkeypatch.setattr("bilevo.run.directory.SNAPSHOT_AFTER", 0.0)
     whole = race(Told(curve, steps), [(0, 1)], max_evals_lower=400)
     for limit in (30, 90, 250):
         folder = tmp_path / str(limit)

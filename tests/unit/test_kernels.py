@@ -201,7 +201,7 @@ def test_an_algorithm_may_wait_for_values_inside_a_context() -> None:
 
 
 class Plain(CMAES):
-    """An optimiser that gives out what compiled code does not take."""
+    """An optimizer that gives out what compiled code does not take."""
 
     def mean(self, state):
         mean = np.repeat(state.mean, 2)[::2].astype(np.float32)
@@ -209,7 +209,7 @@ class Plain(CMAES):
         return mean
 
 
-def test_compiled_kernels_take_any_optimisers_mean() -> None:
+def test_compiled_kernels_take_any_optimizers_mean() -> None:
     problem = bilevo.problems.get("smd1", 2, 3)
     result = bilevo.minimize(problem, method=DRC(lower=Plain()), max_evals=2000)
     assert result.kernel == "numba" and result.nfev > 1900

@@ -36,7 +36,7 @@ def test_spends_less_on_followers_than_solving_them_all() -> None:
 
 
 def test_resumes_after_several_generations(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bilevo.run.run_dir.SNAPSHOT_AFTER", 0.0)
+    monkeypatch.setattr("bilevo.run.directory.SNAPSHOT_AFTER", 0.0)
 
     def stop_at_three(result: bilevo.Result) -> None:
         if result.nit == 3:

@@ -40,9 +40,9 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(method: str
     assert runs[0].x.tobytes() != runs[2].x.tobytes()
 
 
-def test_scalar_and_vectorised_objectives_give_the_same_bits() -> None:
-    vectorised = minimize_counted(get("smd1"), rng=3)
-    assert fingerprint(vectorised) == fingerprint(minimize_counted(scalar(get("smd1")), rng=3))
+def test_scalar_and_vectorized_objectives_give_the_same_bits() -> None:
+    vectorized = minimize_counted(get("smd1"), rng=3)
+    assert fingerprint(vectorized) == fingerprint(minimize_counted(scalar(get("smd1")), rng=3))
 
 
 def test_a_generator_is_reduced_to_one_seed_that_repeats_the_run() -> None:
@@ -429,7 +429,7 @@ def test_failures_can_be_ranked_last_and_counted(constrained: bool) -> None:
     assert result.success and result.failures > 0 and result.F < 1e-4
 
 
-def test_a_failing_vectorised_batch_fails_as_a_whole() -> None:
+def test_a_failing_vectorized_batch_fails_as_a_whole() -> None:
     def f(x, y):
         if (x[:, 0] > 9).any():
             raise ArithmeticError
@@ -490,7 +490,7 @@ def test_anything_that_is_one_real_number_is_accepted(value) -> None:
 
 @pytest.mark.parametrize("shape", [lambda k: (k,), lambda k: (k, 1)])
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.float64, bool])
-def test_vectorised_returns_of_other_real_types_are_accepted(shape, dtype) -> None:
+def test_vectorized_returns_of_other_real_types_are_accepted(shape, dtype) -> None:
     result = minimize(
         lambda x, y: np.ones(shape(len(x)), dtype),
         lambda x, y: np.zeros(shape(len(x)), dtype).tolist(),

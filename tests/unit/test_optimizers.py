@@ -1,4 +1,4 @@
-"""The one-level optimisers alone: they solve textbook problems in the box and keep its bounds."""
+"""The one-level optimizers alone: they solve textbook problems in the box and keep its bounds."""
 
 import numpy as np
 import pytest

@@ -53,7 +53,7 @@ def check_drc_plus(spaces: Spaces, shown: str) -> None:
     assert 4 * made["result"].nfev < made["published"].nfev
 
 
-def check_optimisers(spaces: Spaces, shown: str) -> None:
+def check_optimizers(spaces: Spaces, shown: str) -> None:
     mixed, joined = spaces
     assert mixed["mixed"].name == joined["ours"].name == "drc"
     assert joined["result"].success and abs(joined["result"].F) < 1e-4
@@ -68,7 +68,7 @@ CHECKS: dict[str, Callable[[Spaces, str], None]] = {
     "README.md": check_readme,
     "docs/long_runs.md": check_long_runs,
     "docs/drc-plus.md": check_drc_plus,
-    "docs/optimisers.md": check_optimisers,
+    "docs/optimisers.md": check_optimizers,
     "docs/laboratory.md": check_laboratory,
 }
 

@@ -133,7 +133,7 @@ WRONG = {
         "methods": ["x"],
         "forms": {"x": {"method": "drc-de", "speed": 1}},
     },
-    "unknown optimiser 'cma'; known are cma-es, de, pso, ga": {
+    "unknown optimizer 'cma'; known are cma-es, de, pso, ga": {
         "methods": ["x"],
         "forms": {"x": {"method": "drc-de", "lower": "cma"}},
     },

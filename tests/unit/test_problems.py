@@ -75,7 +75,7 @@ def test_no_sampled_follower_answer_beats_the_known_optimum(name: str) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("number", range(1, 10))
-def test_the_known_response_minimises_the_follower(number: int, size: tuple[int, int]) -> None:
+def test_the_known_response_minimizes_the_follower(number: int, size: tuple[int, int]) -> None:
     problem = get(f"smd{number}", *size)
     rng = np.random.default_rng(number)
     x = rng.uniform(problem.x_bounds.lower, problem.x_bounds.upper, (50, problem.m))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bilevo.algorithms.rivals.quadratic import Quadratic, fit, free_variables, minimise, terms
+from bilevo.algorithms.rivals.quadratic import Quadratic, fit, free_variables, minimize, terms
 
 RNG = np.random.default_rng(5)
 POINTS = RNG.random((25, 3))
@@ -38,7 +38,7 @@ def test_the_smallest_sufficient_model_is_chosen() -> None:
     assert np.diag(pure.square) == pytest.approx([5, -4, 0], abs=0.02)
 
 
-def test_the_normalised_error_does_not_depend_on_units() -> None:
+def test_the_normalized_error_does_not_depend_on_units() -> None:
     one = model_of(lambda p: np.sin(9 * p[0]))
     other = model_of(lambda p: 1e6 * np.sin(9 * p[0]) + 3e6)
     assert 0 < one.mse_norm < 1
@@ -60,29 +60,29 @@ def test_several_values_are_modelled_at_once() -> None:
     assert terms(3) == 10
 
 
-def test_a_convex_model_is_minimised_inside_the_box_and_at_its_bounds() -> None:
+def test_a_convex_model_is_minimized_inside_the_box_and_at_its_bounds() -> None:
     model = model_of(bowl)
-    assert minimise(model, [], ONE, ZERO, ONE) == pytest.approx([0.2, 0.4, 0.2], abs=1e-8)
+    assert minimize(model, [], ONE, ZERO, ONE) == pytest.approx([0.2, 0.4, 0.2], abs=1e-8)
     low = np.array([0.6, 0.0, 0.0])
-    assert minimise(model, [], ONE, low, ONE) == pytest.approx([0.6, 0.4, 0.6], abs=1e-6)
+    assert minimize(model, [], ONE, low, ONE) == pytest.approx([0.6, 0.4, 0.6], abs=1e-6)
 
 
 def test_constraints_hold_exactly_at_the_answer() -> None:
     wall = model_of(lambda p: 1.0 - p[0] - p[1])
-    answer = minimise(model_of(bowl), [wall], ONE, ZERO, ONE)
+    answer = minimize(model_of(bowl), [wall], ONE, ZERO, ONE)
     assert -1e-6 < wall(answer) <= 0
     assert bowl(answer) == pytest.approx(3 + 0.4**2 / (1 + 0.5), abs=1e-5)
 
 
 def test_linear_models_are_a_linear_program() -> None:
     wall = model_of(lambda p: p[0] + p[1] - 1.5)
-    answer = minimise(model_of(lambda p: -2 * p[0] - p[1]), [wall], ZERO, ZERO, ONE)
+    answer = minimize(model_of(lambda p: -2 * p[0] - p[1]), [wall], ZERO, ZERO, ONE)
     assert answer[:2] == pytest.approx([1.0, 0.5], abs=1e-6) and wall(answer) <= 0
 
 
 def test_fixed_coordinates_stay() -> None:
     low, high = np.array([0.0, 0.7, 0.0]), np.array([1.0, 0.7, 1.0])
-    answer = minimise(model_of(bowl), [], ONE, low, high)
+    answer = minimize(model_of(bowl), [], ONE, low, high)
     assert answer == pytest.approx([0.2, 0.7, 0.2], abs=1e-6) and answer[1] == 0.7
 
 

@@ -54,7 +54,7 @@ def test_answers_are_tied_only_if_apart_and_equally_good() -> None:
 
 
 def test_resumes_after_several_generations(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bilevo.run.run_dir.SNAPSHOT_AFTER", 0.0)
+    monkeypatch.setattr("bilevo.run.directory.SNAPSHOT_AFTER", 0.0)
 
     def stop_at_five(result: bilevo.Result) -> None:
         if result.nit == 5:

@@ -1,4 +1,4 @@
-"""scipy's local searches and our population optimisers as followers."""
+"""scipy's local searches and our population optimizers as followers."""
 
 from dataclasses import replace
 
@@ -91,7 +91,7 @@ def test_what_was_spent_is_what_was_called(follower, vectorized: bool) -> None:
 
 
 @pytest.mark.parametrize("follower", READY, ids=str)
-def test_vectorised_functions_give_the_same_answers(follower) -> None:
+def test_vectorized_functions_give_the_same_answers(follower) -> None:
     one, many = solve(problem(follower)), solve(problem(follower, bowls, vectorized=True))
     assert len(one) == len(many) and np.allclose(one[-1].y, many[-1].y, atol=1e-7)
 

@@ -161,8 +161,8 @@ def test_solves_smd1_with_de_below() -> None:
     assert max(max(row.executions) for row in result.history) <= 16  # 15 rounds and the start
 
 
-def test_refuses_what_is_no_optimiser() -> None:
-    with pytest.raises(ValueError, match="optimiser"):
+def test_refuses_what_is_no_optimizer() -> None:
+    with pytest.raises(ValueError, match="optimizer"):
         TLEA(tasks="cma-es")
 
 

@@ -20,7 +20,7 @@ Where the paper leaves a detail open, this reading reproduces its tables:
 - sources at no distance, whose leaders are equal, have equal shares in the distances of Eq. (9);
 - a target is only met by a feasible pair.
 
-The paper leaves open what the sampling features of other optimisers are; `optimizers.population`
+The paper leaves open what the sampling features of other optimizers are; `optimizers.population`
 says what they are here for those that keep a population. The competition is the same for all.
 
 `parallel="rounds"` is a variant of ours for slow objectives on many workers. The paper executes one
@@ -111,7 +111,7 @@ class Task:
 
     @property
     def search(self) -> Any:
-        """The state of the optimiser."""
+        """The state of the optimizer."""
         assert isinstance(self.follower, FollowerSearch)
         return self.follower.search
 
@@ -162,7 +162,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class DRC(JointSearch):
-    """Dynamic resource competition with any population-based optimiser at either level.
+    """Dynamic resource competition with any population-based optimizer at either level.
 
     `cooperation`, `selection` and `stop` switch off one ingredient each, for ablations.
     `parallel="rounds"` asks for more points at once, in another order than the paper's.
@@ -383,7 +383,7 @@ def last_entries(tasks: list[Task]) -> tuple[list[float], list[float]]:
 
 
 def rated(fitness: list[float], violation: list[float]) -> list[float]:
-    """Fitness to be maximised within a set of archive entries (see `Task`).
+    """Fitness to be maximized within a set of archive entries (see `Task`).
 
     An infeasible entry lies below the worst feasible one by its violation, a failed one as far as
     the worst infeasible one.

@@ -1,4 +1,4 @@
-"""What is optimised: bounds, the two levels' functions, and the part of it an algorithm sees.
+"""What is optimized: bounds, the two levels' functions, and the part of it an algorithm sees.
 
     min F(x, y)  s.t.  G(x, y) <= 0,  y in argmin_y { f(x, y) : g(x, y) <= 0 }
 

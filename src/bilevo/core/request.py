@@ -198,7 +198,7 @@ def relayed(
 
 
 def together(procedures: Iterable[Procedure[T]]) -> Procedure[list[T]]:
-    """Advance several procedures side by side; their requests of one level form one batch.
+    """Run several procedures side by side; their requests of one level form one batch.
 
     Lower-level requests are served first, so that upper-level ones gather in one batch too.
     Returns the procedures' results in their order.
@@ -212,7 +212,7 @@ def together(procedures: Iterable[Procedure[T]]) -> Procedure[list[T]]:
 
 
 def alongside(main: Procedure[T], side: Procedure[S]) -> Procedure[tuple[T, S]]:
-    """Advance `side` with `main`'s batches of the level it waits for, and alone after their end.
+    """Run `side` with `main`'s batches of the level it waits for, and alone after their end.
 
     `side` adds no batch before `main` has ended. Returns both results.
     """
@@ -227,7 +227,7 @@ def alongside(main: Procedure[T], side: Procedure[S]) -> Procedure[tuple[T, S]]:
 def _joined(
     running: Sequence[Procedure[Any]], next_level: Callable[[dict[int, Question]], Level]
 ) -> Procedure[list[Any]]:
-    """Advance procedures by batches of the level that `next_level` picks for those waiting."""
+    """Run procedures by batches of the level that `next_level` picks for those waiting."""
     for procedure in running:
         if not isinstance(procedure, Generator):
             raise BadRequest(f"procedures that run together are generators, got {shown(procedure)}")

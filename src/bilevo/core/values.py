@@ -41,7 +41,7 @@ class Returned:
         self.least = least  # that number of constraints at least
 
     def objective(self, function: Callable[..., Any], x: FloatArray, y: FloatArray) -> FloatArray:
-        """(k,) values of a batch of k pairs when vectorised; (1,) of one pair otherwise."""
+        """(k,) values of a batch of k pairs when vectorized; (1,) of one pair otherwise."""
         if not self.vectorized:
             return np.array([self.number(function(x, y))])
         value = function(x, y)

@@ -1,4 +1,4 @@
-"""Any of our population optimisers as a follower: a step is a generation.
+"""Any of our population optimizers as a follower: a step is a generation.
 
 A search ends when its points agree, in place or in value, to a small part of the box or of f's
 largest differences. The published rule, on changes of f over a window, suits searches that are
@@ -28,7 +28,7 @@ DEVIATION = 0.3  # that a search over the unit box starts with
 
 @dataclass(slots=True, eq=False)
 class PopulationState:
-    """An optimiser's search for a leader's x, and its best point in the unit box."""
+    """An optimizer's search for a leader's x, and its best point in the unit box."""
 
     x: FloatArray
     rng: np.random.Generator

@@ -81,7 +81,7 @@ class Form:
         return f"{self.method}: {told}" if told else self.method
 
     def algorithm(self) -> Algorithm[Any]:
-        """The algorithm; a level's optimiser is changed by its name."""
+        """The algorithm; a level's optimizer is changed by its name."""
         made: Any = named_method(self.method)
         if not self.changes:
             return made  # type: ignore[no-any-return]
@@ -97,7 +97,7 @@ class Form:
 
 def _optimizer(name: Any) -> Any:
     if name not in OPTIMIZERS:
-        raise ValueError(f"unknown optimiser {name!r}; known are {', '.join(OPTIMIZERS)}")
+        raise ValueError(f"unknown optimizer {name!r}; known are {', '.join(OPTIMIZERS)}")
     return getattr(optimizers, OPTIMIZERS[name])()
 
 

@@ -1,6 +1,6 @@
 """Imported by the server that a campaign's runs are forked from: what runs need is loaded once.
 
-Each run would otherwise spend more on loading scipy and compiled kernels than on optimising.
+Each run would otherwise spend more on loading scipy and compiled kernels than on optimizing.
 """
 
 import signal

@@ -1,4 +1,4 @@
-"""One-level optimisers with ask and tell, searching the unit box."""
+"""One-level optimizers with ask and tell, searching the unit box."""
 
 from typing import TYPE_CHECKING
 

@@ -9,7 +9,7 @@ What differs, and why:
   depend on units and find optima at zero by itself; here it scales them from the box's centre;
 - a coordinate beyond a bound is put half-way to it, as everywhere here;
 - the phase of sequential quadratic programming is left to algorithms: a local search asks for
-  points one after another, an optimiser of this protocol for a generation at a time.
+  points one after another, an optimizer of this protocol for a generation at a time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What optimisers that keep a population share: their start, and their sampling features.
+"""What optimizers that keep a population share: their start, and their sampling features.
 
 DRC compares and mixes the sampling features of searches. CMA-ES has a Gaussian; for a population
 - where the search is, which tells how far a task has come, is the mean of its members;
@@ -6,13 +6,13 @@ DRC compares and mixes the sampling features of searches. CMA-ES has a Gaussian;
 - a mixture is the weighted mean of the searches' means and covariances, as for CMA-ES, with weights
   scaled to add up to 1 (larger ones would move a mean out of the box). In the next generation a
   quarter of the points, in the places of the worst members, come from the mixture instead of the
-  optimiser's own operators: cooperation costs no evaluations of its own;
+  optimizer's own operators: cooperation costs no evaluations of its own;
 - a point told beyond those asked for, such as a navigational solution, takes the place of the
   worst member if it is better;
 - a search is exhausted when the members' deviation is a hundredth of what it was at the start, as
   CMA-ES is when its step size is.
 
-An optimiser writes `children` and `select`, and inherits the rest.
+An optimizer writes `children` and `select`, and inherits the rest.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ P = TypeVar("P", bound=Population)
 
 @dataclass(frozen=True, slots=True)
 class PopulationBased(ABC, Generic[P]):
-    """The protocol of optimisers but for their own operators."""
+    """The protocol of optimizers but for their own operators."""
 
     population: int | None = None
 

@@ -1,7 +1,7 @@
-"""What DRC needs of an optimiser at either level, in the unit box [0, 1]^d.
+"""What DRC needs of an optimizer at either level, in the unit box [0, 1]^d.
 
-An optimiser object holds settings only; what changes while it searches is its state, a dataclass of
-arrays and numbers. Eight small methods make an optimiser usable above and below. Arrays that it is
+An optimizer object holds settings only; what changes while it searches is its state, a dataclass of
+arrays and numbers. Eight small methods make an optimizer usable above and below. Arrays that it is
 given it must not keep, and points that it hands out it must not change before `tell`.
 """
 
@@ -39,7 +39,7 @@ class Start:
 
 
 class Searcher(Protocol[S_contra]):
-    """What a follower's search needs of an optimiser once it has been started."""
+    """What a follower's search needs of an optimizer once it has been started."""
 
     def ask(self, state: S_contra, rng: np.random.Generator) -> FloatArray:
         """Points (k, d) inside the unit box to evaluate."""
@@ -60,10 +60,10 @@ class Searcher(Protocol[S_contra]):
 
 
 class PopulationOptimizer(Searcher[S], Protocol[S]):
-    """A population-based optimiser of d variables in the unit box.
+    """A population-based optimizer of d variables in the unit box.
 
     `keeps_values` says whether values that were told decide in later generations, as those of a
-    population do. To such an optimiser a leader is not said to be better than the best known one
+    population do. To such an optimizer a leader is not said to be better than the best known one
     before its follower is solved.
     """
 

@@ -1,4 +1,4 @@
-"""PSO: particle swarm optimisation with constriction and a global best.
+"""PSO: particle swarm optimization with constriction and a global best.
 
 M. Clerc and J. Kennedy, "The particle swarm: explosion, stability, and convergence in a
 multidimensional complex space", IEEE Transactions on Evolutionary Computation 6(1), 2002.
@@ -32,7 +32,7 @@ class PSOState(Population):
 
 @dataclass(frozen=True, slots=True)
 class PSO(PopulationBased[PSOState]):
-    """Particle swarm optimisation; `population` is 4 + floor(3 ln d) unless given."""
+    """Particle swarm optimization; `population` is 4 + floor(3 ln d) unless given."""
 
     def first(self, points: FloatArray) -> PSOState:
         velocities = (np.roll(points, 1, axis=0) - points) / 2  # half-way to another particle

@@ -15,9 +15,9 @@ from bilevo.core.problem import Problem
 
 
 def _scalarise(weight: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
-    """Penalised boundary intersection of two goals' distances a, b from their utopia point.
+    """Penalized boundary intersection of two goals' distances a, b from their utopia point.
 
-    As in the reference program, the second distance uses the weights as they are, not normalised.
+    As in the reference program, the second distance uses the weights as they are, not normalized.
     """
     rest = 1.0 - weight
     along = np.abs(weight * a + rest * b) / np.sqrt(weight * weight + rest * rest)

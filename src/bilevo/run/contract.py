@@ -6,7 +6,7 @@ what was wrong and what would be right.
 
 All algorithms are checked for types, shapes and the unit box, at less than three microseconds a
 request. Checks that need a memory of what was asked are made of algorithms from outside the
-package, and of ours if a part of them, such as an optimiser, is from outside.
+package, and of ours if a part of them, such as an optimizer, is from outside.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Evaluation of a batch by the user's functions.
 
 A batch is evaluated in pieces: a point each, or rows of a fixed number when the functions are
-vectorised. Pieces do not depend on who evaluates them, so neither do results.
+vectorized. Pieces do not depend on who evaluates them, so neither do results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bilevo.run.executors import Workers
 from bilevo.run.jobs import EvaluationJob, EvaluationReply, Raised, Reply, described
 from bilevo.run.session import Batch, Evaluated
 
-ROWS = 64  # of a piece, when vectorised
+ROWS = 64  # of a piece, when vectorized
 
 
 class Outcome(NamedTuple):

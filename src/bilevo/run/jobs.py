@@ -28,7 +28,7 @@ class CannotTravel(ValueError):  # noqa: N818 (reads as what is wrong)
 
 
 class EvaluationJob(NamedTuple):
-    """A point x (m,), y (n,), or rows of a vectorised problem, to evaluate at a level.
+    """A point x (m,), y (n,), or rows of a vectorized problem, to evaluate at a level.
 
     `width` is the number of constraints, if known.
     """

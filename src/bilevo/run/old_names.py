@@ -28,7 +28,7 @@ CLASSES = {
     f"{ALGORITHMS}.sa_bl_imode.SABLIMODEState": f"{ALGORITHMS}.rivals.sa_bl_imode.SABLIMODEState",
     f"{ALGORITHMS}.sa_bl_imode.State": f"{ALGORITHMS}.rivals.sa_bl_imode.SABLIMODEState",
     f"{ALGORITHMS}.warm_follower.Experience": f"{ALGORITHMS}.drc_plus.warm_follower.Experience",
-    "bilevo.followers.minimise.State": "bilevo.followers.minimize.MinimizeState",
+    "bilevo.followers.minimize.State": "bilevo.followers.minimize.MinimizeState",
     "bilevo.followers.population.State": "bilevo.followers.population.PopulationState",
     "bilevo.optimizers.cma_es.State": "bilevo.optimizers.cma_es.CMAState",
     "bilevo.optimizers.de.State": "bilevo.optimizers.de.DEState",

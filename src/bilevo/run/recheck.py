@@ -26,7 +26,7 @@ from bilevo.run.stored import StoredRun
 from bilevo.run.warn import warn_user
 
 LONGEST = 60.0  # seconds: evaluations that took longer are not repeated
-ROUNDING = 1e-9  # relative: vectorised functions may round otherwise for other numbers of rows
+ROUNDING = 1e-9  # relative: vectorized functions may round otherwise for other numbers of rows
 
 
 class Recheck:

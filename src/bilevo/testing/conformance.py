@@ -25,7 +25,7 @@ from bilevo.core.problem import Problem, Spec
 from bilevo.core.request import Procedure
 from bilevo.core.result import Result
 from bilevo.problems import get
-from bilevo.run import run_dir
+from bilevo.run import directory
 from bilevo.testing.counting import CountingProblem
 
 SHORT = Budget(upper_max=60, upper_window=60, lower_max=20, lower_window=10)
@@ -182,7 +182,7 @@ class AlgorithmTests:
         for stop in range(1, whole.nit, math.ceil(whole.nit / STOPS)):
             with tempfile.TemporaryDirectory() as folder, eager_snapshots():
                 self._watched_run(folder, options, stop)
-                assert (Path(folder) / run_dir.SNAPSHOT).exists(), "no snapshot was written"
+                assert (Path(folder) / directory.SNAPSHOT).exists(), "no snapshot was written"
                 watched = Watched(self.algorithm())
                 resumed = self._watched_run(folder, options, method=watched)
                 assert fingerprint(resumed) == fingerprint(whole)
@@ -229,11 +229,11 @@ class Watched:
 @contextmanager
 def eager_snapshots() -> Iterator[None]:
     """Have a snapshot written after every generation."""
-    before, run_dir.SNAPSHOT_AFTER = run_dir.SNAPSHOT_AFTER, 0.0
+    before, directory.SNAPSHOT_AFTER = directory.SNAPSHOT_AFTER, 0.0
     try:
         yield
     finally:
-        run_dir.SNAPSHOT_AFTER = before
+        directory.SNAPSHOT_AFTER = before
 
 
 def fingerprint(result: Result) -> dict[str, Any]:
@@ -269,7 +269,7 @@ def quadratic() -> Problem:
 
 
 def squares(m: int, n: int) -> Problem:
-    """Return a problem of any size, vectorised: all of y follow the first of x."""
+    """Return a problem of any size, vectorized: all of y follow the first of x."""
     return Problem(
         lambda x, y: (x**2).sum(axis=1) + (y**2).sum(axis=1),
         lambda x, y: ((y - x[:, :1]) ** 2).sum(axis=1),

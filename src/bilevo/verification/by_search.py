@@ -3,7 +3,7 @@
 This runs on the driver's side, so it may use any solver. Global searches by CMA-ES start from
 points spread over the follower's box (a Latin hypercube), independent of the run; gradient searches
 start from more such points, from what the global searches found and from the answer under test.
-Where f is flat around the best answer, the leader's F is minimised among the follower's ties. Every
+Where f is flat around the best answer, the leader's F is minimized among the follower's ties. Every
 evaluation is counted.
 """
 

@@ -44,7 +44,7 @@ from bilevo.algorithms.rivals.genetic import (
 )
 from bilevo.algorithms.rivals.local_search import misjudged
 from bilevo.algorithms.rivals.mappings import JointModels, Mappings, Sizes
-from bilevo.algorithms.rivals.quadratic import fit, minimise, terms
+from bilevo.algorithms.rivals.quadratic import fit, minimize, terms
 from bilevo.algorithms.rivals.scikit_learn import require_scikit_learn
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.leader import (
@@ -246,7 +246,7 @@ class BLEAQ2(Algorithm[LeaderState]):
         for i in range(first, (len(x) + 1) // 2):
             goal = fit(points, (objectives / 2 @ rng.random(2))[:, None])[0]
             start = points[rng.integers(len(points))]
-            x[i] = minimise(goal, rules, start, np.zeros(d), np.ones(d))[: spec.m]
+            x[i] = minimize(goal, rules, start, np.zeros(d), np.ones(d))[: spec.m]
             if i and np.linalg.norm(x[:i] - x[i], axis=1).min() <= 1e-6 / WIDTH:
                 x[i] = polynomial_mutation(x[i][None], rng, 1.0, scale=1 / WIDTH)[0]
 
@@ -364,11 +364,11 @@ class BLEAQ2(Algorithm[LeaderState]):
         if by_psi:
             near = population.solved.nearest(start.x, sizes.mapping)
             objective, *rules = fit(near.x, np.concatenate([near.F, near.G], axis=1))
-            x = minimise(objective, rules, start.x, np.zeros(spec.m), np.ones(spec.m))
+            x = minimize(objective, rules, start.x, np.zeros(spec.m), np.ones(spec.m))
             return x, start.y
         slack = state.f_scale.tolerance(SLACK)
         models = JointModels.around(start.x, pairs, mappings.phi, slack, sizes)
-        return models.minimise(start.x, start.y)
+        return models.minimize(start.x, start.y)
 
     def exact_by_psi(
         self, state: LeaderState, start: Pair, mappings: Mappings

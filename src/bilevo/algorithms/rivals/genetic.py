@@ -5,7 +5,7 @@ approximations", IEEE CEC, 2014; A. Sinha, Z. Lu, K. Deb and P. Malo, "Bilevel o
 iterative approximation of multiple mappings", Journal of Heuristics 26, 2020, with its program.
 
 A follower is first tried as a quadratic program: a model of f and of each constraint is fitted to a
-few points around a guess, and minimised. If f and g at the answer are what the models say, the
+few points around a guess, and minimized. If f and g at the answer are what the models say, the
 follower is solved; otherwise a genetic search goes on from there.
 
 What differs from the program, and why:
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bilevo.algorithms.rivals.quadratic import Quadratic, fit, free_variables, minimise
+from bilevo.algorithms.rivals.quadratic import Quadratic, fit, free_variables, minimize
 from bilevo.algorithms.rivals.steady_ga import CHILDREN, SteadyGA
 from bilevo.algorithms.shared.follower_search import (
     FollowerRule,
@@ -197,14 +197,14 @@ class FollowerTask:
         """
         objective, constraints = models[0], models[1:]
         lower, upper = np.zeros(len(guess)), np.ones(len(guess))
-        answer = minimise(objective, constraints, guess, lower, upper)
+        answer = minimize(objective, constraints, guess, lower, upper)
         free = free_variables(objective, constraints, answer)
         if free.any():
             chance = 0.0 if self.keeps_open else 1 / len(guess)
             mutated = polynomial_mutation(guess[None], self.rng, chance, scale=1 / WIDTH)[0]
             lower[free] = upper[free] = mutated[free]
             start = np.where(free, mutated, answer)
-            answer = minimise(objective, constraints, start, lower, upper)
+            answer = minimize(objective, constraints, start, lower, upper)
         return answer, np.array([model(answer) for model in models])
 
     def around(self, n: int) -> FloatArray:

@@ -1,4 +1,4 @@
-"""GO-CMA-ES: groups of variables that can be optimised apart, each by a CMA-ES of its own kind.
+"""GO-CMA-ES: groups of variables that can be optimized apart, each by a CMA-ES of its own kind.
 
 X. Huang and Y. Wang, "A framework for scalable bilevel optimization: identifying and utilizing the
 interactions between upper-level and lower-level variables", IEEE Transactions on Evolutionary
@@ -7,7 +7,7 @@ Computation 24(6), 2020 (GO, here with CMA-ES).
 Specified from the abstract and the figures that the DRC paper prints; there is no public program.
 Stated by the authors: a grouping phase finds the interactions between both levels' variables and
 makes groups of three types, (I) leader's variables only, (II) follower's only, (III) both; types I
-and II are optimised by a one-level method, type III by a bilevel one. Inferred:
+and II are optimized by a one-level method, type III by a bilevel one. Inferred:
 - grouping is differential grouping (see grouping);
 - the order is II, III, I, one pass, which the printed evaluations suggest;
 - type III is BL-CMA-ES on the group's variables; a group ends by stagnation or its budget, only
@@ -88,8 +88,8 @@ class GOState:
 
     context: Context
     search: leader.LeaderState  # of the first group
-    groups: list[Group] = field(default_factory=list)  # still to be optimised
-    number: int = 0  # of the group being optimised
+    groups: list[Group] = field(default_factory=list)  # still to be optimized
+    number: int = 0  # of the group being optimized
     stop: StopReason | None = None
     executions: IntArray = field(default_factory=lambda: np.ones(1, np.int64))
     survived: BoolArray = field(default_factory=lambda: np.ones(1, np.bool_))

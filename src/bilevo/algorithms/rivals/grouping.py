@@ -1,4 +1,4 @@
-"""Which variables of a bilevel problem can be optimised apart: differential grouping at two levels.
+"""Which variables of a bilevel problem can be optimized apart: differential grouping at two levels.
 
 The idea is that of X. Huang and Y. Wang (see go_cma_es); the test is the usual differential
 grouping (M. N. Omidvar, X. Li, Y. Mei and X. Yao, "Cooperative co-evolution with differential
@@ -37,7 +37,7 @@ Pairs = list[tuple[int, int]]
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Variables to be optimised together, and the constraints that other groups answer for."""
+    """Variables to be optimized together, and the constraints that other groups answer for."""
 
     x: IntArray
     y: IntArray

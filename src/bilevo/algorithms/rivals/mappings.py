@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bilevo.algorithms.rivals.archive import Archive
-from bilevo.algorithms.rivals.quadratic import Quadratic, fit, minimise, terms
+from bilevo.algorithms.rivals.quadratic import Quadratic, fit, minimize, terms
 from bilevo.core.arrays import FloatArray
 
 
@@ -53,7 +53,7 @@ class Mappings:
 
     psi: list[Quadratic]
     phi: Quadratic
-    psi_error: float  # normalised, summed over the follower's variables
+    psi_error: float  # normalized, summed over the follower's variables
     phi_error: float
     psi_validation: float  # root mean squared, in unit coordinates
     phi_validation: float
@@ -121,14 +121,14 @@ class JointModels:
         gap = f.minus(phi, slack)
         return cls(objective, [gap, *constraints], near.y.min(axis=0), near.y.max(axis=0))
 
-    def minimise(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def minimize(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The pair in the unit box that the leader prefers of those with f at most phi."""
         start = np.concatenate([x, y])
         lower, upper = np.zeros(len(start)), np.ones(len(start))
-        found = minimise(self.objective, self.constraints, start, lower, upper, 0.0)
+        found = minimize(self.objective, self.constraints, start, lower, upper, 0.0)
         return found[: len(x)], found[len(x) :]
 
     def answer(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """The y that the leader at x prefers, among the archived ones' bounds; y is the start."""
         objective, *constraints = [m.given(x) for m in (self.objective, *self.constraints)]
-        return minimise(objective, constraints, y, self.low, self.high, 0.0)
+        return minimize(objective, constraints, y, self.low, self.high, 0.0)

@@ -1,4 +1,4 @@
-"""Quadratic models by least squares, and their minimisation under constraints that are models too.
+"""Quadratic models by least squares, and their minimization under constraints that are models too.
 
 As in the public BLEAQ-II program (A. Sinha, Z. Lu, K. Deb and P. Malo, "Bilevel optimization based
 on iterative approximation of multiple mappings", Journal of Heuristics 26, 2020): of a linear, a
@@ -133,7 +133,7 @@ def _least_squares(design: FloatArray, values: FloatArray) -> tuple[FloatArray, 
     return coefficients, np.asarray((errors * errors).mean(axis=0))
 
 
-def minimise(
+def minimize(
     objective: Quadratic,
     constraints: Sequence[Quadratic],
     start: FloatArray,

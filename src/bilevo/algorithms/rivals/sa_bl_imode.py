@@ -2,7 +2,7 @@
 
 A reconstruction. J. Lin and others, "Classification-model-assisted preselection and environmental
 selection for evolutionary expensive bilevel optimization", 2023: known here are that sentence, the
-optimiser (see optimizers.imode) and printed results. Those (121 to 199 upper evaluations for an
+optimizer (see optimizers.imode) and printed results. Those (121 to 199 upper evaluations for an
 accuracy of 1e-6, 50 of them for the start, and about 150 lower ones each) are met only with
 local searches at both levels. All else is inferred or our own:
 - the first followers are solved by IMODE and a local search; later ones by local searches from the

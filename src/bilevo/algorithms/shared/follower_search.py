@@ -1,4 +1,4 @@
-"""A follower's search for one leader's x, one execution (a generation of its optimiser) at a time.
+"""A follower's search for one leader's x, one execution (a generation of its optimizer) at a time.
 
 Shared by the algorithms that run an evolutionary search below: they differ in who executes when.
 `SolverSearch` is the same where a solver of the user's answers: an execution is a step of it.
@@ -108,7 +108,7 @@ def evaluate_answers(x: FloatArray, y: FloatArray) -> Procedure[Values]:
 
 @dataclass(slots=True, eq=False)
 class FollowerSearch:
-    """A lower-level search: its optimiser's state, its best answer, and whether it has ended."""
+    """A lower-level search: its optimizer's state, its best answer, and whether it has ended."""
 
     x: FloatArray
     optimizer: Searcher[Any]
@@ -134,7 +134,7 @@ class FollowerSearch:
         return len(self.record)
 
     def execute(self, guide: FloatArray | None = None) -> Procedure[bool]:
-        """One generation of the optimiser; True when a new best answer was adopted.
+        """One generation of the optimizer; True when a new best answer was adopted.
 
         A guide (another task's answer) is evaluated and learnt from, but never adopted.
         """

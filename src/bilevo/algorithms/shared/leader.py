@@ -48,7 +48,7 @@ from bilevo.optimizers.protocol import PopulationOptimizer, Start
 class LeaderState:
     """A run at the boundary of an upper generation."""
 
-    leader: Any  # state of the upper optimiser
+    leader: Any  # state of the upper optimizer
     generation: int = 0
     provisional: Pair | None = None  # the best pair until there is an elite
     elite: Pair | None = None
@@ -87,7 +87,7 @@ def first_leaders(count: int, spec: Spec, rng: np.random.Generator) -> FloatArra
 
 
 def first_by_itself(tasks: Iterable[Procedure[T]]) -> Procedure[list[T]]:
-    """Advance a first population's tasks together, after the first one, for an answer early on."""
+    """Run a first population's tasks together, after the first one, for an answer early on."""
     first, *others = tasks
     result = yield from first
     return [result, *(yield from together(others))]
@@ -190,7 +190,7 @@ def tell_leader(
 ) -> None:
     """Update the upper search: `points` are the pairs in its variables.
 
-    Nothing is learnt from a pair that waits for its refinement. To an optimiser that keeps values,
+    Nothing is learnt from a pair that waits for its refinement. To an optimizer that keeps values,
     one whose follower was not solved is no better than the elite: it may only flatter, and would
     be held for good.
     """
@@ -227,12 +227,12 @@ def upper_rules(spec: Spec, state: LeaderState, p: int) -> tuple[StopRule, ...]:
 
 
 def require_optimizer(optimizer: Any) -> None:
-    """Refuse what has not all that an optimiser of either level needs."""
+    """Refuse what has not all that an optimizer of either level needs."""
     needed = [name for name in dir(PopulationOptimizer) if not name.startswith("_")]
     missing = [name for name in needed if not hasattr(optimizer, name)]
     if missing or isinstance(optimizer, type):
         raise ValueError(
-            f"an optimiser such as CMAES() is needed, got {optimizer!r}"
+            f"an optimizer such as CMAES() is needed, got {optimizer!r}"
             + (f", which has no {', '.join(missing)}" if missing else "")
         )
 
@@ -284,7 +284,7 @@ class JointSearch(Algorithm[LeaderState]):
         name: str,
         optimizer: PopulationOptimizer[Any],
     ) -> list[FollowerSearch]:
-        """Follower searches by an optimiser, from the joint search's marginal in y."""
+        """Follower searches by an optimizer, from the joint search's marginal in y."""
         start, rule = self.upper.marginal(state.leader, spec.m), self.rule(spec, optimizer)
         followers = []
         for i, x in enumerate(leaders):
@@ -294,7 +294,7 @@ class JointSearch(Algorithm[LeaderState]):
         return followers
 
     def rule(self, spec: Spec, optimizer: PopulationOptimizer[Any]) -> FollowerRule:
-        """When a follower search by an optimiser ends."""
+        """When a follower search by an optimizer ends."""
         return FollowerRule.of(spec.budget, optimizer.population_size(spec.n))
 
     def refine(

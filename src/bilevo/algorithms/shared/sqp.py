@@ -246,7 +246,7 @@ def sqp(
     hessian: FloatArray | None = None,
     values: Values | None = None,
 ) -> Procedure[Answer]:
-    """Minimise from a point in a box; `at` gives values.
+    """Minimize from a point in a box; `at` gives values.
 
     A Hessian to start with and the start's values need not be asked for where they are known.
     """

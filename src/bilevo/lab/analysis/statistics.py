@@ -1,4 +1,4 @@
-"""Comparing samples of runs, by scipy.stats. Everything compared is minimised.
+"""Comparing samples of runs, by scipy.stats. Everything compared is minimized.
 
 - Spread is scipy.stats.iqr, whose quartiles are interpolated linearly. Papers made with MATLAB have
   its quartiles, which lie a little farther apart for few runs.
