@@ -43,24 +43,19 @@ def _make(algorithm: str, optimizer: str | None = None) -> Algorithm[Any]:
     return made
 
 
-_METHODS = {
-    "bl-cma-es": Method(partial(_make, "BLCMAES"), 2019, "He, Zhou, Chen: BL-CMA-ES", Status.CODE),
-    "bleaq2": Method(partial(_make, "BLEAQ2"), 2020, "Sinha, Lu, Deb, Malo: BLEAQ-II", Status.CODE),
+_METHODS = {  # in the order of tables and of colours
     "drc-cma-es": Method(
         partial(_make, "DRC"),
         2024,
         "Xu, Ye, Zheng, Zhou, Yen, Jiang: DRC-BLEA, with CMA-ES",
         Status.PAPER,
     ),
-    "drc-de": Method(partial(_make, "DRC", "DE"), 2024, "DRC-BLEA with DE at both levels"),
-    "drc-ga": Method(partial(_make, "DRC", "GA"), 2024, "DRC-BLEA with a GA at both levels"),
-    "drc-pso": Method(partial(_make, "DRC", "PSO"), 2024, "DRC-BLEA with PSO at both levels"),
-    "drc-plus": Method(
-        partial(_make, "DRCPlus"), 2026, "DRC with followers that learn, descents, certificates"
+    "bl-cma-es": Method(partial(_make, "BLCMAES"), 2019, "He, Zhou, Chen: BL-CMA-ES", Status.CODE),
+    "tlea-cma-es": Method(
+        partial(_make, "TLEA"), 2022, "Chen, Liu, Tan, Li: TLEA, with CMA-ES", Status.CODE
     ),
-    "drc-race": Method(
-        partial(_make, "DRCRace"), 2026, "leaders compete for the steps of a user's own follower"
-    ),
+    "nblea": Method(partial(_make, "NBLEA"), 2014, "Sinha, Malo, Deb: NBLEA", Status.PAPER),
+    "bleaq2": Method(partial(_make, "BLEAQ2"), 2020, "Sinha, Lu, Deb, Malo: BLEAQ-II", Status.CODE),
     "go-cma-es": Method(
         partial(_make, "GOCMAES"), 2020, "Huang, Wang: GO, with CMA-ES", Status.PAPER
     ),
@@ -70,18 +65,23 @@ _METHODS = {
         "Mamun, Singh, Ray: MFBLA, as far as known",
         Status.RECONSTRUCTION,
     ),
-    "nblea": Method(partial(_make, "NBLEA"), 2014, "Sinha, Malo, Deb: NBLEA", Status.PAPER),
-    "nested-cma-es": Method(
-        partial(_make, "NestedCMAES"), 2001, "a CMA-ES for every follower of a CMA-ES; baseline"
-    ),
     "sa-bl-imode": Method(
         partial(_make, "SABLIMODE"),
         2023,
         "Lin et al.: SA-BL-IMODE, as far as known",
         Status.RECONSTRUCTION,
     ),
-    "tlea-cma-es": Method(
-        partial(_make, "TLEA"), 2022, "Chen, Liu, Tan, Li: TLEA, with CMA-ES", Status.CODE
+    "drc-de": Method(partial(_make, "DRC", "DE"), 2024, "DRC-BLEA with DE at both levels"),
+    "drc-ga": Method(partial(_make, "DRC", "GA"), 2024, "DRC-BLEA with a GA at both levels"),
+    "drc-plus": Method(
+        partial(_make, "DRCPlus"), 2026, "DRC with followers that learn, descents, certificates"
+    ),
+    "drc-pso": Method(partial(_make, "DRC", "PSO"), 2024, "DRC-BLEA with PSO at both levels"),
+    "drc-race": Method(
+        partial(_make, "DRCRace"), 2026, "leaders compete for the steps of a user's own follower"
+    ),
+    "nested-cma-es": Method(
+        partial(_make, "NestedCMAES"), 2001, "a CMA-ES for every follower of a CMA-ES; baseline"
     ),
     "tlea-de": Method(
         partial(_make, "TLEADE"), 2022, "Chen, Liu, Tan, Li: TLEA, with DE below", Status.CODE
@@ -90,12 +90,12 @@ _METHODS = {
 
 
 def methods() -> dict[str, Method]:
-    """All registered methods by name; entry points give a `Method`."""
+    """All registered methods by name, ours first; entry points give a `Method`."""
     from importlib.metadata import entry_points  # late: slow to import
 
     found = {point.name: point for point in entry_points(group="bilevo.methods")}
-    third_party = {name: point.load() for name, point in found.items() if name not in _METHODS}
-    return dict(sorted({**_METHODS, **third_party}.items()))
+    third_party = {name: found[name].load() for name in sorted(found) if name not in _METHODS}
+    return {**_METHODS, **third_party}
 
 
 def for_followers() -> list[str]:

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 from made_up import METHODS, failing, frames
 
-from bilevo.lab.analysis.table import Cell, Table
+from bilevo.lab.analysis.table_parts import Cell, Table
 from bilevo.lab.show import interactive, report
 
 EVIL = "</script><script>alert(1)</script>"

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_runs import PAPER
 
 from bilevo.lab import store
 from bilevo.lab.analysis import tables
-from bilevo.lab.analysis.table import GENERAL, Cell, Table
+from bilevo.lab.analysis.table_parts import GENERAL, Cell, Table
 from bilevo.lab.show import formats
 
 DATA = Path(__file__).parents[2] / "docs" / "data"
@@ -41,10 +42,15 @@ SMALL = Table(
     [
         [
             *("smd1", "Acc_u"),
-            Cell(1e-6, spread=0.0, paper=2e-6, best=True),
+            Cell(1e-6, spread=0.0, baseline=2e-6, best=True),
             Cell(0.5, spread=0.25, mark="+", doubt=True),
         ],
-        ["smd1", "FEs", Cell(1234.5, ".0f", paper=1e3), Cell(99.0, ".0f", saved=-0.835, best=True)],
+        [
+            "smd1",
+            "FEs",
+            Cell(1234.5, ".0f", baseline=1e3),
+            Cell(99.0, ".0f", saved=-0.835, best=True),
+        ],
         ["smd2", "Acc_u", Cell(np.nan), Cell(np.inf, ".0f", text="never", mark="=")],
         ["+/-/=", "Acc_u", Cell(np.nan, text=""), Cell(np.nan, text="1/0/1 [1/1/0]")],
     ],
@@ -96,7 +102,7 @@ MARKDOWN = """\
 Medians of 3 runs. +/-/=: better, worse, neither.
 """
 CSV = (
-    "problem,indicator,drc-cma-es,drc-cma-es: IQR,drc-cma-es: paper,x_1,x_1: doubt,x_1: IQR,"
+    "problem,indicator,drc-cma-es,drc-cma-es: IQR,drc-cma-es: baseline,x_1,x_1: doubt,x_1: IQR,"
     """x_1: mark,x_1: saved
 smd1,Acc_u,1e-06,0.0,2e-06,0.5,!,0.25,+,
 smd1,FEs,1234.5,,1000.0,99.0,,,,-0.835
@@ -204,13 +210,13 @@ def test_an_unknown_format_is_told() -> None:
 
 
 @pytest.mark.latex
-@pytest.mark.parametrize("kind", [*tables.KINDS, "nasty names", "nothing"])
+@pytest.mark.parametrize("kind", [*tables.TABLES, "nasty names", "nothing"])
 def test_latex_compiles(kind: str, tmp_path) -> None:
     if shutil.which("pdflatex") is None:
         pytest.skip("no pdflatex here: apt install texlive-latex-recommended")
-    if kind in tables.KINDS:
+    if kind in tables.TABLES:
         runs = store.runs(DATA / "runs_2_3.csv")
-        table = tables.make(runs, kind, paper=True)
+        table = tables.make_table(runs, kind, baseline=PAPER)
     else:
         table = named(NASTY if kind == "nasty names" else [])
     found = [table, SMALL] if kind == "nasty names" else [table]

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from bilevo import registry
 from bilevo.core.terminal import on_one_line, printable
 from bilevo.lab.campaign import Row, Task, complete, stored_runs
-from bilevo.lab.commands import Which, listed, write_report
+from bilevo.lab.commands import Against, Which, listed, write_report
 from bilevo.lab.plans import EVALS_MOST, SUITES, Experiment, Plan, read_plan
 from bilevo.lab.progress import longest_first, with_progress
 from bilevo.lab.store import FAILED
@@ -42,6 +42,7 @@ def bench(
     max_time: float | None = None,
     again: Literal["failed", "all"] | None = None,
     report: Flag = False,
+    baseline: Path | None = None,
     progress: bool = True,
 ) -> int:
     """Make the runs of a plan that are not stored yet; the same command continues a killed one.
@@ -77,6 +78,8 @@ def bench(
         Make stored runs of the plan again: those that failed, or all.
     report
         Write report.html into the folder at the end, one for each limit.
+    baseline
+        A JSON file of published medians to show in the report, as in `bilevo report`.
     progress
         Show how far it has come on standard error.
     """
@@ -93,6 +96,8 @@ def bench(
         chosen = read_plan(plan).narrowed(sizes=sizes, runs=runs, **wanted)
     else:
         chosen = _plan_of_options(wanted, sizes, runs, limits, target)
+    against = Against(baseline)
+    against.options()  # a file that cannot be read is refused before the runs are made
     folder = out or Path("results") / chosen.name
     spread = named_executor(executor, workers)
     total = len(chosen.all_runs())
@@ -112,7 +117,7 @@ def bench(
         _tell("stopped; the same command goes on from here")
         return STOPPED
     if report:
-        _write_reports(folder, chosen)
+        _write_reports(folder, chosen, against)
     return _tell_failures(folder, chosen, progress)
 
 
@@ -162,8 +167,8 @@ def _stopped_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _write_reports(folder: Path, plan: Plan) -> None:
-    """One for each way of ending, since they are not mixed."""
+def _write_reports(folder: Path, plan: Plan, against: Against) -> None:
+    """Write a report for each way of ending, since they are not mixed."""
     ways = sorted({(run.budget, run.target) for run in plan.all_runs()})
     for limit, target in ways:
         parts = [str(limit)] if limit else []
@@ -171,7 +176,7 @@ def _write_reports(folder: Path, plan: Plan) -> None:
         name = "-".join(["report", *(parts if len(ways) > 1 else [])])
         path = folder / f"{name}.html"
         which = Which(max_evals=limit, target=target)
-        print(printable(str(write_report([folder], path, which))))
+        print(printable(str(write_report([folder], path, which, against))))
 
 
 def _tell_failures(folder: Path, plan: Plan, progress: bool) -> int:

@@ -15,7 +15,8 @@ from bilevo.core.extras import need
 from bilevo.core.terminal import on_one_line, printable
 from bilevo.lab import exchange, store
 from bilevo.lab.analysis import tables
-from bilevo.lab.analysis.paper import FLOOR
+from bilevo.lab.analysis.baseline import read_baseline
+from bilevo.lab.analysis.samples import FLOOR
 from bilevo.lab.analysis.selection import Selection
 from bilevo.lab.analysis.statistics import ALPHA, Test
 from bilevo.lab.campaign import Row, kept_settings
@@ -63,15 +64,18 @@ class Which:
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """How runs are compared.
+class Against:
+    """What runs are compared with, and how.
 
     Parameters
     ----------
+    baseline
+        A JSON file of published medians, which stand beside those of the runs in brackets; its
+        format is in docs/laboratory.md.
     reference
         The method that others are tested against: drc-cma-es, or else the first.
     floor
-        Accuracies below it count as this, as in the paper; 0 takes them as they are.
+        Accuracies below it count as this; 0 takes them as they are.
     test
         Wilcoxon's rank-sum test, or his signed-rank test of runs of the same number.
     holm
@@ -80,14 +84,20 @@ class Comparison:
         The level of significance.
     """
 
+    baseline: Path | None = None
     reference: str | None = None
     floor: float = FLOOR
     test: Test = "rank-sum"
     holm: Flag = False
     alpha: float = ALPHA
 
+    def options(self) -> dict[str, Any]:
+        """Return the options of `tables.make_table`, with the baseline that the file holds."""
+        read = None if self.baseline is None else read_baseline(self.baseline)
+        return {**asdict(self), "baseline": read}
 
-NOTHING, AS_THE_PAPER = Which(), Comparison()
+
+ALL_RUNS, USUAL = Which(), Against()
 
 
 def table(
@@ -96,9 +106,8 @@ def table(
     *,
     kind: str | None = None,
     form: Annotated[str, Parameter(name="--format")] = "text",
-    paper: Flag = False,
-    which: Which = NOTHING,
-    comparison: Comparison = AS_THE_PAPER,
+    which: Which = ALL_RUNS,
+    against: Against = USUAL,
 ) -> int:
     """Show tables of stored runs on standard output.
 
@@ -112,15 +121,11 @@ def table(
     form
         Of text, markdown, csv, latex, latex-document (which compiles by itself); several with
         commas.
-    paper
-        Show the figures that the DRC paper prints beside ours, in brackets.
     """
     runs = which.selection().runs(paths)
     kinds, forms = chosen_words(kind, form)
-    made = [
-        tables.make(runs, one, paper=paper, **asdict(comparison))
-        for one in kinds or usual_kinds(runs)
-    ]
+    options = against.options()
+    made = [tables.make_table(runs, one, **options) for one in kinds or usual_kinds(runs)]
     text = "\n".join(formats.write_all(made, one) for one in forms)
     print(printable(text) if sys.stdout.isatty() else text, end="")
     return 0
@@ -141,7 +146,7 @@ def figure(
     form: Annotated[str, Parameter(name="--format")] = "pdf,png",
     indicator: str = "Acc_u",
     out: Path | None = None,
-    which: Which = NOTHING,
+    which: Which = ALL_RUNS,
     floor: float = FLOOR,
 ) -> int:
     """Draw stored runs.
@@ -160,7 +165,7 @@ def figure(
     out
         The folder of the figures; FOLDER/figures by default.
     floor
-        Accuracies below it rank alike, as in the paper.
+        Accuracies below it rank alike.
     """
     from bilevo.lab.show import figures
 
@@ -192,8 +197,8 @@ def report(
     /,
     *,
     out: Path | None = None,
-    which: Which = NOTHING,
-    comparison: Comparison = AS_THE_PAPER,
+    which: Which = ALL_RUNS,
+    against: Against = USUAL,
 ) -> int:
     """Write one HTML file about stored runs, which needs no network.
 
@@ -204,15 +209,15 @@ def report(
     out
         The file; FOLDER/report.html by default.
     """
-    print(printable(str(write_report(paths, out, which, comparison))))
+    print(printable(str(write_report(paths, out, which, against))))
     return 0
 
 
 def write_report(
     paths: Sequence[Path],
     out: Path | None = None,
-    which: Which = NOTHING,
-    comparison: Comparison = AS_THE_PAPER,
+    which: Which = ALL_RUNS,
+    against: Against = USUAL,
 ) -> Path:
     """The report of some stored runs, and where it is."""
     from bilevo.lab.show.report import write
@@ -223,7 +228,7 @@ def write_report(
     path.parent.mkdir(parents=True, exist_ok=True)
     folders = [path for path in paths if path.is_dir()]
     settings = {str(folder): kept for folder in folders if (kept := kept_settings(folder))}
-    write(path, runs, history, settings=settings, **asdict(comparison))
+    write(path, runs, history, settings=settings, **against.options())
     return path
 
 
@@ -300,7 +305,7 @@ def export(
     *,
     out: Path,
     form: Annotated[Literal["csv", "ioh"], Parameter(name="--format")] = "csv",
-    which: Which = NOTHING,
+    which: Which = ALL_RUNS,
 ) -> int:
     """Write stored runs for other programs.
 

@@ -224,7 +224,7 @@ def plan_of(table: Mapping[str, Any], name: str) -> Plan:
     """A plan from what a TOML file holds."""
     keys = [f.name for f in fields(Experiment)]
     common = {key: value for key, value in table.items() if key in keys}
-    _known_only(table, [*keys, "experiments", "forms"], "a plan")
+    require_known_keys(table, [*keys, "experiments", "forms"], "a plan")
     parts = table.get("experiments", [{}])
     if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
         raise ValueError("experiments must be tables: [[experiments]]")
@@ -233,7 +233,7 @@ def plan_of(table: Mapping[str, Any], name: str) -> Plan:
         raise ValueError('forms must be tables: [forms."name"]')
     made = []
     for part in parts:
-        _known_only(part, keys, "an experiment")
+        require_known_keys(part, keys, "an experiment")
         made.append(_experiment({**common, **part}))
     return Plan(tuple(made), name, {label: _form(label, form) for label, form in forms.items()})
 
@@ -271,7 +271,10 @@ def _form(label: str, table: Mapping[str, Any]) -> Form:
     return Form(table["method"], tuple(changes.items()))
 
 
-def _known_only(table: Iterable[str], known: list[str], what: str) -> None:
+def require_known_keys(table: Iterable[str], known: Sequence[str], what: str) -> None:
+    """Refuse a key that a table of a file should not have."""
     for key in table:
         if key not in known:
-            raise ValueError(f"{what} has no key {key!r}{registry.suggestion(key, known)}")
+            short = key[:60]
+            hint = registry.suggestion(short, list(known))
+            raise ValueError(f"{what} has no key {short!r}{hint}")

@@ -10,33 +10,28 @@ from collections.abc import Iterable, Iterator
 from time import monotonic
 
 from bilevo.core.terminal import on_one_line
-from bilevo.lab.analysis.paper import printed
 from bilevo.lab.campaign import Row, Task
 from bilevo.lab.plans import Run
 from bilevo.lab.store import FAILED
 
 EVERY = 15.0  # seconds from one line to the next
+EXPECTED = 5_000.0  # evaluations of a run for each variable
 
 
-def expected_cost(run: Run, method: str) -> float:
-    """Evaluations of a run as far as the paper tells, else a guess; `max_evals` limits them."""
-    for known in (method, "drc-cma-es"):
-        cost = printed(run.problem, run.m, run.n, known, "FEs")
-        if cost is not None:
-            break
-    else:
-        cost = 5_000.0 * (run.m + run.n)
-    return min(cost, run.budget or cost)
+def expected_cost(run: Run) -> float:
+    """Guess the evaluations of a run from its sizes; `max_evals` limits them."""
+    guess = EXPECTED * (run.m + run.n)
+    return min(guess, run.budget or guess)
 
 
 def longest_first(tasks: Iterable[Task]) -> list[Task]:
     """So that no long run is left to the end."""
-    return sorted(tasks, key=lambda task: -expected_cost(task.run, task.form.method))
+    return sorted(tasks, key=lambda task: -expected_cost(task.run))
 
 
 def with_progress(rows: Iterable[Row], tasks: list[Task], show: bool = True) -> Iterator[Row]:
     """The rows; failures are told at once."""
-    costs = {task.run: expected_cost(task.run, task.form.method) for task in tasks}
+    costs = {task.run: expected_cost(task.run) for task in tasks}
     shown = _bar if sys.stderr.isatty() else _lines
     for row in shown(rows, costs) if show else rows:
         if row["status"] == FAILED:

@@ -17,8 +17,7 @@ import numpy as np
 from bilevo.core.extras import need
 from bilevo.lab.analysis import curves
 from bilevo.lab.analysis.curves import Allocation, Band, Convergence, Ranks, Spread, Times
-from bilevo.lab.analysis.paper import FLOOR
-from bilevo.lab.analysis.samples import Case, require_floor
+from bilevo.lab.analysis.samples import FLOOR, Case, require_floor
 from bilevo.lab.show.palette import Style, shown, styles
 from bilevo.plot import draw_stages, save
 

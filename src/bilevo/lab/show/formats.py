@@ -1,7 +1,7 @@
 """Tables as plain text, Markdown, CSV and LaTeX.
 
 A cell is written as in the DRC paper: the median, its interquartile range or what the reference
-saves in parentheses, the mark, and in brackets what the paper prints; a sign of doubt stands right
+saves in parentheses, the mark, and in brackets the baseline's median; a sign of doubt stands right
 after the median. Names of problems and methods may be anybody's: each format escapes what has a
 meaning in it.
 """
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bilevo.core.terminal import on_one_line
-from bilevo.lab.analysis.table import DOUBT, GENERAL, SIGNS, Cell, Table
+from bilevo.lab.analysis.table_parts import DOUBT, GENERAL, SIGNS, Cell, Table
 
 GREY = r"\cellcolor[rgb]{.851,.851,.851}"  # the paper's
 LETTERS = "ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØÙÚÛÜÝßàáâãäåæçèéêëìíîïñòóôõöøùúûüýÿ"  # that TeX's fonts have
@@ -34,7 +34,7 @@ IN_LATEX = {
     **{letter: f"{{\\char{ord(letter)}}}" for letter in "\"`'"},
 }
 MARKS_IN_LATEX = {"+": "$+$", "-": "$-$", "=": r"$\approx$"}
-BESIDE = ("doubt", "IQR", "mark", "saved", "paper")
+BESIDE = ("doubt", "IQR", "mark", "saved", "baseline")
 PACKAGES = (r"\usepackage{booktabs,graphicx}", r"\usepackage[table]{xcolor}")
 
 FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20].", re.DOTALL)
@@ -202,7 +202,7 @@ def pieces(cell: Cell) -> dict[str, str]:
         "IQR": "" if cell.spread is None else format(cell.spread, spread),
         "mark": cell.mark,
         "saved": "" if cell.saved is None else format(cell.saved, ".1%"),
-        "paper": "" if cell.paper is None else format(cell.paper, cell.form),
+        "baseline": "" if cell.baseline is None else format(cell.baseline, cell.form),
     }
 
 
@@ -216,7 +216,7 @@ def _plain(cell: Cell | str, name: Callable[[str], str], best: str) -> str:
     value = [written + said["doubt"], *around]
     shown = " ".join([*value, *([said["mark"]] if said["mark"] else [])])
     shown = best.format(shown) if cell.best else shown
-    return f"{shown} [{said['paper']}]" if said["paper"] else shown
+    return f"{shown} [{said['baseline']}]" if said["baseline"] else shown
 
 
 def _in_full(cell: Cell | str) -> str:
@@ -229,7 +229,7 @@ def _beside(cell: Cell | str) -> dict[str, str]:
     """What stands beside a value, in full."""
     if isinstance(cell, str):
         return dict.fromkeys(BESIDE, "")
-    numbers = {"IQR": cell.spread, "saved": cell.saved, "paper": cell.paper}
+    numbers = {"IQR": cell.spread, "saved": cell.saved, "baseline": cell.baseline}
     written = {name: "" if n is None else repr(float(n)) for name, n in numbers.items()}
     return {**written, "mark": cell.mark, "doubt": DOUBT if cell.doubt else ""}
 
@@ -261,4 +261,4 @@ def _cell_in_latex(cell: Cell | str) -> str:
     value = "".join([said["value"], said["doubt"], *around])
     value += MARKS_IN_LATEX.get(cell.mark, "")
     value = rf"{GREY}\textbf{{{value}}}" if cell.best else value
-    return f"{value} {{[}}{said['paper']}{{]}}" if said["paper"] else value
+    return f"{value} {{[}}{said['baseline']}{{]}}" if said["baseline"] else value

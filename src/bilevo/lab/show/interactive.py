@@ -19,7 +19,7 @@ import numpy as np
 from bilevo.core.arrays import FloatArray
 from bilevo.lab.analysis import curves
 from bilevo.lab.analysis.samples import Case, limit_of
-from bilevo.lab.analysis.table import labels
+from bilevo.lab.analysis.table_parts import method_labels
 from bilevo.lab.analysis.tables import rankable
 from bilevo.lab.show.figures import LOWEST, WORDS
 from bilevo.lab.show.palette import shown, styles
@@ -74,7 +74,7 @@ class Figure:
 
 def make(runs: DataFrame, history: DataFrame, floor: float | None, alpha: float) -> list[Figure]:
     """The figures of a report, in its order; `floor` and `alpha` are those of average ranks."""
-    names = labels(runs)
+    names = method_labels(runs)
     known = styles(curves.methods(runs)).items()
     looks = {method: Look(literal(names[method]), *style) for method, style in known}
     return [

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from bilevo.lab.analysis.paper import METHODS as PRINTED
-from bilevo.registry import methods as registered
+from bilevo.lab.analysis.samples import base_method, registered_methods
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#882255")
 DASHES = ("solid", "dashdot", "dot", "longdashdot")  # plotly's names
@@ -30,8 +29,8 @@ def styles(methods: Iterable[str]) -> dict[str, Style]:
     To be called with all methods of the data, also where a figure shows some of them only.
     """
     names = list(dict.fromkeys(methods))
-    known = list(dict.fromkeys([*PRINTED, *registered()]))
-    bases = {name: name.partition("/")[0] for name in names}
+    known = list(registered_methods())
+    bases = {name: base_method(name) for name in names}
     places = known + sorted(set(bases.values()) - set(known))
     return {name: _style(places.index(bases[name]), form=name != bases[name]) for name in names}
 

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from bilevo.core.extras import need
 from bilevo.lab.analysis import curves, tables
-from bilevo.lab.analysis.paper import FLOOR
+from bilevo.lab.analysis.samples import FLOOR
 from bilevo.lab.analysis.statistics import ALPHA
-from bilevo.lab.analysis.table import Cell, Table, labels
+from bilevo.lab.analysis.table_parts import Cell, Table, method_labels
 from bilevo.lab.files import replacing
 from bilevo.lab.show import formats, interactive
 from bilevo.lab.store import FAILED
@@ -71,7 +71,7 @@ def write(
     """Make the report of some runs; a crash leaves the old file.
 
     `settings` are those of the folders that the runs are from (`campaign.kept_settings`), by their
-    paths; `options` are those of `tables.make`.
+    paths; `options` are those of `tables.make_table`.
     """
     path = Path(path)
     text = page(runs, history, settings, **options)
@@ -120,7 +120,7 @@ def _hash(script: str) -> str:
 
 def _summary(runs: DataFrame) -> dict[str, Any]:
     """What was compared, how often, and how many failed."""
-    names, cases = labels(runs), curves.cases(runs)
+    names, cases = method_labels(runs), curves.cases(runs)
     methods = [names[method] for method in curves.methods(runs)]
     failed = _failed(runs).height
     counts = runs.group_by("problem", "m", "n", "method").len()["len"].to_list()
@@ -139,7 +139,7 @@ def _summary(runs: DataFrame) -> dict[str, Any]:
 
 def _tables(runs: DataFrame, options: Mapping[str, Any]) -> list[dict[str, Any]]:
     """All kinds that have something to show."""
-    made = (tables.make(runs, kind, **options) for kind in tables.KINDS)
+    made = (tables.make_table(runs, kind, **options) for kind in tables.TABLES)
     return [shown_table(table) for table in made if table.rows]
 
 
@@ -163,7 +163,7 @@ def _shown(cell: Cell | str) -> Shown:
     if isinstance(cell, str):
         return Shown(cell)
     said = formats.pieces(cell)
-    around = {"IQR": "({})", "saved": "({})", "paper": "[{}]"}
+    around = {"IQR": "({})", "saved": "({})", "baseline": "[{}]"}
     return Shown(
         said["value"],
         kind="number",
