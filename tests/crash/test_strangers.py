@@ -394,14 +394,15 @@ def test_workers_find_named_modules_and_what_these_import_late(code, executor, f
 
 
 def test_a_local_cluster_listens_on_the_loopback_interface_only(figure) -> None:
-    distributed, psutil = pytest.importorskip("distributed"), pytest.importorskip("psutil")
+    psutil = pytest.importorskip("psutil")
+    pytest.importorskip("distributed")
 
     from bilevo.lab import workers
 
     me, seen = psutil.Process(), []
     before = {one.laddr for one in me.net_connections() if one.status == "LISTEN"}
     task = campaign.Task(plans.Run("smd1", 2, 3, "nblea", 0, 50), plans.Form("nblea"))
-    for _ in workers.by_dask(distributed, "", 1, [task]):
+    for _ in workers.executor("dask", 1)([task]):
         for process in (me, *me.children(recursive=True)):
             found = process.net_connections(kind="inet")
             seen += [one.laddr for one in found if one.status == "LISTEN"]

@@ -62,7 +62,7 @@ def carry_out(task: Task) -> Row:
         with path_restored():
             return _made(task)
     except Exception as error:
-        return failed(task, told(error))
+        return failed(task, in_words(error))
 
 
 def _made(task: Task) -> Row:
@@ -84,7 +84,7 @@ def _made(task: Task) -> Row:
     return {**_named(task), **row, "revision": algorithm.revision}
 
 
-def told(error: BaseException) -> str:
+def in_words(error: BaseException) -> str:
     """Describe an error, the file's name and line, and the point, where a function raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
