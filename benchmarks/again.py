@@ -15,9 +15,9 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
-from bilevo.lab.campaign import Row, Task, carry_out
+from bilevo.lab.campaign import Task, carry_out
 from bilevo.lab.plans import Form, Run, read_plan
-from bilevo.lab.store import FAILED, runs
+from bilevo.lab.store import FAILED, Row, runs
 
 ROOT = Path(__file__).parents[1]
 FORMS = [read_plan(ROOT / "plans" / name) for name in ("ablation.toml", "drc-plus-ablation.toml")]

@@ -14,12 +14,12 @@ from benchmarks.generation import cma_generation
 from benchmarks.report import Target, at_most
 from benchmarks.timing import Figures, say, seconds
 from bilevo import kernels, minimize, problems
-from bilevo.lab.campaign import Row, Task, carry_out, tasks_of
+from bilevo.lab.campaign import Task, carry_out, tasks_of
 from bilevo.lab.checks import checked
 from bilevo.lab.plans import SMD, Experiment, Plan
 from bilevo.lab.progress import longest_first, with_progress
 from bilevo.lab.show.formats import Lines
-from bilevo.lab.store import FAILED
+from bilevo.lab.store import FAILED, Row
 from bilevo.lab.workers import by_processes
 
 WHOLE = 252  # runs of the column

@@ -223,7 +223,7 @@ def test_pipes_and_devices_are_refused_at_once(tmp_path, figure) -> None:
                     read(place)
     (folder / "runs-000001-000001.parquet").symlink_to("/dev/zero")
     (folder / "settings.json").symlink_to(pipe)
-    for look in (store.runs, campaign.kept_settings):
+    for look in (store.runs, campaign.read_settings):
         with quick(), pytest.raises(ValueError, match=r"no regular file"):
             look(folder)
     figure(42, len(places) * len(readers) + 1, "pipes, devices and folders in a file's place")
@@ -245,10 +245,10 @@ def test_small_files_that_stand_for_gigabytes_are_refused_unread(
     tmp_path, trials, figure, monkeypatch
 ) -> None:
     part = trials(20, 1)  # the short run makes smaller files, and allows less
-    monkeypatch.setattr(store, "RUNS_MOST", store.RUNS_MOST // part)
+    monkeypatch.setattr(store, "ROWS_MOST", store.ROWS_MOST // part)
     monkeypatch.setattr(store, "MEMORY_MOST", store.MEMORY_MOST // part)
     monkeypatch.setattr(store, "PER_BYTE", store.PER_BYTE // part)
-    for path, says in bombs(tmp_path, store.RUNS_MOST + 1, 30_000_000 // part):
+    for path, says in bombs(tmp_path, store.ROWS_MOST + 1, 30_000_000 // part):
         assert path.stat().st_size < 3_000_000
         with quick(2**22), pytest.raises(ValueError, match=says):
             store.runs(path)

@@ -8,8 +8,9 @@ import pytest
 from made_runs import PAPER
 
 from bilevo.lab.analysis.samples import Case
-from bilevo.lab.campaign import Row, tasks_of
+from bilevo.lab.campaign import tasks_of
 from bilevo.lab.plans import Experiment, read_plan
+from bilevo.lab.store import Row
 from bilevo.lab.workers import by_processes
 
 pytestmark = pytest.mark.slow

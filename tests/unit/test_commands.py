@@ -230,7 +230,7 @@ WRONG = {
     "unknown problem 'smd99'": ["bench", "--problems", "smd99"],
     "unknown method 'drc'": ["bench", "--suite", "smd", "--methods", "drc"],
     "unknown executor 'slurm'": ["bench", "--suite", "smd", "--executor", "slurm"],
-    "--max-evals takes numbers of evaluations such as 50000; got '0.5'": [
+    "--max-evals takes numbers of evaluations like 50000; got '0.5'": [
         *("bench", "--suite", "smd", "--max-evals", "0.5")
     ],
     "runs must be a positive whole number, got 0": ["bench", "--suite", "smd", "--runs=0"],

@@ -19,9 +19,10 @@ from bilevo.lab.analysis.baseline import read_baseline
 from bilevo.lab.analysis.samples import FLOOR
 from bilevo.lab.analysis.selection import Selection
 from bilevo.lab.analysis.statistics import ALPHA, Test
-from bilevo.lab.campaign import Row, kept_settings
+from bilevo.lab.campaign import read_settings
 from bilevo.lab.checks import verified
 from bilevo.lab.show import formats
+from bilevo.lab.store import Row
 from bilevo.lookup import parse_sizes
 from bilevo.options import Flag, Paths, Several, Whole
 
@@ -126,7 +127,7 @@ def table(
     kinds, forms = chosen_words(kind, form)
     options = against.options()
     made = [tables.make_table(runs, one, **options) for one in kinds or usual_kinds(runs)]
-    text = "\n".join(formats.write_all(made, one) for one in forms)
+    text = "\n".join(formats.format_tables(made, one) for one in forms)
     print(printable(text) if sys.stdout.isatty() else text, end="")
     return 0
 
@@ -176,7 +177,7 @@ def figure(
     chosen = which.selection()
     runs, history = chosen.runs(paths), chosen.history(paths)
     drawn = {}
-    for one in kinds or figures.KINDS:
+    for one in kinds or figures.FIGURES:
         try:
             drawn[one] = figures.draw(one, runs, history, indicator=indicator, floor=floor)
         except ValueError as error:
@@ -220,15 +221,15 @@ def write_report(
     against: Against = USUAL,
 ) -> Path:
     """The report of some stored runs, and where it is."""
-    from bilevo.lab.show.report import write
+    from bilevo.lab.show.report import write_page
 
     path = out or home_of(paths) / "report.html"
     chosen = which.selection()
     runs, history = chosen.runs(paths), chosen.history(paths)
     path.parent.mkdir(parents=True, exist_ok=True)
     folders = [path for path in paths if path.is_dir()]
-    settings = {str(folder): kept for folder in folders if (kept := kept_settings(folder))}
-    write(path, runs, history, settings=settings, **against.options())
+    settings = {str(folder): kept for folder in folders if (kept := read_settings(folder))}
+    write_page(path, runs, history, settings=settings, **against.options())
     return path
 
 

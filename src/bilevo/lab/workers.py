@@ -24,7 +24,8 @@ from typing import Any
 from loky import cpu_count
 
 from bilevo.core.extras import need
-from bilevo.lab.campaign import Row, Task, carry_out, failed, in_words, too_long
+from bilevo.lab.campaign import Task, carry_out, failed, in_words, too_long
+from bilevo.lab.store import Row
 from bilevo.run.executors import RayExecutor
 
 RowMaker = Callable[[list[Task]], Iterator[Row]]

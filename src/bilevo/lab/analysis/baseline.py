@@ -108,8 +108,8 @@ def baseline_of(table: Any) -> Baseline:
         methods=tuple(methods),
         reference=reference,
         source=_text("source", table["source"]) if "source" in table else "",
-        runs=_count("runs", table["runs"], 1) if "runs" in table else None,
-        max_evals=_count("max_evals", table.get("max_evals", 0), 0),
+        runs=_whole_number("runs", table["runs"], 1) if "runs" in table else None,
+        max_evals=_whole_number("max_evals", table.get("max_evals", 0), 0),
         target=target,
     )
 
@@ -121,9 +121,9 @@ def _add_entry(entry: Any, medians: dict[Key, float], marks: dict[Key, str]) -> 
     require_known_keys(entry, (*PLACE, *INDICATORS, "marks"), "an entry")
     problem, method = (_text(key, entry.get(key)) for key in ("problem", "method"))
     known = problem.lower() in problems.names()
-    sizes = (_count(key, entry.get(key), 1) for key in ("m", "n"))
+    sizes = (_whole_number(key, entry.get(key), 1) for key in ("m", "n"))
     case = Case(problem.lower() if known else problem, *sizes)
-    found = {name: _number(name, entry[name]) for name in INDICATORS if name in entry}
+    found = {name: _median(name, entry[name]) for name in INDICATORS if name in entry}
     if not found:
         raise ValueError(f"it has no median; indicators are {', '.join(INDICATORS)}")
     signs = entry.get("marks", {})
@@ -145,13 +145,13 @@ def _text(key: str, value: Any) -> str:
     return value
 
 
-def _count(key: str, value: Any, least: int) -> int:
+def _whole_number(key: str, value: Any, least: int) -> int:
     if type(value) is not int or not least <= value <= COUNT_MOST:
         raise ValueError(f"{key} should be a whole number from {least}, got {str(value)[:60]!r}")
     return value
 
 
-def _number(key: str, value: Any) -> float:
+def _median(key: str, value: Any) -> float:
     least = 1 if key in EVALUATIONS else 0 if key in ACCURACIES else -NUMBER_MOST
     if type(value) not in (int, float) or not least <= value <= NUMBER_MOST:
         above = "" if least < 0 else f" from {least}"

@@ -1,4 +1,4 @@
-"""Stored runs to look at: from several folders and files, and of one way of ending."""
+"""Selection of stored runs from several folders and files, all with one way of ending."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which runs: of these problems, sizes and methods (empty: all), of one limit and target.
+    """Problems, sizes and methods to select (empty: all), with one limit and target.
 
     Without a limit (target) named, there must be only one among the runs.
     """
@@ -31,7 +31,7 @@ class Selection:
     target: bool | None = None
 
     def runs(self, paths: Sequence[Path]) -> pl.DataFrame:
-        """Of several folders or files together; a run that stands in two of them is refused."""
+        """Read the runs of several folders or files; refuse a run that stands in two of them."""
         rows = pl.concat([store.runs(path) for path in paths])
         twice = rows.filter(rows.select(store.KEY).is_duplicated())
         if len(twice):
@@ -48,11 +48,11 @@ class Selection:
                 "none of the runs is of the sizes, max_evals and target asked for; there are sizes "
                 f"{have} and (max_evals, target) {ends}"
             )
-        self._one_way_of_ending(chosen)
+        _require_one_way_of_ending(chosen)
         return store.in_order(chosen)
 
     def history(self, paths: Sequence[Path]) -> pl.DataFrame:
-        """The histories of the same runs, as far as they have any."""
+        """Read the histories of the same runs, as far as they have any."""
         rows = pl.concat([store.history(path) for path in paths])
         return rows.join(self.runs(paths), on=list(store.KEY), how="semi", maintain_order="left")
 
@@ -75,16 +75,18 @@ class Selection:
                 wanted &= pl.col(column) == value
         return wanted
 
-    def _one_way_of_ending(self, rows: pl.DataFrame) -> None:
-        options = {"max_evals": ("budget", "--max-evals")}
-        options["target"] = ("target", "--target or --no-target")
-        for name, (column, option) in options.items():
-            if len(found := sorted(rows[column].unique())) > 1:
-                raise ValueError(f"there are runs with {name} {found}: choose by {option}")
+
+def _require_one_way_of_ending(rows: pl.DataFrame) -> None:
+    """Refuse runs of several limits, or with and without a target."""
+    options = {"max_evals": ("budget", "--max-evals")}
+    options["target"] = ("target", "--target or --no-target")
+    for name, (column, option) in options.items():
+        if len(found := sorted(rows[column].unique())) > 1:
+            raise ValueError(f"there are runs with {name} {found}: choose by {option}")
 
 
 def _meant(word: str, known: set[str]) -> list[str]:
-    """The stored problems that a word stands for: a suite, as far as it is there, or a name."""
+    """Return the stored problems that a word stands for: members of a suite, or a name."""
     suite = SUITES.get(word.lower(), ())
     found = [name for name in (*suite, word, word.lower()) if name in known]
     if not found:
