@@ -44,6 +44,12 @@ def test_a_file_by_hand_stands_beside_the_runs(tmp_path, capsys) -> None:
     assert "the ratio to the median that Smith (2020) prints for smith." in shown
 
 
+def test_the_example_of_the_documentation_is_one() -> None:
+    page = (PAPER_FILE.parents[1] / "laboratory.md").read_text(encoding="utf-8")
+    example = page.partition("```json\n")[2].partition("```")[0]
+    assert baseline_of(json.loads(example)).methods == ("nblea", "smith")
+
+
 def test_what_a_file_leaves_out_has_usual_values(tmp_path) -> None:
     (tmp_path / "smith.json").write_text(BY_HAND)
     found = read_baseline(tmp_path / "smith.json")

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from bilevo import registry
 from bilevo.core.terminal import on_one_line, printable
 from bilevo.lab.campaign import Task, complete, stored_runs
-from bilevo.lab.commands import Against, Which, listed, write_report
+from bilevo.lab.commands import Against, Which, split_words, write_report
 from bilevo.lab.plans import EVALS_MOST, SUITES, Experiment, Plan, read_plan
 from bilevo.lab.progress import longest_first, with_progress
 from bilevo.lab.store import FAILED, Row
@@ -83,9 +83,12 @@ def bench(
     progress
         Show how far it has come on standard error.
     """
-    wanted = {"problems": listed(suite) + listed(problems), "methods": listed(methods)}
+    wanted = {
+        "problems": split_words(suite) + split_words(problems),
+        "methods": split_words(methods),
+    }
     sizes = tuple(map(parse_sizes, dim))
-    limits = tuple(_parse_limit(word) for word in listed(max_evals))
+    limits = tuple(_parse_limit(word) for word in split_words(max_evals))
     if max_time is not None and not 0 < max_time <= MAX_TIME_MOST:
         raise ValueError(
             f"--max-time takes seconds, more than 0 up to {MAX_TIME_MOST:g}; got {max_time:g}"

@@ -1,4 +1,4 @@
-"""What is made of stored runs: `bilevo table`, `figure`, `report`, `import` and `export`."""
+"""The commands on stored runs: `bilevo table`, `figure`, `report`, `import` and `export`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ else:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Which:
-    """Of the stored runs.
+    """Which of the stored runs.
 
     Parameters
     ----------
@@ -46,9 +46,9 @@ class Which:
     methods
         Methods, separated by commas.
     max_evals
-        Of runs that were made with several limits on evaluations: those of this one; 0 for none.
+        Choose the runs with this limit on evaluations where there are several limits; 0 for none.
     target
-        Of runs that were made both ways: those that end at the known optimum, or those that do not.
+        Choose the runs that end at the known optimum, or those that do not, where there are both.
     """
 
     problems: str | None = None
@@ -59,7 +59,7 @@ class Which:
 
     def selection(self) -> Selection:
         sizes = tuple(map(parse_sizes, self.dim))
-        names = {"problems": listed(self.problems), "methods": listed(self.methods)}
+        names = {"problems": split_words(self.problems), "methods": split_words(self.methods)}
         return Selection(sizes=sizes, max_evals=self.max_evals, target=self.target, **names)
 
 
@@ -117,11 +117,11 @@ def table(
     paths
         Folders of `bilevo bench`, or CSV files.
     kind
-        Of accuracy, evaluations, total, real, effort, ranks, summary, solved, ablation; several
-        with commas. By default the first three, and real where optima are not known.
+        accuracy, evaluations, total, real, effort, ranks, summary, solved or ablation; several are
+        separated by commas. By default the first three, and real where optima are not known.
     form
-        Of text, markdown, csv, latex, latex-document (which compiles by itself); several with
-        commas.
+        text, markdown, csv, latex or latex-document (which compiles by itself); several are
+        separated by commas.
     """
     runs = which.selection().runs(paths)
     kinds, forms = chosen_words(kind, form)
@@ -133,7 +133,7 @@ def table(
 
 
 def usual_kinds(runs: pl.DataFrame) -> list[str]:
-    """What is told of problems with a known optimum, and of others."""
+    """Return the kinds of tables for problems with a known optimum, and for others."""
     known = runs["F_star"].is_finite()
     kinds = ["accuracy", "evaluations", "total"] if known.any() else []
     return kinds if known.all() else [*kinds, "real"]
@@ -157,12 +157,12 @@ def figure(
     paths
         Folders of `bilevo bench`.
     kind
-        Of convergence, allocation, runtime, ecdf, critical-difference; several with commas. By
-        default all that the runs allow.
+        convergence, allocation, runtime, ecdf or critical-difference; several are separated by
+        commas. By default all that the runs allow.
     form
-        Of pdf, png, svg; several with commas.
+        pdf, png or svg; several are separated by commas.
     indicator
-        What methods are ranked by in the critical-difference diagram.
+        The indicator that the critical-difference diagram ranks methods by.
     out
         The folder of the figures; FOLDER/figures by default.
     floor
@@ -170,7 +170,7 @@ def figure(
     """
     from bilevo.lab.show import figures
 
-    folder = out or home_of(paths) / "figures"
+    folder = out or output_folder(paths) / "figures"
     kinds, forms = chosen_words(kind, form)
     if unknown := set(forms) - {"pdf", "png", "svg"}:
         raise ValueError(f"unknown format {min(unknown)!r}; known are pdf, png, svg")
@@ -201,7 +201,7 @@ def report(
     which: Which = ALL_RUNS,
     against: Against = USUAL,
 ) -> int:
-    """Write one HTML file about stored runs, which needs no network.
+    """Write one HTML file about stored runs, which needs no network to be read.
 
     Parameters
     ----------
@@ -220,10 +220,10 @@ def write_report(
     which: Which = ALL_RUNS,
     against: Against = USUAL,
 ) -> Path:
-    """The report of some stored runs, and where it is."""
+    """Write the report of some stored runs, and return its path."""
     from bilevo.lab.show.report import write_page
 
-    path = out or home_of(paths) / "report.html"
+    path = out or output_folder(paths) / "report.html"
     chosen = which.selection()
     runs, history = chosen.runs(paths), chosen.history(paths)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -246,14 +246,14 @@ def import_(
     Parameters
     ----------
     file
-        A CSV file; its columns are told in docs/laboratory.md.
+        A CSV file; docs/laboratory.md describes its columns.
     into
         The folder.
     verify
-        Re-solve the follower wherever the file has x and y of a registered problem.
+        Solve the follower again wherever the file has x and y of a registered problem.
     replace
-        Put these in the place of runs of the same names that the folder has; a history stays with
-        a run that is the same.
+        Replace runs of the same names that the folder has; a run that is the same keeps its
+        history.
     """
     read = exchange.import_csv(file).iter_rows(named=True)
     rows = [verified(row) if verify else row for row in read]
@@ -270,14 +270,12 @@ def import_(
         kept.add(store.frame(with_history(row, stored.get(key_of(row))) for row in rows))
         kept.merge()
     where = f"the new folder {into}" if fresh else str(into)
-    told = f"{len(rows)} runs imported into {where}, {len(known)} of them in place of others"
-    print(printable(told))
+    print(printable(f"{len(rows)} runs imported into {where}, {len(known)} in place of others"))
     if verify:
         print(f"{sum(row['x'] != [] and row['y'] != [] for row in rows)} of them have x and y")
     for name in dict.fromkeys(row["problem"] for row in rows):
         if name not in problems.names():
-            told = f"note: {name} is no problem of bilevo's: its optimum is not known to it"
-            print(on_one_line(told))
+            print(on_one_line(f"note: bilevo has no problem {name}, and does not know its optimum"))
     return 0
 
 
@@ -286,14 +284,14 @@ def key_of(row: Row) -> tuple[Any, ...]:
 
 
 def whole_runs(folder: Path) -> dict[tuple[Any, ...], Row]:
-    """The stored rows of a folder by their keys, with their histories."""
+    """Return the stored rows of a folder by their keys, with their histories."""
     if not store.segments(folder):
         return {}
     return {key_of(row): row for row in store.whole_rows(folder).iter_rows(named=True)}
 
 
 def with_history(row: Row, old: Row | None) -> Row:
-    """A row in place of another has its history if they are the same run: CSV files have none."""
+    """Keep the history of the old row if it is of the same run: CSV files have none."""
     same = ("seed", "F", "f", "nfev_upper", "nfev_lower")
     if old is not None and all(row[name] == old[name] for name in same):
         return {**row, "history": old["history"]}
@@ -328,19 +326,19 @@ def export(
     return 0
 
 
-def home_of(paths: Sequence[Path]) -> Path:
-    """Where what is made of some runs goes: the first campaign's folder, or that of its file."""
+def output_folder(paths: Sequence[Path]) -> Path:
+    """Return the folder for reports and figures: the first campaign's, or that of its file."""
     return paths[0] if paths[0].is_dir() else paths[0].parent
 
 
 def chosen_words(kind: str | None, form: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The kinds that were asked for, none where that was left open, and the formats."""
-    kinds, forms = listed(kind), listed(form)
+    """Return the kinds that were asked for, none where that was left open, and the formats."""
+    kinds, forms = split_words(kind), split_words(form)
     if not forms or (kind is not None and not kinds):
         raise ValueError("--kind and --format need a word each")
     return kinds, forms
 
 
-def listed(words: str | None) -> tuple[str, ...]:
-    """Words that are separated by commas."""
+def split_words(words: str | None) -> tuple[str, ...]:
+    """Split words that are separated by commas."""
     return tuple(word.strip() for word in words.split(",") if word.strip()) if words else ()
