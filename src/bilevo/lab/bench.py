@@ -13,7 +13,8 @@ from typing import Any, Literal
 from bilevo import registry
 from bilevo.core.terminal import on_one_line, printable
 from bilevo.lab.campaign import Task, complete, stored_runs
-from bilevo.lab.commands import Against, Which, split_words, write_report
+from bilevo.lab.choices import Against, Which, split_words
+from bilevo.lab.commands import write_report
 from bilevo.lab.plans import EVALS_MOST, SUITES, Experiment, Plan, read_plan
 from bilevo.lab.progress import longest_first, with_progress
 from bilevo.lab.store import FAILED, Row

@@ -19,26 +19,21 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from bilevo.api import minimize
 from bilevo.core.budget import StopReason
-from bilevo.core.extras import need
 from bilevo.core.problem import Problem
 from bilevo.core.result import Result
 from bilevo.lab.checks import checked, known_optimum
 from bilevo.lab.files import content, replacing
+from bilevo.lab.frames import pl
 from bilevo.lab.plans import Form, Plan, Run
 from bilevo.lab.store import FAILED, HISTORY, KEY, RUNS, Row, Store, frame, runs, segments
 from bilevo.lookup import named_problem, path_restored
 from bilevo.version import __version__
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = need("campaigns", "polars", "bench")
 
 SETTINGS = "settings.json"  # in the folder, beside the runs
 SETTINGS_MOST = 2**24  # bytes of that file

@@ -4,99 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from bilevo import problems
-from bilevo.core.extras import need
 from bilevo.core.terminal import on_one_line, printable
 from bilevo.lab import exchange, store
 from bilevo.lab.analysis import tables
-from bilevo.lab.analysis.baseline import read_baseline
 from bilevo.lab.analysis.samples import FLOOR
-from bilevo.lab.analysis.selection import Selection
-from bilevo.lab.analysis.statistics import ALPHA, Test
 from bilevo.lab.campaign import read_settings
 from bilevo.lab.checks import verified
+from bilevo.lab.choices import Against, Which, run_name, split_words
+from bilevo.lab.frames import pl
 from bilevo.lab.show import formats
 from bilevo.lab.store import Row
-from bilevo.lookup import parse_sizes
-from bilevo.options import Flag, Paths, Several, Whole
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = need("stored runs", "polars", "bench")
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, slots=True)
-class Which:
-    """Which of the stored runs.
-
-    Parameters
-    ----------
-    problems
-        Problems or suites, separated by commas.
-    dim
-        Sizes M,N; may be given several times.
-    methods
-        Methods, separated by commas.
-    max_evals
-        Choose the runs with this limit on evaluations where there are several limits; 0 for none.
-    target
-        Choose the runs that end at the known optimum, or those that do not, where there are both.
-    """
-
-    problems: str | None = None
-    dim: Several = ()
-    methods: str | None = None
-    max_evals: Whole | None = None
-    target: bool | None = None
-
-    def selection(self) -> Selection:
-        sizes = tuple(map(parse_sizes, self.dim))
-        names = {"problems": split_words(self.problems), "methods": split_words(self.methods)}
-        return Selection(sizes=sizes, max_evals=self.max_evals, target=self.target, **names)
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, slots=True)
-class Against:
-    """What runs are compared with, and how.
-
-    Parameters
-    ----------
-    baseline
-        A JSON file of published medians, which stand beside those of the runs in brackets; its
-        format is in docs/laboratory.md.
-    reference
-        The method that others are tested against: drc-cma-es, or else the first.
-    floor
-        Accuracies below it count as this; 0 takes them as they are.
-    test
-        Wilcoxon's rank-sum test, or his signed-rank test of runs of the same number.
-    holm
-        Correct p values for the number of tests, by Holm's method.
-    alpha
-        The level of significance.
-    """
-
-    baseline: Path | None = None
-    reference: str | None = None
-    floor: float = FLOOR
-    test: Test = "rank-sum"
-    holm: Flag = False
-    alpha: float = ALPHA
-
-    def options(self) -> dict[str, Any]:
-        """Return the options of `tables.make_table`, with the baseline that the file holds."""
-        read = None if self.baseline is None else read_baseline(self.baseline)
-        return {**asdict(self), "baseline": read}
-
+from bilevo.options import Flag, Paths
 
 ALL_RUNS, USUAL = Which(), Against()
 
@@ -123,7 +47,7 @@ def table(
         text, markdown, csv, latex or latex-document (which compiles by itself); several are
         separated by commas.
     """
-    runs = which.selection().runs(paths)
+    runs = which.runs(paths)
     kinds, forms = chosen_words(kind, form)
     options = against.options()
     made = [tables.make_table(runs, one, **options) for one in kinds or usual_kinds(runs)]
@@ -174,8 +98,7 @@ def figure(
     kinds, forms = chosen_words(kind, form)
     if unknown := set(forms) - {"pdf", "png", "svg"}:
         raise ValueError(f"unknown format {min(unknown)!r}; known are pdf, png, svg")
-    chosen = which.selection()
-    runs, history = chosen.runs(paths), chosen.history(paths)
+    runs, history = which.runs_and_history(paths)
     drawn = {}
     for one in kinds or figures.FIGURES:
         try:
@@ -224,8 +147,7 @@ def write_report(
     from bilevo.lab.show.report import write_page
 
     path = out or output_folder(paths) / "report.html"
-    chosen = which.selection()
-    runs, history = chosen.runs(paths), chosen.history(paths)
+    runs, history = which.runs_and_history(paths)
     path.parent.mkdir(parents=True, exist_ok=True)
     folders = [path for path in paths if path.is_dir()]
     settings = {str(folder): kept for folder in folders if (kept := read_settings(folder))}
@@ -262,10 +184,9 @@ def import_(
         stored = whole_runs(into)
         known = [row for row in rows if key_of(row) in stored]
         if known and not replace:
-            name = ", ".join(f"{key} {known[0][key]}" for key in store.KEY)
             raise ValueError(
-                f"{into} has {len(known)} of these runs, such as {name}; --replace puts the new "
-                "ones in their place"
+                f"{into} has {len(known)} of these runs, such as {run_name(known[0])}; --replace "
+                "puts the new ones in their place"
             )
         kept.add(store.frame(with_history(row, stored.get(key_of(row))) for row in rows))
         kept.merge()
@@ -317,12 +238,10 @@ def export(
     form
         csv: one line a run; ioh: with their histories, for IOHanalyzer and iohinspector.
     """
-    chosen = which.selection()
-    runs = chosen.runs(paths)
     if form == "csv":
-        exchange.export_csv(runs, out)
+        exchange.export_csv(which.runs(paths), out)
     else:
-        exchange.export_ioh(runs, chosen.history(paths), out)
+        exchange.export_ioh(*which.runs_and_history(paths), out)
     return 0
 
 
@@ -337,8 +256,3 @@ def chosen_words(kind: str | None, form: str) -> tuple[tuple[str, ...], tuple[st
     if not forms or (kind is not None and not kinds):
         raise ValueError("--kind and --format need a word each")
     return kinds, forms
-
-
-def split_words(words: str | None) -> tuple[str, ...]:
-    """Split words that are separated by commas."""
-    return tuple(word.strip() for word in words.split(",") if word.strip()) if words else ()

@@ -22,19 +22,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bilevo import problems
-from bilevo.core.extras import need
 from bilevo.core.problem import Optimum
 from bilevo.lab.files import opened
+from bilevo.lab.frames import pl
 from bilevo.lab.show.formats import csv_line, guarded, unguarded
 from bilevo.lab.store import FAILED, IMPORTED, KEY, RUNS, Row, in_order
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = need("imported and exported runs", "polars", "bench")
 
 REQUIRED = ("problem", "m", "n", "method", "F", "f", "nfev_upper", "nfev_lower")
 SIGNED = ("F", "f", "F_verified", "follower_gap", "F_star", "f_star")  # others are not

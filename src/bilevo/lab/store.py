@@ -16,16 +16,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
-from bilevo.core.extras import need
 from bilevo.lab.files import opened, replacing
+from bilevo.lab.frames import pl
 from bilevo.lab.parquet_size import size_of
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = need("stored runs", "polars", "bench")
 
 Row = dict[str, Any]  # some columns of RUNS, and "history"
 

@@ -17,22 +17,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bilevo.core.arrays import FloatArray
-from bilevo.core.extras import need
 from bilevo.lab.analysis.samples import Case, grouped, ordered_methods, ranked
 from bilevo.lab.analysis.statistics import ALPHA
+from bilevo.lab.frames import pl
 from bilevo.lab.store import FAILED
 from bilevo.plot import Stage, stages
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = need("figures of stored runs", "polars", "bench")
 
 TARGETS = np.logspace(2, -6, 51)  # as many as COCO has; a run ends where the last one is met
 POINTS = 300  # of a curve at most: more than a printed column can show

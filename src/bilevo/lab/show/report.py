@@ -187,13 +187,24 @@ def _failures(runs: DataFrame) -> dict[str, Any]:
     """List the runs that failed, and why."""
     header = {"problem": "text", "(m, n)": "text", "method": "text", "run": "number"}
     header |= {"seed": "number", "error": "prose"}
-    body = []
-    for row in _failed(runs).iter_rows(named=True):
-        size = f"({row['m']}, {row['n']})"
-        texts = [row["problem"], size, row["method"], row["number"], row["seed"], row["error"]]
-        pairs = zip(texts, header.values(), strict=True)
-        body.append([PageCell("" if text is None else str(text), kind) for text, kind in pairs])
-    about = {"title": "What failed", "header": list(header), "kinds": list(header.values())}
+    columns = ("problem", "size", "method", "number", "seed", "error")
+    sized = (
+        {**row, "size": f"({row['m']}, {row['n']})"} for row in _failed(runs).iter_rows(named=True)
+    )
+    lines = [[row[name] for name in columns] for row in sized]
+    return _text_table("What failed", header, lines)
+
+
+def _text_table(title: str, kinds: dict[str, str], lines: list[list[Any]]) -> dict[str, Any]:
+    """Make a table of texts, whose columns have these names and kinds."""
+    body = [
+        [
+            PageCell("" if text is None else str(text), kind)
+            for text, kind in zip(line, kinds.values(), strict=True)
+        ]
+        for line in lines
+    ]
+    about = {"title": title, "header": list(kinds), "kinds": list(kinds.values())}
     return {**about, "body": body, "foot": [], "notes": []}
 
 
@@ -224,20 +235,16 @@ def _are_mappings(value: Any) -> bool:
 
 def _experiments(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     kinds = {key: "prose" if key in LISTS else "text" for part in parts for key in part}
-    body = [
-        [PageCell(_setting(key, part.get(key)), kind) for key, kind in kinds.items()]
-        for part in parts
-    ]
-    about = {"title": "Experiments", "header": list(kinds), "kinds": list(kinds.values())}
-    return {**about, "body": body, "foot": [], "notes": []}
+    lines = [[_setting(key, part.get(key)) for key in kinds] for part in parts]
+    return _text_table("Experiments", kinds, lines)
 
 
 def _setting(key: str, value: Any) -> str:
     """Return a setting of an experiment as text; without a limit methods end by their own rules."""
     if key in ("max_evals", "budgets") and isinstance(value, list):  # the latter until 0.1.0
         value = ["none" if limit == 0 else limit for limit in value]
-    told = _as_text(value)
-    return told if isinstance(told, str) else str(value)
+    text = _as_text(value)
+    return text if isinstance(text, str) else str(value)
 
 
 def _distinct(runs: DataFrame, column: str) -> list[str]:
