@@ -44,7 +44,7 @@ At = Callable[[FloatArray], Procedure[Values]]  # rows (k, d) -> their values
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answer:
+class SearchEnd:
     """The best point that a local search has seen, in Deb's order."""
 
     point: FloatArray
@@ -126,9 +126,9 @@ class Sampler:
 
     def answer(
         self, converged: bool, hessian: FloatArray | None = None, left: float = math.inf
-    ) -> Answer:
+    ) -> SearchEnd:
         found = self.point, self.objective, self.violation, self.points
-        return Answer(*found, converged, hessian, left)
+        return SearchEnd(*found, converged, hessian, left)
 
     def differences(
         self, point: FloatArray, values: Values, curved: bool, B: FloatArray | None = None
@@ -245,7 +245,7 @@ def sqp(
     rule: LocalRule,
     hessian: FloatArray | None = None,
     values: Values | None = None,
-) -> Procedure[Answer]:
+) -> Procedure[SearchEnd]:
     """Minimize from a point in a box; `at` gives values.
 
     A Hessian to start with and the start's values need not be asked for where they are known.
