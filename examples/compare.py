@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import sys
+from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Iterator
 from copy import copy
@@ -160,7 +161,10 @@ def explain(console: Console, runs: dict[str, Run]) -> None:
     console.print()
 
 
-def main(names: list[str]) -> None:
+def main(arguments: list[str]) -> None:
+    parser = ArgumentParser(description="A wrong answer found; three methods compared.")
+    parser.add_argument("problems", nargs="*", help="compare on these only, such as smd7")
+    names = parser.parse_args(arguments).problems
     console = Console(file=sys.stdout, highlight=False)
     if not names:
         show_wrong_answer(console)
