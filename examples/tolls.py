@@ -298,7 +298,7 @@ def sample_of_aequilibrae() -> Path | None:
 
 
 def system_optimum(network: Network, gap: float) -> FloatArray:
-    """Return flows of the least total time, an equilibrium where drivers pay for delaying others."""
+    """Return flows of the least total time: an equilibrium where drivers pay what others lose."""
     considerate = replace(network, rise=network.rise * (1 + network.power))
     return settled(Drivers(considerate, np.zeros((len(network.tail), 0)), gap), ()).flow
 
