@@ -64,7 +64,7 @@ LOAD = np.array([DEMAND.get(bus, 0.0) for bus in BUSES])
 
 
 def flow_factors() -> FloatArray:
-    """(lines, buses): the flow on each line by a MW fed in at each bus (the DC approximation)."""
+    """Return (lines, buses): each line's flow for a MW fed in at each bus (DC approximation)."""
     ends = np.array([[float(bus == a) - float(bus == b) for bus in BUSES] for a, b in LINES])
     by_angle = ends / np.array([[reactance] for reactance, _ in LINES.values()])
     factors: FloatArray = by_angle @ np.linalg.pinv(ends.T @ by_angle)
@@ -89,14 +89,14 @@ class Producer:
         self.cost = COST[self.owned]
 
     def clearing(self, x: FloatArray) -> dict[str, Any]:
-        """The market's linear program: the dispatch of the least offered cost."""
+        """Return the market's linear program: the dispatch of the least offered cost."""
         offers = COST.copy()
         offers[self.owned] = x
         whole = {"A_eq": np.ones((1, SIZE.size)), "b_eq": [LOAD.sum()]}
         return {"c": offers, "A_ub": ROWS, "b_ub": ROOM, "bounds": [(0, s) for s in SIZE], **whole}
 
     def seen(self, x: FloatArray, cleared: Any) -> FloatArray:
-        """Quantities, and prices: that of energy anywhere, and what the lines add at a bus."""
+        """Return quantities and prices: the price of energy, and what lines add to it at a bus."""
         there, back = np.split(cleared.ineqlin.marginals, 2)
         prices = cleared.eqlin.marginals + FACTORS.T @ (there - back)
         return np.append(cleared.x[: len(UNITS)], prices)
@@ -106,13 +106,13 @@ class Producer:
         return float((self.cost - prices[BUS[self.owned]]) @ y[self.owned])
 
     def at_its_offer(self, x: FloatArray) -> FloatArray:
-        """What it loses by each MW if paid its offer, as a unit is that is tied with another."""
+        """Return the loss by each MW that is paid its offer, as a tied unit is."""
         d = np.zeros_like(COST)
         d[self.owned] = self.cost - x
         return d
 
     def market(self, optimistic: bool = True) -> LinProg:
-        """Ties go to the producer, or against it."""
+        """Make the market, a solver; ties go to the producer, or against it."""
         sign = 1.0 if optimistic else -1.0
         return LinProg(self.clearing, lambda x: sign * self.at_its_offer(x), self.seen)
 
@@ -129,14 +129,14 @@ class Producer:
         )
 
     def profit(self, *offers: float, optimistic: bool = True) -> float:
-        """What it earns per hour by these offers."""
+        """Return what the producer earns per hour by these offers."""
         x, follower = np.array(offers, dtype=float), self.market(optimistic)
         y, _, _ = follower.best(follower.advance(follower.start(x, np.random.default_rng())))
         return -self.loss(x, y)
 
 
 class Claim(NamedTuple):
-    """What the single-level program says, and how long it took."""
+    """The answer of the single-level program, and how long it took."""
 
     profit: float  # NaN if it says that there is no solution
     offers: FloatArray
@@ -144,7 +144,7 @@ class Claim(NamedTuple):
 
 
 def conditions(owned: list[int], big_m: float) -> list[tuple[Any, Any, dict[str, Any]]]:
-    """Optimality of the dispatch as rows: low, high, and the coefficients of variables.
+    """Return optimality of the dispatch as rows: low, high, coefficients of variables.
 
     offer - price of energy + what lines and bounds add = 0, and of each limit's room and its dual
     one is zero. Which one a binary variable chooses, and that takes a bound on both: the room has
@@ -176,7 +176,7 @@ class Variables(NamedTuple):
 
 
 def single_level(producer: Producer, big_m: float) -> Claim:
-    """The optimum by one mixed-integer program with the market's optimality conditions.
+    """Solve one mixed-integer program with the market's optimality conditions.
 
     Income, price x quantity, is linear by strong duality: C. Ruiz, A. Conejo (2009). Pool strategy
     of a producer with endogenous formation of locational marginal prices. IEEE Trans. Power Syst.
@@ -215,7 +215,7 @@ def single_level(producer: Producer, big_m: float) -> Claim:
 
 
 def searched(producer: Producer, runs: int, evaluations: int, seed: int = 1) -> list[bilevo.Result]:
-    """Some runs, the best one first: profit has several local optima, on jumps."""
+    """Make some runs, and put the best first: profit has several local optima, on jumps."""
     problem = producer.problem()
     seeds = range(seed, seed + runs)
     results = [bilevo.minimize(problem, max_evals=evaluations, rng=seed) for seed in seeds]

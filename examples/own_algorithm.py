@@ -27,7 +27,7 @@ from bilevo.core.streams import stream
 
 @dataclass(slots=True)
 class Walk:
-    """Arrays and numbers only, so that a run can be stored between two generations and resumed."""
+    """The state: arrays and numbers, so that it can be stored between two generations."""
 
     best: Incumbent
     step: float = 0.25
@@ -47,7 +47,7 @@ class StepByStep(Algorithm[Walk]):
     State = Walk
 
     def init(self, spec: Spec) -> Procedure[Walk]:
-        """The first pair: both levels are searched in the unit box."""
+        """Make the first pair: both levels are searched in the unit box."""
         middle = np.full((1, spec.m), 0.5), np.full((1, spec.n), 0.5)
         (best,) = yield from self.answered(spec, *middle, generation=0, step=0.25)
         yield best
@@ -77,7 +77,7 @@ class StepByStep(Algorithm[Walk]):
     def answered(
         self, spec: Spec, x: FloatArray, y: FloatArray, generation: int, step: float
     ) -> Procedure[list[Incumbent]]:
-        """Pairs of leaders x (k, m) and their followers' answers, searched from y (k, n)."""
+        """Return pairs of leaders x (k, m) and their followers' answers, searched from y (k, n)."""
         rng = stream(spec.seed, "followers", generation)
         values = yield Evaluate(Level.LOWER, x, y)
         f, violation, steps = values.objective, values.violation, np.full((len(x), 1), step)

@@ -49,19 +49,19 @@ class Shop:
 
     @classmethod
     def random(cls, rng: np.random.Generator, goods: int = 12, own: int = 5) -> Shop:
-        """Values up to 20 and weights up to 10, in a bag for half of the goods."""
+        """Make a shop with values up to 20, weights up to 10 and a bag for half of the goods."""
         value, weight = rng.integers(1, (21, 11), (goods, 2)).T.astype(float)
         return cls(value, weight, float(weight.sum() // 2), own)
 
     def prices(self, x: FloatArray) -> FloatArray:
-        """The whole price of each good: what is not the shop's is free."""
+        """Return the whole price of each good: what is not the shop's is free."""
         return np.append(np.round(x), np.zeros(self.value.size - self.own))
 
     def loss(self, x: FloatArray, bag: FloatArray) -> float:
         return -float(self.prices(x) @ bag)
 
     def packing(self, x: FloatArray) -> dict[str, Any]:
-        """The customer's integer program."""
+        """Return the customer's integer program."""
         return {
             "c": self.prices(x) - self.value,
             "integrality": 1,
@@ -70,11 +70,11 @@ class Shop:
         }
 
     def tie(self, x: FloatArray) -> FloatArray:
-        """What the shop loses by each good that is bought, or gains if ties go against it."""
+        """Return the loss of the shop by each good bought, or its gain if ties go against it."""
         return -self.prices(x) if self.optimistic else self.prices(x)
 
     def problem(self, customer: Solver[Any] | None = None) -> bilevo.Problem:
-        """With HiGHS as the customer, or another follower."""
+        """Make the bilevel problem, with HiGHS as the customer or with another solver."""
         return bilevo.Problem(
             self.loss,
             None,
@@ -86,7 +86,7 @@ class Shop:
 
 
 class Enumeration:
-    """The customer by trying all bags: a follower of one's own, done after one step."""
+    """A customer who tries all bags: a solver of one's own, done after one step."""
 
     def __init__(self, shop: Shop) -> None:
         self.shop = shop
@@ -111,13 +111,13 @@ class Enumeration:
 
 
 def income(shop: Shop, x: FloatArray, customer: Any) -> float:
-    """What the shop earns by these prices from this follower."""
+    """Return what the shop earns by these prices from this customer."""
     bag, _, _ = customer.best(customer.advance(customer.start(x, np.random.default_rng())))
     return -shop.loss(x, bag)
 
 
 def best_income(shop: Shop) -> tuple[float, FloatArray]:
-    """The most that the shop can earn, and prices for it, by trying all whole prices.
+    """Return the most that the shop can earn, and prices for it, by trying all whole prices.
 
     The customer chooses among sets of the shop's goods, each with the best that fits beside it.
     """
@@ -139,14 +139,14 @@ def best_income(shop: Shop) -> tuple[float, FloatArray]:
 def searched(
     problem: bilevo.Problem, runs: int, evaluations: int, seed: int = 1
 ) -> list[bilevo.Result]:
-    """Some runs, the best one first: income is flat between its jumps, and a run may stay there."""
+    """Make some runs, and put the best first: income is flat between jumps, where a run may end."""
     seeds = range(seed, seed + runs)
     results = [bilevo.minimize(problem, max_evals=evaluations, rng=seed) for seed in seeds]
     return sorted(results, key=lambda result: result.F)
 
 
 def ties(count: int) -> FloatArray:
-    """(count, 2): what shops with five goods at random prices earn if ties go to them, and if not.
+    """Return (count, 2): what shops at random prices earn if ties go to them, and if not.
 
     Both by HiGHS, and both compared with enumeration.
     """

@@ -57,7 +57,7 @@ def solved(
 
 
 def mine_by_scipy(problem: bilevo.Problem) -> float:
-    """F of gold mining by Nelder-Mead, with the mine's production searched for every tax."""
+    """Return F of gold mining by Nelder-Mead, with the mine's production searched for every tax."""
 
     def production(x: FloatArray) -> float:
         most = max(0.0, (99 - x[0]) / 2)  # beyond it the mine makes a loss
@@ -78,7 +78,7 @@ def mine_by_scipy(problem: bilevo.Problem) -> float:
 
 
 def without_follower(problem: bilevo.Problem) -> float:
-    """F if the leader of a problem with linear F, G and g decided everything: a bound."""
+    """Return F if the leader decided everything, for linear F, G and g: a bound."""
     m, n = problem.m, problem.n
     points = np.concatenate([np.zeros((1, m + n)), np.eye(m + n)])
     F, G, _, g = problem.evaluate(points[:, :m], points[:, m:])
@@ -121,7 +121,7 @@ def decision_making(small: bool, folder: Path) -> Answer:
 
 
 def draw_runs(answer: Answer, path: Path) -> None:
-    """What each run found beside the bound: runs end in different local optima."""
+    """Draw what each run found beside the bound: runs end in different local optima."""
     figure = need("pictures", "matplotlib.figure", "plot").Figure(
         figsize=(5, 3), layout="constrained"
     )

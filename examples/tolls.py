@@ -84,7 +84,7 @@ class Network:
 
     @classmethod
     def of(cls, links: Any, trips: FloatArray) -> Network:
-        """From rows (tail, head, free, capacity, factor, power), nodes counted from 0."""
+        """Make a network of rows (tail, head, free, capacity, factor, power), nodes from 0 on."""
         rows = np.array(sorted(map(tuple, links)))
         tail, head, (free, capacity, factor, power) = *rows.T[:2].astype(int), rows.T[2:]
         return cls(tail, head, free, free * factor / capacity**power, power, trips)
@@ -99,18 +99,18 @@ class Network:
         return float(flow @ self.time(flow))
 
     def beckmann(self, flow: FloatArray) -> float:
-        """The sum of the integrals of time over flow, which an equilibrium minimises."""
+        """Return the sum of the integrals of time over flow, which an equilibrium minimizes."""
         return float(flow @ (self.free + self.rise * flow**self.power / (self.power + 1)))
 
     def routes(self, cost: FloatArray) -> tuple[FloatArray, IntArray]:
-        """For every node of origin: the costs of the cheapest routes, and the nodes before."""
+        """Return, for every origin, the costs of the cheapest routes and the nodes before."""
         positive = np.maximum(cost, 1e-9)  # links that cost nothing would leave the order open
         graph = csr_array((positive, self.head, self.first), shape=self.trips.shape)
         distances, before = dijkstra(graph, return_predecessors=True)
         return distances, before
 
     def all_or_nothing(self, cost: FloatArray) -> FloatArray:
-        """Flows of the links when everybody takes the cheapest route."""
+        """Return the flows of links when everybody takes the cheapest route."""
         distances, before = self.routes(cost)
         nodes = len(self.trips)
         rows = np.arange(nodes) * (nodes + 1)  # of `load`: a last column takes what has no link
@@ -127,7 +127,7 @@ class Network:
 
 @dataclass(slots=True)
 class Traffic:
-    """Where Frank-Wolfe stands: flows, its last two targets and step. Arrays and numbers only."""
+    """The state of Frank-Wolfe: flows, its last two targets and step; arrays and numbers only."""
 
     toll: FloatArray
     flow: FloatArray
@@ -184,7 +184,7 @@ class Drivers:
         state.last, state.last_but_one = target, state.last
 
     def conjugate(self, state: Traffic, cheapest: FloatArray) -> FloatArray:
-        """The target whose direction is conjugate to the last two."""
+        """Return the target whose direction is conjugate to the last two."""
         flow, step, curvature = state.flow, state.step, self.network.slope(state.flow)
         if step > 1 - 1e-9:  # the last target is reached: nothing to be conjugate to
             return cheapest
@@ -198,7 +198,7 @@ class Drivers:
         return np.asarray((cheapest + nu * state.last + mu * state.last_but_one) / (1 + nu + mu))
 
     def line_search(self, state: Traffic, direction: FloatArray) -> float:
-        """The step in [0, 1] to the least of Beckmann's function."""
+        """Return the step in [0, 1] to the least of Beckmann's function."""
 
         def slope(step: float) -> float:
             time = self.network.time(state.flow + step * direction)
@@ -208,7 +208,7 @@ class Drivers:
 
 
 def settled(drivers: Drivers, x: Any) -> Traffic:
-    """How drivers answer tolls x, without a leader's search."""
+    """Return how drivers answer tolls x, without a leader's search."""
     state = drivers.start(np.asarray(x, float), np.random.default_rng(1))
     while not drivers.done(state):
         state = drivers.advance(state)
@@ -236,7 +236,7 @@ class Case:
         return [f"{road[0][0]}-{road[0][1]}" for road in self.roads]
 
     def problem(self, gap: float = 1e-6) -> bilevo.Problem:
-        """Total travel time over tolls; the leader sees the flows of all links."""
+        """Make the bilevel problem: total travel time over tolls; y are the flows of all links."""
         return bilevo.Problem(
             lambda x, flow: self.network.total_time(flow),
             None,
@@ -262,7 +262,7 @@ def nine_nodes() -> Case:
 
 
 def sioux_falls(archive: Path) -> Case:
-    """From the sample of aequilibrae; each road is tolled in both directions."""
+    """Read the sample of aequilibrae; each road is tolled in both directions."""
     columns = "a_node, b_node, free_flow_time, capacity_ab, b, power"
     with zipfile.ZipFile(archive) as sample, closing(sqlite3.connect(":memory:")) as database:
         database.deserialize(sample.read("project_database.sqlite"))
@@ -278,7 +278,7 @@ def sioux_falls(archive: Path) -> Case:
 
 
 def trip_matrix(content: bytes) -> tuple[IntArray, FloatArray]:
-    """The zones and the first matrix of a file in aequilibrae's format (its matrix class)."""
+    """Return the zones and the first matrix of a file in aequilibrae's matrix format."""
     (zones,) = np.frombuffer(content, "<u4", 1, offset=10)
     matrices, indices = content[14], content[15]
     start = 182 + 50 * matrices + 20 * indices
@@ -289,7 +289,7 @@ def trip_matrix(content: bytes) -> tuple[IntArray, FloatArray]:
 
 
 def sample_of_aequilibrae() -> Path | None:
-    """Where the package keeps Sioux Falls; it is found without being imported."""
+    """Return where the package keeps Sioux Falls; it is found without being imported."""
     package = importlib.util.find_spec("aequilibrae")
     if package is None or package.origin is None:
         return None
@@ -298,13 +298,13 @@ def sample_of_aequilibrae() -> Path | None:
 
 
 def system_optimum(network: Network, gap: float) -> FloatArray:
-    """Flows of the least total time: the equilibrium of drivers who bear what they cost others."""
+    """Return flows of the least total time: an equilibrium where drivers pay what others lose."""
     considerate = replace(network, rise=network.rise * (1 + network.power))
     return settled(Drivers(considerate, np.zeros((len(network.tail), 0)), gap), ()).flow
 
 
 def sensitivity(case: Case, state: Traffic, tolerance: float = 1e-2) -> FloatArray:
-    """Derivatives of total time by the tolls, at an equilibrium (Tobin and Friesz).
+    """Return derivatives of total time by the tolls, at an equilibrium (Tobin and Friesz).
 
     Flows change within the links that the trips of each origin use, and keep their sums at nodes.
     """
@@ -326,7 +326,7 @@ def sensitivity(case: Case, state: Traffic, tolerance: float = 1e-2) -> FloatArr
 
 
 def descend(case: Case, start: Any, gap: float) -> tuple[FloatArray, int]:
-    """Tolls of L-BFGS-B with these derivatives, and how many equilibria it needed."""
+    """Return tolls by L-BFGS-B with these derivatives, and how many equilibria it needed."""
     scale = case.total_time(start, gap) / 1000  # first steps are as long as derivatives
 
     def value(x: FloatArray) -> tuple[float, FloatArray]:
@@ -349,7 +349,7 @@ class Study:
     seeds: range  # of runs: one may end in a local optimum
 
     def bounds(self) -> tuple[float, float]:
-        """What is known without a search: total time without tolls, and the least there can be."""
+        """Tell what is known without a search: total time without tolls, and the least possible."""
         case, network = self.case, self.case.network
         print(f"\n{case.name}: {len(network.tail)} links, {network.trips.sum():,.0f} trips")
         print("The follower's gap is the leader's error. Without tolls:")
@@ -366,7 +366,7 @@ class Study:
         return total, least
 
     def search(self) -> bilevo.Result:
-        """The best tolls of some runs, what they cost, and drivers followed more exactly."""
+        """Make some runs; tell the best tolls, what they cost, and how drivers answer exactly."""
         problem = self.case.problem(self.gap)
         runs = [bilevo.minimize(problem, max_evals=self.evals, rng=seed) for seed in self.seeds]
         result = min(runs, key=lambda run: run.F)
@@ -380,7 +380,7 @@ class Study:
         return result
 
     def compare(self, result: bilevo.Result, untolled: float, least: float) -> None:
-        """The answer beside those of descents with derivatives."""
+        """Tell the answer beside those of descents with derivatives."""
         case, answers = self.case, [("bilevo", result.x)]
         for name, start in (("no tolls", 0 * result.x), ("the answer", result.x)):
             x, count = descend(case, start, self.gap)
@@ -392,7 +392,7 @@ class Study:
             print(f"  {name:42} {total:,.2f}, {saved:.1%} of what is possible; {tolls}")
 
     def pictures(self, result: bilevo.Result, folder: Path, points: int) -> list[Path]:
-        """Where tolls change the time lost and, over two tolls, what the leader is up against."""
+        """Draw where tolls change the time lost and, for two tolls, total time over both."""
         figures = {"links": self.delays(result)}
         if len(result.x) == 2:
             figures["landscape"] = bilevo.plot.landscape(self.case.problem(1e-5), result, points)
@@ -404,7 +404,7 @@ class Study:
         return paths
 
     def delays(self, result: bilevo.Result) -> Figure:
-        """Bars of the time lost on the links where tolls change it most."""
+        """Draw bars of the time lost on the links where tolls change it most."""
         network = self.case.network
         flows = {
             "no tolls": self.case.equilibrium(0 * result.x, self.gap).flow,
