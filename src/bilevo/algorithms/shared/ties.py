@@ -18,8 +18,9 @@ from enum import StrEnum
 
 import numpy as np
 
+from bilevo.algorithms.shared.differences import At
 from bilevo.algorithms.shared.follower_search import Pair
-from bilevo.algorithms.shared.sqp import At, LocalRule, SearchEnd, sqp
+from bilevo.algorithms.shared.sqp import LocalRule, SearchEnd, sqp
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.order import best_index, ranking
 from bilevo.core.request import Procedure, Values
@@ -27,7 +28,7 @@ from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
 
 APART = 0.01  # of the box: answers that are farther apart are different ones
-DIFFERENCE = 1e-4  # of the box: the step with which curvatures of f are taken
+FLAT_DIFFERENCE = 1e-4  # of the box: the step with which curvatures of f are taken
 FLAT = 1e-6  # of the largest curvature: a direction with less has none
 
 
@@ -77,7 +78,7 @@ def flat_directions(at: At, y: FloatArray, scale: float = 0.0) -> Procedure[Floa
     one, or beside `scale`.
     """
     n = len(y)
-    h = np.where(y > 0.5, -DIFFERENCE, DIFFERENCE)
+    h = np.where(y > 0.5, -FLAT_DIFFERENCE, FLAT_DIFFERENCE)
     i, j = np.triu_indices(n)
     steps = np.concatenate([np.zeros((1, n)), np.diag(h), np.diag(h)[i] + np.diag(h)[j]])
     values = (yield from at(y + steps)).objective
