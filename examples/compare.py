@@ -1,9 +1,9 @@
 """What bilevo does, in half a minute: `scripts/demo` runs this file.
 
-    python examples/compare.py                    a wrong answer found; three methods compared
-    python examples/compare.py smd7 gold-mining   the comparison on other problems of the suites
+    python examples/compare.py                    both parts
+    python examples/compare.py smd7 gold-mining   only the comparison, on these problems
 
-Part 1 solves a small problem whose follower is easily answered wrongly, and verifies the answers.
+Part 1 solves a small problem whose follower is easily solved wrongly, and verifies the answers.
 Part 2 counts what three methods spend on problems of the suites. Every number is computed here.
 """
 
@@ -142,7 +142,7 @@ def compare(console: Console, name: str) -> dict[str, Run]:
 
 
 def explain(console: Console, runs: dict[str, Run]) -> None:
-    """Say why the evaluations of one problem's runs differ so much."""
+    """Say why the three methods need such different numbers of evaluations on one problem."""
     complete, competing, learning = (runs[method] for method in METHODS)
     first, answer = next(iter(learning.spent.values())), learning.spent[learning.result.x.tobytes()]
     share = learning.result.nfev / competing.result.nfev
@@ -162,8 +162,10 @@ def explain(console: Console, runs: dict[str, Run]) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    parser = ArgumentParser(description="A wrong answer found; three methods compared.")
-    parser.add_argument("problems", nargs="*", help="compare on these only, such as smd7")
+    parser = ArgumentParser(
+        description="Show how verification finds a wrong answer, and compare three methods."
+    )
+    parser.add_argument("problems", nargs="*", help="only compare, on these problems (smd7 ...)")
     names = parser.parse_args(arguments).problems
     console = Console(file=sys.stdout, highlight=False)
     if not names:
@@ -171,10 +173,10 @@ def main(arguments: list[str]) -> None:
         console.print("[bold]2. What an answer costs[/]\n")
     first, *_ = [compare(console, name) for name in names or PROBLEMS]
     console.print(
-        "evaluations: of both levels together, until F is as good as the known optimum where there "
-        "is one. x tried: each needs an answer of the follower. f per x: evaluations of f for one "
-        "x, the median. F: verified. answer: 'wrong by d' means that the follower can lower f by d "
-        "at this x, even if F looks right.\n"
+        "evaluations: those of both levels together. Where the optimum is known, a run ends when F "
+        "reaches it. x tried: each x needs an answer of the follower. f per x: the median number "
+        "of evaluations of f for one x. F: the verified value. answer: 'wrong by d' means that the "
+        "follower can lower f by d at this x, even if F looks right.\n"
     )
     if not names:
         explain(console, first)

@@ -1,13 +1,14 @@
-"""Hyper-parameter tuning at equal numbers of epochs: drc-race, DRC, Optuna, nested CMA-ES, chance.
+"""Compare methods of hyper-parameter tuning at equal numbers of epochs.
 
     python examples/compare_tuning.py           make missing runs, then write docs/tuning.md
     python examples/compare_tuning.py --page    write docs/tuning.md and its picture only
 
-All methods train with the code of examples/tuning.py: the same data, box on log scales, patience
-and longest training. They are compared by the total number of epochs and by the least validation
-loss that any network had by then, whether its training was finished or pruned. A seed splits the
-data, in the same way for all methods, and starts each method. Runs are stored in
-docs/data/tuning.csv. Needs optuna and scikit-learn; about 15 minutes.
+The methods are drc-race, drc-cma-es, Optuna, nested-cma-es and random search. All train with the
+code of examples/tuning.py: the same data, box on log scales, patience and longest training. They
+are compared by the total number of epochs, and by the least validation loss that any network had by
+then, whether its training was finished or pruned. A seed splits the data, in the same way for all
+methods, and starts each method. Runs are stored in docs/data/tuning.csv. The script needs optuna
+and scikit-learn, and takes about 15 minutes.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class SpentError(Exception):
 
 
 class Metered(Training):
-    """Training that counts its epochs, and notes the best loss seen by then."""
+    """Training that counts its epochs, and notes the best loss after each."""
 
     def __init__(self, data: Data, epochs: int) -> None:
         super().__init__(data)
@@ -216,7 +217,7 @@ def write_page() -> None:
 
 def main(arguments: list[str]) -> None:
     parser = ArgumentParser(description="Hyper-parameter tuning at equal numbers of epochs.")
-    parser.add_argument("--page", action="store_true", help="only write the page anew")
+    parser.add_argument("--page", action="store_true", help="make no runs, only write the page")
     if not parser.parse_args(arguments).page:
         run_missing()
     write_page()
