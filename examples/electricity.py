@@ -298,16 +298,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         friendly, hostile = (brighton.profit(offer, optimistic=good) for good in (True, False))
         print(f"  at {offer:.7f} {friendly:10,.2f} if ties go to Brighton, {hostile:,.2f} if not")
     print(
-        "If Brighton offers at its own cost, it earns nothing. But it sets the price at its bus, so\n"
-        "it can ask for 30, the cost of Solitude, and run as much as before. If it asks for more,\n"
-        "Solitude runs instead. At 30 the two are tied, so a careful producer asks for 29.99."
+        "If Brighton offers at its own cost, it earns nothing. But it sets the price at its bus.\n"
+        "So it can ask for 30, the cost of Solitude, and run as much as before. If it asks for\n"
+        "more, Solitude runs instead. At 30 the two are tied, so a careful producer asks for 29.99."
     )
 
     pair = Producer("Brighton", "Alta")
     report(pair, searched(pair, runs, 2 * evaluations), single_level(pair, 1e4))
     print(
-        "Brighton's offer sets the price at Alta's bus, too, and Alta runs at any offer up to that\n"
-        "price. So an owner of both asks for 30 again, and also earns Alta's profit."
+        "Brighton's offer sets the price at Alta's bus, too, and Alta runs at any offer up to\n"
+        "that price. So an owner of both asks for 30 again, and also earns Alta's profit."
     )
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "electricity.png"

@@ -1,18 +1,19 @@
-"""Hyper-parameters as a bilevel problem: validation loss above, training below, epochs to share.
+"""Tune hyper-parameters as a bilevel problem: the follower is the training of a network.
 
 The leader chooses four hyper-parameters of a small network, all on a log scale: learning rate,
-weight decay, batch size and width. The follower is training itself: one `advance` is an epoch of
-Adam, and it is done when the validation loss has not improved for eight epochs, or after fifty.
-What the leader sees of it is the validation loss of the best epoch so far, the network that one
-would keep. Followers of many leaders share one budget of epochs: `drc-race` gives few of them to
-most networks and many to those that may become the best.
+weight decay, batch size and width. The follower is the training itself. One `advance` is an epoch
+of Adam. Training is done when the validation loss has not improved for eight epochs, or after
+fifty. The leader sees the validation loss of the best epoch so far, because one would keep that
+network. All networks together get a limited number of epochs. `drc-race` gives few epochs to most
+networks, and many to those that may become the best.
 
     python examples/tuning.py                           the digits, 1000 epochs, some seconds
     python examples/tuning.py friedman --epochs 300 --out pictures
 
-Wrong tool: where only regularisation of a convex loss is to be tuned, the validation loss can be
-differentiated by it, and gradients need far fewer trainings. docs/tuning.md has a comparison with
-Optuna. Needs scikit-learn, for its data.
+**When bilevo is the wrong tool**: where only the regularization of a convex loss is tuned. The
+validation loss can then be differentiated, and gradients need far fewer trainings.
+
+docs/tuning.md compares with Optuna. The example needs scikit-learn, for its data.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ class Data:
     targets: Array
     validation_inputs: Array
     validation_targets: Array
-    classes: bool  # cross entropy of classes, or else the squared error
+    classes: bool  # whether the loss is the cross entropy of classes; else the squared error
 
     @classmethod
     def split(cls, X: Array, T: Array, classes: bool, training: int, seed: int) -> Data:
-        """Split rows by a seed; inputs are scaled by what is seen in training."""
+        """Split rows by a seed; inputs are scaled by the training rows only."""
         order = np.random.default_rng([seed, 8]).permutation(len(X))
         seen, held = order[:training], order[training:]
         mean, deviation = X[seen].mean(axis=0), X[seen].std(axis=0) + 1e-9
@@ -260,7 +261,7 @@ def again(training: Training, x: Array, times: int) -> Array:
 
 
 def picture(path: Path, curves: list[list[float]], answer: float, title: str) -> None:
-    """Draw who got the epochs: each network's best loss so far, the answer's in red."""
+    """Draw each network's best loss over its epochs; the answer is red."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -280,10 +281,10 @@ def picture(path: Path, curves: list[list[float]], answer: float, title: str) ->
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Tune a small network by bilevel optimization.")
     parser.add_argument("data", nargs="?", choices=DATA, default="digits")
-    parser.add_argument("--epochs", type=int, default=1000, help="of all networks together")
+    parser.add_argument("--epochs", type=int, default=1000, help="epochs of all networks together")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--small", action="store_true", help="200 epochs")
-    parser.add_argument("--out", type=Path, default=Path(), help="folder of the picture")
+    parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
     options = parser.parse_args(arguments)
 
     training = Watched(DATA[options.data](options.seed))
@@ -300,9 +301,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"Trained again: {np.median(losses):.4f}, from {losses.min():.4f} to {losses.max():.4f}")
     print(
         f"{result.nfev_lower} epochs went to {len(curves)} networks: {short} of them got three or\n"
-        f"fewer, the longest training took {max(map(len, curves))}. The loss found is that of a\n"
-        "network to keep, and has some luck in it: one trained again with the same settings is\n"
-        "likely to be a little worse."
+        f"fewer, and the longest training took {max(map(len, curves))}. The loss is that of the\n"
+        "best network found, which is partly luck. A network that is trained again with the same\n"
+        "settings is likely to be a little worse."
     )
     options.out.mkdir(parents=True, exist_ok=True)
     title = f"{options.data}: who got {result.nfev_lower} epochs"
