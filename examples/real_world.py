@@ -119,9 +119,9 @@ def decision_making(small: bool, folder: Path) -> Answer:
     print(
         f"decision making: the executive sets {x[0]:.1f} and {x[1]:.1f}, and a weight of profit of "
         f"{x[2]:.2f}. The divisions answer {', '.join(f'{part:.1f}' for part in y)}.\n"
-        f"bilevo finds F = {answer.certificate.F:.4f}. If the divisions obeyed, the executive "
-        f"would get {answer.check:.4f},\nwhich is better by "
-        f"{answer.certificate.F - answer.check:.4f}. Verification: {answer.certificate.message}"
+        f"bilevo finds F = {answer.certificate.F:.4f}. If the divisions obeyed, F would be "
+        f"{answer.check:.4f}, a difference of {answer.certificate.F - answer.check:.4f}.\n"
+        f"Verification: {answer.certificate.message}"
     )
     draw_runs(answer, folder / "decision_making.png")
     return answer

@@ -57,7 +57,7 @@ NINE_NODES = """
 """
 MEANING = {
     "nine nodes": "Either of these tolls alone is worse than none, because drivers crowd the other "
-    "link. Both together save a sixth of what is possible. A descent from no tolls misses that.",
+    "link. Both together save 18% of what is possible. A descent from no tolls misses that.",
     "Sioux Falls": "Tolls on five of 38 roads save two thirds of what tolls on all of them could.",
 }
 
@@ -386,7 +386,7 @@ class Study:
         return result
 
     def compare(self, result: bilevo.Result, untolled: float, least: float) -> None:
-        """Print the answer beside those of descents with derivatives."""
+        """Print the answer beside the answers of descents with derivatives."""
         case, answers = self.case, [("bilevo", result.x)]
         for name, start in (("no tolls", 0 * result.x), ("the answer", result.x)):
             x, count = descend(case, start, self.gap)

@@ -301,9 +301,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"Trained again: {np.median(losses):.4f}, from {losses.min():.4f} to {losses.max():.4f}")
     print(
         f"{result.nfev_lower} epochs went to {len(curves)} networks: {short} of them got three or\n"
-        f"fewer, and the longest training took {max(map(len, curves))}. The loss is that of the\n"
-        "best network found, which is partly luck. A network that is trained again with the same\n"
-        "settings is likely to be a little worse."
+        f"fewer, and the longest training took {max(map(len, curves))}. The best network found\n"
+        "was partly lucky: a network that is trained again with the same settings is likely to be\n"
+        "a little worse."
     )
     options.out.mkdir(parents=True, exist_ok=True)
     title = f"{options.data}: who got {result.nfev_lower} epochs"
