@@ -28,7 +28,7 @@ REFINED = 0.25  # of the generations without a better candidate refine the elite
 
 
 @dataclass(frozen=True, slots=True)
-class HastyDRC(DRC):
+class FallbackDRC(DRC):
     """DRC with follower searches that stop sooner."""
 
     def follower_searches(

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bilevo.algorithms.drc_plus.fallback import HastyDRC
+from bilevo.algorithms.drc_plus.fallback import FallbackDRC
 from bilevo.algorithms.drc_plus.leader_view import SAME_F, descent, is_smooth_end
 from bilevo.algorithms.drc_plus.state import DRCPlusState, LeaderSearch, is_better, spread_of
 from bilevo.algorithms.drc_plus.warm_follower import ITERATIONS, Experience, WarmFollower, WarmTask
@@ -180,7 +180,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
 
     def run_fallback(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
         """Make a generation of DRC, for followers that are not smooth."""
-        drc = HastyDRC()
+        drc = FallbackDRC()
         if state.fallback is None:
             state.fallback = yield from drc.init(spec)
         state.fallback.elite = state.elite  # the same object also after a snapshot
