@@ -65,10 +65,14 @@ class Baseline:
         return self.name[:1].upper() + self.name[1:]
 
     @property
-    def ended(self) -> str:
-        """Say in words how its runs ended."""
+    def left_out(self) -> str:
+        """Say why its figures do not stand beside those of runs that ended otherwise."""
         limit = f"a limit of {self.max_evals} evaluations" if self.max_evals else "no limit"
-        return f"had {limit} and {'ended' if self.target else 'did not end'} at the known optimum"
+        ended = "ended" if self.target else "did not end"
+        return (
+            f"The runs of {self.name} had {limit} and {ended} at the known optimum; these ended "
+            "otherwise: its figures are left out."
+        )
 
 
 def read_baseline(path: Path) -> Baseline:

@@ -293,9 +293,7 @@ def compare_all(
 
     Holm's correction takes all of these as one family.
     """
-    if test not in statistics.TESTS:
-        raise ValueError(f"unknown test {test!r}; known are {', '.join(statistics.TESTS)}")
-    compare = statistics.rank_sum if test == "rank-sum" else statistics.signed_rank
+    compare = statistics.find_test(test)
     found: dict[tuple[Case, str], Comparison] = {}
     too_few: set[int] = set()
     for case, methods in groups.items():

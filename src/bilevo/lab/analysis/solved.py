@@ -4,39 +4,20 @@ effort     what it costs to come near the optimum, and how many runs do
 solved     how many runs found the verified optimum (`samples.Group.solved`), and evaluations
            beside the baseline's median of its reference method
 ablation   the same of many forms of a method beside the reference, one row for each
+summary    how near median evaluations are to a baseline's
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
-from bilevo.lab.analysis.samples import (
-    F_ERROR,
-    F_LOWER_ERROR,
-    Case,
-    Group,
-    Groups,
-    methods_of,
-    of_known_optimum,
-)
+from bilevo.lab.analysis import table_parts as parts
+from bilevo.lab.analysis.baseline import Baseline
+from bilevo.lab.analysis.samples import EVALUATIONS, F_ERROR, F_LOWER_ERROR, Case, Group
 from bilevo.lab.analysis.statistics import median
-from bilevo.lab.analysis.table_parts import (
-    DOUBT,
-    PLAIN,
-    SHARE,
-    WHOLE,
-    Cell,
-    Settings,
-    Table,
-    TableRow,
-    case_heads,
-    case_names,
-    cells_of,
-    run_notes,
-    several_sizes,
-    titled,
-    with_best,
-)
+from bilevo.lab.analysis.table_parts import PLAIN, SHARE, WHOLE, Cell, Study, Table, TableRow
 from bilevo.lab.campaign import NEAR
 
 MEANING = (
@@ -45,149 +26,201 @@ MEANING = (
 )
 RATIO = "of the baseline's"
 WITHIN = (("Acc_u", NEAR), ("Acc_u", 1e-6), ("verified", NEAR))  # shares of runs in "effort"
+FACTORS = (1.1, 1.5, 2.0)  # that "summary" counts problems within
+NO_BASELINE = "There is no baseline to compare with: --baseline FILE names one."
+NO_OPTIMUM = "No optimum is known."
 
 
-def effort(groups: Groups, settings: Settings) -> Table:
+def effort(study: Study) -> Table:
     """Show what one success costs, and the shares of runs that are one."""
-    groups = of_known_optimum(groups)
-    if not groups:
-        return Table("effort", "Effort", ["problem"], [], ["No optimum is known."])
-    methods, sized = methods_of(groups), several_sizes(groups)
+    study = study.known
+    if not study.groups:
+        return Table("effort", "Effort", ["problem"], [], [NO_OPTIMUM])
     rows: list[TableRow] = []
-    for case, of in groups.items():
-        lines = {f"evaluations to {NEAR:.0e}": [_until_near(of.get(name)) for name in methods]}
+    for case, of in study.groups.items():
+        groups = [of.get(name) for name in study.methods]
+        lines = {f"evaluations to {NEAR:.0e}": [_until_near(group) for group in groups]}
         for indicator, accuracy in WITHIN:
             lines[f"{indicator} <= {accuracy:.0e}"] = [
-                Cell(of[name].share_within(indicator, accuracy) if name in of else np.nan, SHARE)
-                for name in methods
+                Cell(np.nan if group is None else group.share_within(indicator, accuracy), SHARE)
+                for group in groups
             ]
         for what, cells in lines.items():
             if any(not np.isnan(cell.value) for cell in cells):
-                line = with_best(cells, largest="<=" in what)
-                rows.append([*case_names(case, sized), what, *line])
+                line = parts.with_best(cells, largest="<=" in what)
+                rows.append([*study.place(case.problem, case.size), what, *line])
     notes = [
-        *run_notes(groups, settings, "Figures"),
+        *parts.run_notes(study, "Figures"),
         f"Evaluations to {NEAR:.0e}: what one success costs, the evaluations of both levels that "
         "all completed runs spent until F was that near F*, or to their end, by the number of runs "
         "that came that near. Shares are of all runs; failed and infeasible ones are not among "
         "those counted.",
     ]
-    if any(cell.doubt for cell in cells_of(rows)):
-        notes.append(f"{DOUBT}: half of the runs or more failed; never the best of a row.")
-    header = [*case_heads(sized), "indicator", *map(settings.label, methods)]
-    return Table("effort", titled("Effort", groups), header, rows, notes)
+    if any(cell.doubt for cell in parts.cells_of(rows)):
+        notes.append(f"{parts.DOUBT}: half of the runs or more failed; never the best of a row.")
+    header = [*study.heads, "indicator", *study.labels]
+    return Table("effort", study.titled("Effort"), header, rows, notes)
 
 
 def _until_near(group: Group | None) -> Cell:
     """Show what a success costs; doubtful where half of the runs failed, whose cost is unknown."""
     if group is None:
         return Cell(np.nan, WHOLE)
-    cost = group.until_near
-    text = "never" if np.isinf(cost) else None
-    return Cell(cost, WHOLE, text=text, doubt=2 * group.failed >= group.attempts)
+    text = "never" if np.isinf(group.until_near) else None
+    return Cell(group.until_near, WHOLE, text=text, doubt=2 * group.failed >= group.attempts)
 
 
-def solved(groups: Groups, settings: Settings) -> Table:
+def solved(study: Study) -> Table:
     """Show median evaluations, their ratio to the baseline's reference, and solved runs."""
-    groups = of_known_optimum(groups)
-    if not groups:
-        return Table("solved", "Solved and verified", ["problem"], [], ["No optimum is known."])
-    methods, sized = methods_of(groups), several_sizes(groups)
-    beside = settings.baseline is not None and settings.has_same_limit
-    rows: list[TableRow] = []
-    for case, of in groups.items():
-        row: TableRow = [*case_names(case, sized)]
-        for name in methods:
-            cost = _median_evaluations(of.get(name))
-            row += _method_cells(cost, _ratio(case, cost, settings), [of.get(name)], beside)
-        rows.append(row)
-    closing: list[TableRow] = []
-    for size in dict.fromkeys(case.size for case in groups):
-        row = ["all", size] if sized else ["all"]
-        cases = {case: of for case, of in groups.items() if case.size == size}
-        for name in methods:
-            costs = {case: _median_evaluations(of.get(name)) for case, of in cases.items()}
-            ratios = [_ratio(case, cost, settings) for case, cost in costs.items()]
-            known = [ratio for ratio in ratios if not np.isnan(ratio)]
-            mean = float(np.mean(known)) if known else np.nan
-            row += _method_cells(np.nan, mean, [of.get(name) for of in cases.values()], beside)
-        closing.append(row)
+    study = study.known
+    if not study.groups:
+        return Table("solved", "Solved and verified", ["problem"], [], [NO_OPTIMUM])
+    beside = study.baseline is not None and study.has_same_limit
     columns = ("evaluations", *([RATIO] if beside else []), "solved")
-    heads = [
-        f"{settings.label(name)}: {what}" if len(methods) > 1 else what
-        for name in methods
-        for what in columns
+    rows: list[TableRow] = [
+        [*study.place(case.problem, case.size), *_solved_cells(study, [case], beside)]
+        for case in study.groups
     ]
-    notes = [*run_notes(groups, settings), f"{MEANING}.", *_ratio_notes(settings, beside)]
-    header = [*case_heads(sized), *heads]
-    title = titled("Solved and verified", groups)
+    closing: list[TableRow] = [
+        [
+            *study.place("all", size),
+            *_solved_cells(
+                study, [case for case in study.groups if case.size == size], beside, True
+            ),
+        ]
+        for size in study.sizes
+    ]
+    several = len(study.methods) > 1
+    heads = [f"{label}: {what}" if several else what for label in study.labels for what in columns]
+    notes = [*parts.run_notes(study), f"{MEANING}.", *_ratio_notes(study, beside)]
+    title, header = study.titled("Solved and verified"), [*study.heads, *heads]
     return Table("solved", title, header, [*rows, *closing], notes, len(closing))
 
 
-def _method_cells(
-    cost: float, ratio: float, groups: list[Group | None], beside: bool
+def _solved_cells(
+    study: Study, cases: list[Case], beside: bool, is_sum: bool = False
 ) -> list[Cell]:
-    """Return the cells of one method; the ratio to the baseline's where there is one."""
-    return [Cell(cost, WHOLE), *([Cell(ratio, PLAIN)] if beside else []), _solved_cell(groups)]
+    """Return the cells of each method: evaluations of one case, the mean ratio, and solved runs."""
+    line = []
+    for name in study.methods:
+        groups = [study.groups[case].get(name) for case in cases]
+        costs = [_median_evaluations(group) for group in groups]
+        line.append(Cell(np.nan if is_sum else costs[0], WHOLE))
+        if beside:
+            ratios = [_ratio(study, case, cost) for case, cost in zip(cases, costs, strict=True)]
+            known = [ratio for ratio in ratios if not np.isnan(ratio)]
+            line.append(Cell(float(np.mean(known)) if known else np.nan, PLAIN))
+        line.append(_solved_cell(groups))
+    return line
 
 
 def _median_evaluations(group: Group | None) -> float:
     return np.nan if group is None else median(group.sample("FEs"))
 
 
-def _ratio(case: Case, cost: float, settings: Settings) -> float:
+def _ratio(study: Study, case: Case, cost: float) -> float:
     """Return the ratio of a cost to the baseline's median of its reference method."""
-    if (baseline := settings.baseline) is None:
+    if (baseline := study.baseline) is None:
         return np.nan
     return cost / baseline.medians.get((case, baseline.reference, "FEs"), np.nan)
 
 
-def _ratio_notes(settings: Settings, beside: bool) -> list[str]:
+def _ratio_notes(study: Study, beside: bool) -> list[str]:
     """Say what the ratio is, or why there is none."""
-    if (baseline := settings.baseline) is None:
+    if (baseline := study.baseline) is None:
         return []
     if not beside:
-        return [settings.other_ends]
+        return [baseline.left_out]
     what = f"the median that {baseline.name} prints for {baseline.reference}"
     notes = [f"{RATIO.capitalize()}: the ratio to {what}."]
-    if baseline.target and not settings.to_target:
+    if baseline.target and not study.to_target:
         late = "runs ended at the known optimum; these were not told it and end later"
         notes.append(f"{baseline.capitalized}'s {late}.")
     return notes
 
 
-def _solved_cell(groups: list[Group | None]) -> Cell:
+def _solved_cell(groups: Iterable[Group | None]) -> Cell:
     """Count the solved runs among all; failed and infeasible ones are not solved."""
     found = [group for group in groups if group is not None]
     good, runs = sum(group.solved for group in found), sum(group.attempts for group in found)
-    share = good / runs if runs else np.nan
-    return Cell(share, PLAIN, text=f"{good} of {runs}" if runs else None)
+    return Cell(good / runs, PLAIN, text=f"{good} of {runs}") if runs else Cell(np.nan, PLAIN)
 
 
-def ablation(groups: Groups, settings: Settings) -> Table:
+def ablation(study: Study) -> Table:
     """Show what forms of a method cost beside the reference over all problems, and what they solve.
 
     Problems without runs of the reference are left out.
     """
-    groups = {case: of for case, of in groups.items() if settings.reference in of}
-    known = of_known_optimum(groups)
+    study = study.of({case: of for case, of in study.groups.items() if study.reference in of})
+    known = study.known.groups
     rows: list[TableRow] = []
-    for name in methods_of(groups):
+    for name in study.methods:
         ratios = {
-            case: _median_evaluations(of[name]) / _median_evaluations(of[settings.reference])
-            for case, of in groups.items()
+            case: _median_evaluations(of[name]) / _median_evaluations(of[study.reference])
+            for case, of in study.groups.items()
             if name in of
         }
         mean = float(np.exp(np.mean(np.log(list(ratios.values())))))
         worst = max(ratios, key=lambda case: ratios[case])
         most = Cell(ratios[worst], PLAIN, text=f"{ratios[worst]:.2f} ({worst.problem})", named=True)
-        share = _solved_cell([of.get(name) for of in known.values()])
-        rows.append([settings.label(name), Cell(mean, PLAIN), most, share])
+        share = _solved_cell(of.get(name) for of in known.values())
+        rows.append([study.label(name), Cell(mean, PLAIN), most, share])
     notes = [
-        *run_notes(groups, settings, "Figures"),
-        f"Evaluations: the ratio of medians to those of {settings.reference}, its geometric mean "
+        *parts.run_notes(study, "Figures"),
+        f"Evaluations: the ratio of medians to those of {study.reference}, its geometric mean "
         f"over the problems, and where it is largest. {MEANING}, which kinked and noisy followers "
         "do not allow.",
     ]
-    header = ["method", "evaluations", "at most", "solved"]
-    return Table("ablation", "Ablation", header, rows, notes)
+    return Table(
+        "ablation", "Ablation", ["method", "evaluations", "at most", "solved"], rows, notes
+    )
+
+
+def summary(study: Study) -> Table:
+    """Count for each method of the baseline the problems where its figures are near."""
+    if (baseline := study.baseline) is None:
+        return Table("summary", "Closeness to a baseline", ["method"], [], [NO_BASELINE])
+    factors = ", ".join(f"{factor:g}" for factor in FACTORS)
+    near = f"Acc_u <= {NEAR:.0e}"
+    header = ["method", "status", "(m, n)", "problems"]
+    header += [f"{key} within {factors}" for key in EVALUATIONS]
+    header += ["sum of FEs", "baseline's sum", "ratio", near, f"baseline's {near}"]
+    rows: list[TableRow] = []
+    for method in baseline.methods if study.is_comparable else ():
+        sizes: dict[str, dict[Case, Group]] = {}
+        for case, of in study.groups.items():
+            if method in of and (case, method, "FEs") in baseline.medians:
+                sizes.setdefault(case.size, {})[case] = of[method]
+        for size, cases in sizes.items():
+            about = [method, study.statuses[method], size]
+            rows.append([*about, *_closeness(baseline, method, cases)])
+    notes = parts.baseline_notes(study, shown=False)
+    if rows:
+        notes = [
+            *parts.run_notes(study),
+            f"On how many problems our median evaluations are within a factor of {factors} of "
+            f"those of {baseline.name}; the sums of these medians; and on how many problems most "
+            f"of our runs, and the baseline's median, have an Acc_u of at most {NEAR:.0e}.",
+        ]
+    return Table("summary", f"Closeness to {baseline.name}", header, rows, notes)
+
+
+def _closeness(baseline: Baseline, method: str, cases: dict[Case, Group]) -> list[Cell]:
+    """Return the cells of a method at one size."""
+    line = [Cell(len(cases), WHOLE)]
+    for key in EVALUATIONS:
+        pairs = [
+            (median(group.sample(key)), baseline.medians[case, method, key])
+            for case, group in cases.items()
+            if (case, method, key) in baseline.medians
+        ]
+        apart = [max(ours / theirs, theirs / max(ours, 1)) for ours, theirs in pairs]
+        within = [sum(ratio <= factor for ratio in apart) for factor in FACTORS]
+        text = ", ".join(map(str, within)) if pairs else None
+        line.append(Cell(within[0] if pairs else np.nan, WHOLE, text=text))
+    ours, theirs = (float(np.sum(side)) for side in zip(*pairs, strict=True))
+    near = sum(group.share_within("Acc_u", NEAR) > 0.5 for group in cases.values())
+    printed = [baseline.medians.get((case, method, "Acc_u")) for case in cases]
+    good = [value <= NEAR for value in printed if value is not None]
+    line += [Cell(ours, WHOLE), Cell(theirs, WHOLE), Cell(ours / theirs, PLAIN)]
+    return [*line, Cell(near, WHOLE), Cell(sum(good) if good else np.nan, WHOLE)]

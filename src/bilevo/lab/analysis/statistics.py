@@ -18,15 +18,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
 from bilevo.core.arrays import FloatArray
 
 Test = Literal["rank-sum", "signed-rank"]
-TESTS: tuple[Test, ...] = get_args(Test)
 ALPHA = 0.05  # the usual level of significance
 FRIEDMAN_LEAST = 3  # methods
 
@@ -88,6 +88,19 @@ def signed_rank(values: FloatArray, reference: FloatArray) -> Comparison:
     apart = values[differ] - reference[differ]
     excess = float(np.sum(np.sign(apart) * stats.rankdata(np.abs(apart))))
     return Comparison(float(stats.wilcoxon(apart).pvalue), excess)
+
+
+TESTS: dict[str, Callable[[FloatArray, FloatArray], Comparison]] = {
+    "rank-sum": rank_sum,
+    "signed-rank": signed_rank,
+}
+
+
+def find_test(name: str) -> Callable[[FloatArray, FloatArray], Comparison]:
+    """Return the test of a name; an unknown one is a ValueError."""
+    if name not in TESTS:
+        raise ValueError(f"unknown test {name!r}; known are {', '.join(TESTS)}")
+    return TESTS[name]
 
 
 def least_p(ours: int, theirs: int, test: Test) -> float:

@@ -1,17 +1,20 @@
-"""The parts of tables: cells, settings, names of methods and sizes, and notes."""
+"""The parts of tables: cells, the study that a table shows, and notes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import mode
 from typing import Any
 
 import numpy as np
 
 from bilevo import registry
+from bilevo.lab.analysis import samples, statistics
 from bilevo.lab.analysis.baseline import Baseline
 from bilevo.lab.analysis.samples import FLOOR, Case, Groups, base_method, registered_methods
 from bilevo.lab.analysis.statistics import ALPHA, Test
+from bilevo.lab.frames import pl
 from bilevo.lab.store import FAILED, IMPORTED
 
 # How figures are written: accuracies, counts, shares, ratios and ranks, values of problems.
@@ -59,19 +62,64 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What is compared with what, and how."""
+class Study:
+    """Groups of runs, what they are compared with, and how."""
 
-    reference: str
+    groups: Groups
+    reference: str  # the method that others are compared with
     statuses: Mapping[str, str]  # of methods
     limit: int = 0  # on the evaluations of every run; 0: there is none
-    baseline: Baseline | None = None
     cut_off: bool = False  # whether a limit ended runs
     to_target: bool = True  # whether runs ended at the known optimum
-    floor: float | None = FLOOR
+    baseline: Baseline | None = None  # published medians to show beside those of the runs
+    floor: float | None = FLOOR  # accuracies below it count as this; None: as they are
     test: Test = "rank-sum"
-    holm: bool = False
-    alpha: float = ALPHA
+    holm: bool = False  # whether p values of one indicator are corrected for their number
+    alpha: float = ALPHA  # the level of significance
+
+    def __post_init__(self) -> None:
+        statistics.find_test(self.test)
+        samples.require_floor(self.floor)
+        if not 0 < self.alpha < 1:
+            raise ValueError(f"alpha is {self.alpha}; it should be between 0 and 1")
+
+    def of(self, groups: Groups) -> Study:
+        """Return the study of some of the groups."""
+        return replace(self, groups=groups)
+
+    @property
+    def known(self) -> Study:
+        """Return the study of the problems with a known optimum."""
+        return self.of(samples.of_known_optimum(self.groups))
+
+    @property
+    def methods(self) -> list[str]:
+        return samples.methods_of(self.groups)
+
+    @property
+    def labels(self) -> list[str]:
+        """Return the names that its methods have in tables."""
+        return [self.label(method) for method in self.methods]
+
+    def label(self, method: str) -> str:
+        return method_label(method, self.statuses[method])
+
+    @property
+    def sizes(self) -> list[str]:
+        return list(dict.fromkeys(case.size for case in self.groups))
+
+    def place(self, problem: str, size: str) -> list[str]:
+        """Return what a row begins with; the size only where there are several."""
+        return [problem, size] if len(self.sizes) > 1 else [problem]
+
+    @property
+    def heads(self) -> list[str]:
+        """Return the heads of the columns that rows begin with."""
+        return self.place("problem", "(m, n)")
+
+    def titled(self, title: str) -> str:
+        """Add the size to a title where there is one for all."""
+        return f"{title} at (m, n) = {self.sizes[0]}" if len(self.sizes) == 1 else title
 
     @property
     def has_same_limit(self) -> bool:
@@ -86,43 +134,44 @@ class Settings:
             return False
         return self.to_target == self.baseline.target and self.has_same_limit
 
-    @property
-    def other_ends(self) -> str:
-        """Say why a baseline's figures do not stand beside those of the runs."""
-        if self.baseline is None:
-            return ""
-        name, ended = self.baseline.name, self.baseline.ended
-        return f"The runs of {name} {ended}; these ended otherwise: its figures are left out."
-
     def beside(self, case: Case, method: str, indicator: str) -> float | None:
         """Return the baseline's median that may stand beside ours."""
         if self.baseline is None or not self.is_comparable:
             return None
         return self.baseline.medians.get((case, method, indicator))
 
-    def label(self, method: str) -> str:
-        """Return the name that a method has in tables."""
-        return method_label(method, self.statuses[method])
+
+def study_of(runs: pl.DataFrame, reference: str | None = None, **options: Any) -> Study:
+    """Make the study of a frame of runs; the reference is drc-cma-es by default, or the first."""
+    groups = samples.grouped(runs)
+    return Study(
+        groups,
+        samples.reference_of(groups, reference),
+        statuses(runs),
+        samples.limit_of(runs),
+        samples.are_cut_off(runs),
+        bool(runs["target"].fill_null(True).all()),
+        **options,
+    )
 
 
-def statuses(runs: Any) -> dict[str, str]:
-    """Tell how close the methods of a frame of runs are to their authors' programs."""
-    done = runs.filter(runs["status"].fill_null("") != FAILED)
-    ours = set(done.filter(done["status"].fill_null("") != IMPORTED)["method"])
-    foreign = set(done["method"]) - ours
+def statuses(runs: pl.DataFrame) -> dict[str, str]:
+    """Tell how close the methods of a frame of runs are to their authors' programs.
+
+    A method that is not registered is its author's own.
+    """
+    status = pl.col("status").fill_null("")
+    ours = set(runs.filter(~status.is_in([FAILED, IMPORTED]))["method"])
+    foreign = set(runs.filter(status != FAILED)["method"]) - ours
+    known = {name: str(method.status) for name, method in registered_methods().items()}
+    own = str(registry.Status.OWN)
     return {
-        method: IMPORTED if method in foreign else _registered_status(method)
+        method: IMPORTED if method in foreign else known.get(base_method(method), own)
         for method in runs["method"].unique(maintain_order=True)
     }
 
 
-def _registered_status(method: str) -> str:
-    """Return a method's status; one that is not registered is its author's own."""
-    known = registered_methods().get(base_method(method))
-    return str(known.status if known else registry.Status.OWN)
-
-
-def method_labels(runs: Any) -> dict[str, str]:
+def method_labels(runs: pl.DataFrame) -> dict[str, str]:
     """Return the names that methods of a frame of runs have in tables and figures."""
     return {method: method_label(method, status) for method, status in statuses(runs).items()}
 
@@ -131,25 +180,6 @@ def method_label(method: str, status: str) -> str:
     """Return a method's name; a reconstruction is called one wherever its figures stand."""
     rebuilt = status == registry.Status.RECONSTRUCTION
     return f"{method} ({status})" if rebuilt else method
-
-
-def case_names(case: Case, sized: bool) -> list[str]:
-    """Return what a row begins with; the size only where there are several."""
-    return [case.problem, case.size] if sized else [case.problem]
-
-
-def case_heads(sized: bool) -> list[str]:
-    return ["problem", "(m, n)"] if sized else ["problem"]
-
-
-def several_sizes(groups: Groups) -> bool:
-    return len({case.size for case in groups}) > 1
-
-
-def titled(title: str, groups: Groups) -> str:
-    """Add the size to a title where there is one for all."""
-    sizes = {case.size for case in groups}
-    return f"{title} at (m, n) = {sizes.pop()}" if len(sizes) == 1 else title
 
 
 def cells_of(rows: Iterable[TableRow]) -> list[Cell]:
@@ -178,77 +208,73 @@ def with_best(
     ]
 
 
-def run_notes(groups: Groups, settings: Settings, what: str = "Medians") -> list[str]:
+def run_notes(study: Study, what: str = "Medians") -> list[str]:
     """Say how many runs there are, and how many failed or ended infeasible."""
-    counts: dict[str, list[int]] = {}
-    for methods in groups.values():
-        for method, group in methods.items():
-            counts.setdefault(method, []).append(len(group))
-    ranges = {method: span(numbers) for method, numbers in counts.items()}
-    usual = max(dict.fromkeys(ranges.values()), key=list(ranges.values()).count)
-    other = [
-        f"; {settings.label(method)} {text}" for method, text in ranges.items() if text != usual
-    ]
+    every = study.groups.values()
+    names = dict.fromkeys(name for of in every for name in of)
+    counts = {name: span(len(of[name]) for of in every if name in of) for name in names}
+    usual = mode(counts.values())
+    other = [f"; {study.label(name)} {text}" for name, text in counts.items() if text != usual]
     unit = "run" if usual == "1" else "runs"
-    notes = [f"{what} of {usual} {unit}{''.join(other)}."]
-    notes += _trouble(groups, settings, "failed", "Runs that failed and are left out")
-    notes += _trouble(groups, settings, "infeasible", "Runs that ended infeasible")
-    return notes
+    return [
+        f"{what} of {usual} {unit}{''.join(other)}.",
+        *_trouble(study, "failed", "Runs that failed and are left out"),
+        *_trouble(study, "infeasible", "Runs that ended infeasible"),
+    ]
 
 
-def standing_notes(groups: Groups, settings: Settings) -> list[str]:
+def standing_notes(study: Study) -> list[str]:
     """Say how runs without a good answer count where answers are compared."""
-    what = "Runs that are infeasible where the follower really answers"
-    refuted = _trouble(groups, settings, "refuted", what)
-    every = [group for methods in groups.values() for group in methods.values()]
+    every = [group for methods in study.groups.values() for group in methods.values()]
     if not any(group.failed or group.infeasible or group.refuted for group in every):
         return []
+    what = "Runs that are infeasible where the follower really answers"
     rule = "Medians are as completed runs report them; in tests, in ranks and for the best of a "
-    return [*refuted, f"{rule}row, the answers of failed and infeasible runs are the worst."]
+    rule += "row, the answers of failed and infeasible runs are the worst."
+    return [*_trouble(study, "refuted", what), rule]
 
 
-def baseline_notes(shown: bool, settings: Settings) -> list[str]:
+def _trouble(study: Study, attribute: str, what: str) -> list[str]:
+    """Say how many runs of which method on which problem have an attribute."""
+    found: dict[str, list[str]] = {}
+    for case, methods in study.groups.items():
+        for method, group in methods.items():
+            if number := getattr(group, attribute):
+                name = " ".join(study.place(case.problem, case.size))
+                found.setdefault(study.label(method), []).append(f"{number} on {name}")
+    lists = [f"{method} {', '.join(numbers)}" for method, numbers in found.items()]
+    return [f"{what}: {'; '.join(lists)}."] if lists else []
+
+
+def baseline_notes(study: Study, shown: bool) -> list[str]:
     """Say what brackets mean, or why there are none."""
-    if (baseline := settings.baseline) is None:
+    if (baseline := study.baseline) is None:
         return []
-    if not settings.is_comparable:
-        return [settings.other_ends]
+    if not study.is_comparable:
+        return [baseline.left_out]
     if not shown:
         return [f"{baseline.capitalized} prints none of these figures."]
     medians = f"medians of {baseline.runs} runs" if baseline.runs else "medians"
     return [f"In brackets: what {baseline.name} prints, {medians}."]
 
 
-def _trouble(groups: Groups, settings: Settings, attribute: str, what: str) -> list[str]:
-    """Say how many runs of which method on which problem have an attribute."""
-    sized = several_sizes(groups)
-    found: dict[str, list[str]] = {}
-    for case, methods in groups.items():
-        for method, group in methods.items():
-            if number := getattr(group, attribute):
-                name = " ".join(case_names(case, sized))
-                found.setdefault(settings.label(method), []).append(f"{number} on {name}")
-    lists = [f"{method} {', '.join(numbers)}" for method, numbers in found.items()]
-    return [f"{what}: {'; '.join(lists)}."] if lists else []
+def test_notes(study: Study, marked: bool, too_few: set[int]) -> list[str]:
+    """Say what parentheses and marks mean, and why some are missing."""
+    corrected = ", with Holm's correction" if study.holm else ""
+    paired = "; pairs are by number only" if study.test == "signed-rank" else ""
+    notes = ["In parentheses: interquartile ranges."]
+    if marked:
+        notes.append(
+            f"{SIGNS}: {study.reference} is significantly better, worse, neither (Wilcoxon "
+            f"{study.test} test at {study.alpha:g}{corrected}{paired})."
+        )
+    if too_few:
+        notes.append(f"Samples of {span(too_few)} are too few for a test at {study.alpha:g}.")
+    return notes
 
 
 def span(numbers: Iterable[int]) -> str:
     """Write a number, or from which to which they are."""
-    ordered = sorted(numbers)
-    least, most = ordered[0], ordered[-1]
+    found = set(numbers)
+    least, most = min(found), max(found)
     return str(least) if least == most else f"{least} to {most}"
-
-
-def test_notes(settings: Settings, marked: bool, too_few: set[int]) -> list[str]:
-    """Say what parentheses and marks mean, and why some are missing."""
-    corrected = ", with Holm's correction" if settings.holm else ""
-    paired = "; pairs are by number only" if settings.test == "signed-rank" else ""
-    notes = ["In parentheses: interquartile ranges."]
-    if marked:
-        notes.append(
-            f"{SIGNS}: {settings.reference} is significantly better, worse, neither (Wilcoxon "
-            f"{settings.test} test at {settings.alpha:g}{corrected}{paired})."
-        )
-    if too_few:
-        notes.append(f"Samples of {span(too_few)} are too few for a test at {settings.alpha:g}.")
-    return notes

@@ -22,177 +22,108 @@ from typing import Any
 
 import numpy as np
 
-from bilevo.lab.analysis import samples, solved, statistics, summary
-from bilevo.lab.analysis.baseline import Baseline
-from bilevo.lab.analysis.samples import ACCURACIES, FLOOR, Case, Group, Groups, methods_of
-from bilevo.lab.analysis.statistics import ALPHA, Test
-from bilevo.lab.analysis.table_parts import (
-    DOUBT,
-    GENERAL,
-    PLAIN,
-    SCIENTIFIC,
-    SIGNS,
-    WHOLE,
-    Cell,
-    Settings,
-    Table,
-    TableRow,
-    baseline_notes,
-    case_heads,
-    case_names,
-    cells_of,
-    run_notes,
-    several_sizes,
-    standing_notes,
-    statuses,
-    test_notes,
-    titled,
-    with_best,
-)
+from bilevo.lab.analysis import samples, solved, statistics
+from bilevo.lab.analysis import table_parts as parts
+from bilevo.lab.analysis.samples import ACCURACIES, EVALUATIONS, QUALITIES, Case, Group
+from bilevo.lab.analysis.table_parts import DOUBT, SIGNS, WHOLE, Cell, Study, Table, TableRow
 from bilevo.lab.campaign import NEAR
+from bilevo.lab.frames import pl
 
 RANKED = ("Acc_u", "verified", "FEs")
 
 Marks = dict[tuple[Case, str], str]  # by case and method
 
 
-def make_table(
-    runs: Any,
-    kind: str,
-    *,
-    baseline: Baseline | None = None,
-    reference: str | None = None,
-    floor: float | None = FLOOR,
-    test: Test = "rank-sum",
-    holm: bool = False,
-    alpha: float = ALPHA,
-) -> Table:
-    """Make a kind of table of a frame of runs; one that has nothing to show has no rows.
+def make_table(runs: pl.DataFrame, kind: str, **options: Any) -> Table:
+    """Make one of TABLES of a frame of runs; one that has nothing to show has no rows.
 
-    Parameters
-    ----------
-    runs
-        One row per run (bilevo.lab.store.runs).
-    kind
-        One of TABLES.
-    baseline
-        Published medians to show beside those of the runs.
-    reference
-        The method that others are compared with: by default drc-cma-es, or else the first.
-    floor
-        Accuracies below it count as this; None: as they are.
-    test
-        "rank-sum", or "signed-rank" for pairs of runs of the same number; they share nothing else.
-    holm
-        Whether p values of one indicator are corrected for their number.
-    alpha
-        The level of significance.
+    `options` are the reference and others of `table_parts.Study`: baseline, floor, test, holm and
+    alpha.
     """
     if kind not in TABLES:
         raise ValueError(f"unknown kind of table {kind!r}; known are {', '.join(TABLES)}")
-    if test not in statistics.TESTS:
-        raise ValueError(f"unknown test {test!r}; known are {', '.join(statistics.TESTS)}")
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha is {alpha}; it should be between 0 and 1")
-    samples.require_floor(floor)
-    groups = samples.grouped(runs)
-    settings = Settings(
-        reference=samples.reference_of(groups, reference),
-        statuses=statuses(runs),
-        limit=samples.limit_of(runs),
-        baseline=baseline,
-        cut_off=samples.are_cut_off(runs),
-        to_target=bool(runs["target"].fill_null(True).all()),
-        floor=floor,
-        test=test,
-        holm=holm,
-        alpha=alpha,
-    )
-    return TABLES[kind](groups, settings)
+    return TABLES[kind](parts.study_of(runs, **options))
 
 
-def accuracy(groups: Groups, settings: Settings) -> Table:
+def accuracy(study: Study) -> Table:
     """Show distances from the optimum, as reported and verified."""
-    forms = dict.fromkeys(ACCURACIES, SCIENTIFIC)
-    known = samples.of_known_optimum(groups)
-    table = _of_indicators("accuracy", "Accuracy", known, forms, settings)
-    return replace(table, notes=[*table.notes, *_floor_note(settings)])
+    forms = dict.fromkeys(ACCURACIES, parts.SCIENTIFIC)
+    table = _of_indicators("accuracy", "Accuracy", study.known, forms)
+    return replace(table, notes=[*table.notes, *_floor_note(study)])
 
 
-def evaluations(groups: Groups, settings: Settings) -> Table:
+def evaluations(study: Study) -> Table:
     """Show evaluations of either level."""
     forms = dict.fromkeys(("FEs_u", "FEs_l"), WHOLE)
-    return _of_indicators("evaluations", "Evaluations", groups, forms, settings)
+    return _of_indicators("evaluations", "Evaluations", study, forms)
 
 
-def real(groups: Groups, settings: Settings) -> Table:
+def real(study: Study) -> Table:
     """Show the answers where no optimum is known; F_verified is F at the follower's true answer."""
-    known = samples.of_known_optimum(groups)
-    unknown = {case: methods for case, methods in groups.items() if case not in known}
-    forms = dict.fromkeys(("F", "F_verified", "f"), GENERAL)
-    forms |= dict.fromkeys(samples.EVALUATIONS, WHOLE)
-    table = _of_indicators("real", "Problems of unknown optimum", unknown, forms, settings)
-    return table if unknown else replace(table, notes=["The optima of all problems are known."])
+    known = study.known.groups
+    unknown = study.of({case: of for case, of in study.groups.items() if case not in known})
+    forms = dict.fromkeys(("F", "F_verified", "f"), parts.GENERAL)
+    forms |= dict.fromkeys(EVALUATIONS, WHOLE)
+    table = _of_indicators("real", "Problems of unknown optimum", unknown, forms)
+    none = ["The optima of all problems are known."]
+    return table if unknown.groups else replace(table, notes=none)
 
 
-def _of_indicators(
-    name: str, title: str, groups: Groups, forms: dict[str, str], settings: Settings
-) -> Table:
+def _of_indicators(name: str, title: str, study: Study, forms: dict[str, str]) -> Table:
     """Make a table whose rows are problems and indicators, whose last rows count the marks."""
-    methods, sized = methods_of(groups), several_sizes(groups)
     lines: dict[tuple[Case, str], list[Cell]] = {}
     counts: list[TableRow] = []
     too_few: set[int] = set()
     for indicator, form in forms.items():
-        merits = {case: of for case, of in groups.items() if _is_merit(indicator, of, settings)}
-        marks, few = _marks(merits, indicator, settings)
+        merits = {case: of for case, of in study.groups.items() if _is_merit(indicator, of, study)}
+        marks, few = _marks(study.of(merits), indicator)
         too_few |= few
-        for case, of in groups.items():
+        for case, of in study.groups.items():
             cells = [
                 replace(
-                    _median_cell(case, method, of.get(method), indicator, form, settings),
+                    _median_cell(study, case, method, indicator, form),
                     mark=marks.get((case, method), ""),
                 )
-                for method in methods
+                for method in study.methods
             ]
-            by = [_median_standing(of.get(method), indicator, settings) for method in methods]
-            lines[case, indicator] = with_best(cells, by) if case in merits else cells
-        counts += _count_rows(marks, indicator, groups, settings)
+            by = [_median_standing(study, of.get(method), indicator) for method in study.methods]
+            lines[case, indicator] = parts.with_best(cells, by) if case in merits else cells
+        counts += _count_rows(study, marks, indicator)
     rows: list[TableRow] = [
-        [*case_names(case, sized), indicator, *lines[case, indicator]]
-        for case in groups
+        [*study.place(case.problem, case.size), indicator, *lines[case, indicator]]
+        for case in study.groups
         for indicator in forms
         if any(not np.isnan(cell.value) for cell in lines[case, indicator])
     ]
-    header = [*case_heads(sized), "indicator", *map(settings.label, methods)]
+    header = [*study.heads, "indicator", *study.labels]
     if not rows:
         return Table(name, title, header, [], [f"No run has any of {', '.join(forms)}."])
-    notes = run_notes(groups, settings)
-    notes += standing_notes(groups, settings) if set(forms) & set(samples.QUALITIES) else []
-    notes += _limit_note(settings) if set(forms) & set(samples.EVALUATIONS) else []
-    notes += _bracket_notes(rows, settings)
-    notes += [*test_notes(settings, bool(counts), too_few), *_doubt_note(rows)]
-    return Table(name, titled(title, groups), header, [*rows, *counts], notes, len(counts))
+    notes = parts.run_notes(study)
+    notes += parts.standing_notes(study) if set(forms) & set(QUALITIES) else []
+    notes += _limit_note(study) if set(forms) & set(EVALUATIONS) else []
+    notes += _bracket_notes(study, rows)
+    notes += [*parts.test_notes(study, bool(counts), too_few), *_doubt_note(rows)]
+    return Table(name, study.titled(title), header, [*rows, *counts], notes, len(counts))
 
 
-def _bracket_notes(rows: Iterable[TableRow], settings: Settings) -> list[str]:
-    return baseline_notes(any(cell.baseline is not None for cell in cells_of(rows)), settings)
+def _bracket_notes(study: Study, rows: Iterable[TableRow]) -> list[str]:
+    shown = any(cell.baseline is not None for cell in parts.cells_of(rows))
+    return parts.baseline_notes(study, shown)
 
 
-def _limit_note(settings: Settings) -> list[str]:
-    if not settings.limit:
+def _limit_note(study: Study) -> list[str]:
+    if not study.limit:
         return []
-    return [f"All runs had {settings.limit} evaluations: their numbers are not compared."]
+    return [f"All runs had {study.limit} evaluations: their numbers are not compared."]
 
 
-def _floor_note(settings: Settings) -> list[str]:
-    floor = settings.floor
+def _floor_note(study: Study) -> list[str]:
+    floor = study.floor
     return [f"Accuracies below {floor:g} are shown and tested as {floor:g}."] if floor else []
 
 
 def _doubt_note(rows: list[TableRow]) -> list[str]:
-    """Say what the sign of doubt means, where it stands."""
-    doubtful = [cell for cell in cells_of(rows) if cell.doubt]
+    doubtful = [cell for cell in parts.cells_of(rows) if cell.doubt]
     if not doubtful:
         return []
     wrong = "failed or are infeasible, as they ended or where the follower really answers"
@@ -201,91 +132,82 @@ def _doubt_note(rows: list[TableRow]) -> list[str]:
     return [f"{DOUBT}: half of the runs or more {wrong}; never the best of a row."]
 
 
-def _is_merit(indicator: str, of: dict[str, Group], settings: Settings) -> bool:
+def _is_merit(indicator: str, of: dict[str, Group], study: Study) -> bool:
     """Tell whether smaller is better.
 
     The follower's f at another x is that of another problem, and an F that is not verified may owe
     its value to a follower that is not solved.
     """
-    if indicator in samples.EVALUATIONS:
-        return not settings.limit
+    if indicator in EVALUATIONS:
+        return not study.limit
     unverified = indicator == "F" and any(len(one.sample("F_verified")) for one in of.values())
     return indicator != "f" and not unverified
 
 
-def _median_standing(group: Group | None, indicator: str, settings: Settings) -> float:
+def _median_standing(study: Study, group: Group | None, indicator: str) -> float:
     """Return the median of what runs count as in comparisons."""
-    if group is None:
-        return np.nan
-    return statistics.median(group.standing(indicator, settings.floor))
+    return np.nan if group is None else statistics.median(group.standing(indicator, study.floor))
 
 
-def _median_cell(
-    case: Case, method: str, group: Group | None, indicator: str, form: str, settings: Settings
-) -> Cell:
-    theirs = settings.beside(case, method, indicator)
+def _median_cell(study: Study, case: Case, method: str, indicator: str, form: str) -> Cell:
+    theirs = study.beside(case, method, indicator)
+    group = study.groups[case].get(method)
     if group is None or not len(group):
         return Cell(np.nan, form, baseline=theirs, text=None if group is None else "failed")
-    sample = group.sample(indicator, settings.floor)
+    sample = group.sample(indicator, study.floor)
     spread = statistics.spread(sample) if len(sample) > 1 else np.nan
     return Cell(
         statistics.median(sample),
         form,
         spread=None if np.isnan(spread) else spread,
         baseline=theirs,
-        doubt=_is_doubtful(group, indicator, settings),
+        doubt=_is_doubtful(study, group, indicator),
     )
 
 
-def _is_doubtful(group: Group, indicator: str, settings: Settings) -> bool:
+def _is_doubtful(study: Study, group: Group, indicator: str) -> bool:
     """Tell whether half of the runs or more have no good answer; for counts, a near one."""
-    if indicator in samples.QUALITIES:
-        return bool(np.isposinf(_median_standing(group, indicator, settings)))
-    if settings.limit:
+    if indicator in QUALITIES:
+        return bool(np.isposinf(_median_standing(study, group, indicator)))
+    if study.limit:
         return False
-    missed = _median_standing(group, "Acc_u", settings) > NEAR
-    return bool(missed or np.isposinf(_median_standing(group, "F", settings)))
+    missed = _median_standing(study, group, "Acc_u") > NEAR
+    return bool(missed or np.isposinf(_median_standing(study, group, "F")))
 
 
-def _marks(groups: Groups, indicator: str, settings: Settings) -> tuple[Marks, set[int]]:
+def _marks(study: Study, indicator: str) -> tuple[Marks, set[int]]:
     """Return the marks, and sizes of samples too small for any."""
-    found, too_few = samples.compare_all(
-        groups,
-        indicator,
-        settings.reference,
-        floor=settings.floor,
-        test=settings.test,
-        holm=settings.holm,
-        alpha=settings.alpha,
-    )
-    return {key: one.mark(settings.alpha) for key, one in found.items()}, too_few
+    how: dict[str, Any] = {
+        name: getattr(study, name) for name in ("floor", "test", "holm", "alpha")
+    }
+    found, too_few = samples.compare_all(study.groups, indicator, study.reference, **how)
+    return {key: one.mark(study.alpha) for key, one in found.items()}, too_few
 
 
-def _count_rows(marks: Marks, indicator: str, groups: Groups, settings: Settings) -> list[TableRow]:
+def _count_rows(study: Study, marks: Marks, indicator: str) -> list[TableRow]:
     """Count how often the reference is better, worse and alike.
 
-    Sizes are counted apart where a problem has several. The baseline's count stands beside ours
-    where both are over the same problems.
+    Sizes are counted apart where a problem has several.
     """
-    sized = several_sizes(groups)
-    apart = len({case.problem for case in groups}) < len(groups)
+    apart = len({case.problem for case in study.groups}) < len(study.groups)
     tested: dict[str, dict[Case, None]] = {}
     for case, _ in marks:
         tested.setdefault(case.size if apart else "", {})[case] = None
     rows: list[TableRow] = []
     for size, cases in tested.items():
-        line = [_count_cell(marks, indicator, name, cases, settings) for name in methods_of(groups)]
-        rows.append([SIGNS, *([size] if sized else []), indicator, *line])
+        line = [_count_cell(study, marks, indicator, name, cases) for name in study.methods]
+        rows.append([*study.place(SIGNS, size), indicator, *line])
     return rows
 
 
 def _count_cell(
-    marks: Marks, indicator: str, method: str, cases: Iterable[Case], settings: Settings
+    study: Study, marks: Marks, indicator: str, method: str, cases: Iterable[Case]
 ) -> Cell:
+    """Count marks; the baseline's count stands beside ours where both are of the same problems."""
     ours = {case: marks[case, method] for case in cases if (case, method) in marks}
     text = _tally(ours.values()) if ours else ""
-    baseline = settings.baseline
-    if ours and baseline and settings.is_comparable and settings.reference == baseline.reference:
+    baseline = study.baseline
+    if ours and baseline and study.is_comparable and study.reference == baseline.reference:
         theirs = [baseline.marks.get((case, method, indicator)) for case in ours]
         text += f" [{_tally(theirs)}]" if None not in theirs else ""
     return Cell(np.nan, text=text)
@@ -296,32 +218,30 @@ def _tally(marks: Iterable[str | None]) -> str:
     return "/".join(str(found.count(mark)) for mark in SIGNS.split("/"))
 
 
-def total(groups: Groups, settings: Settings) -> Table:
+def total(study: Study) -> Table:
     """Show median evaluations of both levels, and their average over the problems of a suite."""
-    methods, sized = methods_of(groups), several_sizes(groups)
+    methods = study.methods
     medians = {
         case: [
-            replace(_median_cell(case, name, of.get(name), "FEs", WHOLE, settings), spread=None)
-            for name in methods
+            replace(_median_cell(study, case, name, "FEs", WHOLE), spread=None) for name in methods
         ]
-        for case, of in groups.items()
+        for case in study.groups
     }
     averages = _averages(medians)
-    at = None if settings.limit else methods.index(settings.reference)
+    at = None if study.limit else methods.index(study.reference)
     rows: list[TableRow] = [
-        [*case_names(case, sized), *_with_savings(cells, at)]
+        [*study.place(case.problem, case.size), *_with_savings(cells, at)]
         for case, cells in (*medians.items(), *averages.items())
     ]
-    notes = [*run_notes(groups, settings), *_bracket_notes(rows, settings), *_limit_note(settings)]
-    if not settings.limit and len(methods) > 1:
+    notes = [*parts.run_notes(study), *_bracket_notes(study, rows), *_limit_note(study)]
+    if not study.limit and len(methods) > 1:
         notes.append(
-            f"In parentheses: how many evaluations fewer {settings.reference} needs, as a share of "
+            f"In parentheses: how many evaluations fewer {study.reference} needs, as a share of "
             "the larger number."
         )
     if averages:
         notes.append("Averages are over the problems that all methods of the size have.")
-    header = [*case_heads(sized), *map(settings.label, methods)]
-    title = titled("Total evaluations", groups)
+    header, title = [*study.heads, *study.labels], study.titled("Total evaluations")
     return Table("total", title, header, rows, [*notes, *_doubt_note(rows)], len(averages))
 
 
@@ -331,7 +251,7 @@ def _with_savings(cells: list[Cell], at: int | None) -> list[Cell]:
         return cells
     ours = cells[at].value
     shares = [(cell.value - ours) / max(cell.value, ours, 1.0) for cell in cells]
-    return with_best(
+    return parts.with_best(
         replace(cell, saved=None if i == at or np.isnan(share) else share)
         for i, (cell, share) in enumerate(zip(cells, shares, strict=True))
     )
@@ -364,51 +284,50 @@ def _mean(cells: tuple[Cell, ...]) -> Cell:
 
 def rankable(limit: int) -> tuple[str, ...]:
     """Return what methods are ranked by: evaluations only where no limit was set on them."""
-    return tuple(one for one in RANKED if not (limit and one in samples.EVALUATIONS))
+    return tuple(one for one in RANKED if not (limit and one in EVALUATIONS))
 
 
-def average_ranks(groups: Groups, settings: Settings) -> Table:
+def average_ranks(study: Study) -> Table:
     """Show Friedman's average ranks of medians, and Vargha and Delaney's effect sizes."""
-    methods = methods_of(groups)
+    groups, floor = study.groups, study.floor
     columns: dict[str, list[Cell]] = {}
-    notes = [*run_notes(groups, settings, "Ranks of medians"), *standing_notes(groups, settings)]
-    for indicator in rankable(settings.limit):
+    notes = [*parts.run_notes(study, "Ranks of medians"), *parts.standing_notes(study)]
+    for indicator in rankable(study.limit):
         try:
-            _, found = samples.ranked(groups, indicator, settings.floor, settings.alpha)
+            _, found = samples.ranked(groups, indicator, floor, study.alpha)
         except ValueError as error:
             notes.append(f"{indicator} has no ranks: {error}.")
         else:
-            columns[f"{indicator}: rank"] = [Cell(rank, PLAIN) for rank in found.average]
+            columns[f"{indicator}: rank"] = [Cell(rank, parts.PLAIN) for rank in found.average]
             notes.append(
                 f"{indicator}: p = {found.p:.2g} (Friedman test over {found.blocks} problems), "
-                f"critical difference {found.critical_difference:.2f} (Nemenyi, "
-                f"{settings.alpha:g})."
+                f"critical difference {found.critical_difference:.2f} (Nemenyi, {study.alpha:g})."
             )
-        against = settings.reference, settings.floor
         columns[f"{indicator}: A12"] = [
-            Cell(samples.mean_effect(groups, indicator, name, *against), PLAIN) for name in methods
+            Cell(samples.mean_effect(groups, indicator, name, study.reference, floor), parts.PLAIN)
+            for name in study.methods
         ]
     rows: list[TableRow] = [
-        [settings.label(name), *line]
-        for name, line in zip(methods, zip(*columns.values(), strict=True), strict=True)
+        [label, *line]
+        for label, line in zip(study.labels, zip(*columns.values(), strict=True), strict=True)
     ]
     notes.append(
-        f"A12: how often a run is worse than one of {settings.reference}, ties by half, as an "
+        f"A12: how often a run is worse than one of {study.reference}, ties by half, as an "
         "average over problems; at 0.5 neither is better."
     )
-    title = titled("Average ranks and effect sizes", groups)
-    notes += [*_floor_note(settings), *_limit_note(settings)]
+    title = study.titled("Average ranks and effect sizes")
+    notes += [*_floor_note(study), *_limit_note(study)]
     return Table("ranks", title, ["method", *columns], rows, notes)
 
 
-TABLES: dict[str, Callable[[Groups, Settings], Table]] = {
+TABLES: dict[str, Callable[[Study], Table]] = {
     "accuracy": accuracy,
     "evaluations": evaluations,
     "total": total,
     "real": real,
     "effort": solved.effort,
     "ranks": average_ranks,
-    "summary": summary.summary,
+    "summary": solved.summary,
     "solved": solved.solved,
     "ablation": solved.ablation,
 }
