@@ -16,6 +16,7 @@ from bilevo.lab.store import HISTORY, RUNS
 
 KEY = {"problem": "smd1", "m": 2, "n": 3, "method": "drc-cma-es", "number": 0}
 RUN = {"violation": 0.0, "nfev_upper": 0, "status": "target", "F_star": 0.0, **KEY}
+SMD1 = Case("smd1", 2, 3)
 STEP = {"violation": 0.0, "nfev_upper": 0, "f": 0.0, **KEY}
 
 
@@ -41,7 +42,7 @@ def test_a_run_keeps_its_best_distance_and_its_last_value() -> None:
         {"F": 0.5, "nfev_lower": 30}, {"F": 0.25, "nfev_lower": 80, "number": 1}
     )  # F* of smd1 is 0
     told = history(*steps([4.0, -1.0, 2.0]), *steps([8.0, 4.0, 2.0, 1.0, 0.5], number=1))
-    found = curves.convergence(told, known, "smd1", 2, 3)
+    found = curves.convergence(told, known, SMD1)
     (band,) = found.bands
     first = {10: 4.0, 20: 1.0, 30: 0.5, 40: 0.5, 50: 0.5, 80: 0.5}
     second = {10: 8.0, 20: 4.0, 30: 2.0, 40: 1.0, 50: 0.5, 80: 0.25}
@@ -53,7 +54,7 @@ def test_a_run_keeps_its_best_distance_and_its_last_value() -> None:
 def test_a_run_has_no_value_before_its_first_feasible_pair() -> None:
     known = runs(*({"F": 1.0, "nfev_lower": 30, "number": i} for i in range(2)))
     late = [step | {"violation": 0.1} for step in steps([3.0, 2.0], number=1)]
-    (band,) = curves.convergence(history(*steps([3.0, 2.0]), *late), known, "smd1", 2, 3).bands
+    (band,) = curves.convergence(history(*steps([3.0, 2.0]), *late), known, SMD1).bands
     assert band.evaluations.tolist() == [10, 20, 30]
     assert band.lower.tolist() == [math.inf, math.inf, 1.0]
     assert band.median.tolist() == [math.inf, math.inf, 1.0]
@@ -63,7 +64,7 @@ def test_a_failed_run_counts_as_one_that_reached_nothing() -> None:
     failed = {"status": "failed", "F": math.nan, "violation": math.nan, "number": 1}
     known = runs({"F": 1e-7, "nfev_lower": 10}, failed)
     told = history(*steps([1e-7]))
-    (band,) = curves.convergence(told, known, "smd1", 2, 3).bands
+    (band,) = curves.convergence(told, known, SMD1).bands
     assert (band.runs, band.median.tolist()) == (2, [math.inf])
     (line,) = curves.ecdf(told, known).reached
     assert (line.pairs, line.share.tolist()) == (2 * 51, [0.5])
@@ -80,10 +81,10 @@ def test_a_problem_on_which_a_method_always_fails_stays_among_the_targets() -> N
 def test_methods_without_a_history_have_no_curve_and_are_named() -> None:
     known = runs({"F": 1.0, "nfev_lower": 30}, {"F": 1.0, "nfev_lower": 9, "method": "a program"})
     told = history(*steps([2.0]))
-    assert curves.convergence(told, known, "smd1", 2, 3).left_out == ["a program"]
+    assert curves.convergence(told, known, SMD1).left_out == ["a program"]
     assert curves.ecdf(told, known).left_out == ["a program"]
     with pytest.raises(ValueError, match="no run on smd1 \\(2, 3\\) has a history"):
-        curves.convergence(history(), known, "smd1", 2, 3)
+        curves.convergence(history(), known, SMD1)
     with pytest.raises(ValueError, match="methods with a history: none"):
         curves.ecdf(history(), known)
 
@@ -92,7 +93,9 @@ def test_methods_without_a_history_have_no_curve_and_are_named() -> None:
 def test_where_the_optimum_is_unknown_a_curve_is_the_elites_F(problem: str) -> None:
     case = {"problem": problem, "m": 2, "n": 1}
     known = runs({"F": -3.0, "nfev_lower": 30, "F_star": math.nan, **case})
-    found = curves.convergence(history(*steps([-1.0, -9.0, -3.0], **case)), known, problem, 2, 1)
+    found = curves.convergence(
+        history(*steps([-1.0, -9.0, -3.0], **case)), known, Case(problem, 2, 1)
+    )
     assert found.bands[0].median.tolist() == [-1.0, -9.0, -3.0]
     assert found.goal == curves.Goal(-3.0, known=False)
     assert found.goal.label == "F (best reported -3)"
@@ -102,7 +105,7 @@ def test_without_a_feasible_answer_there_is_no_best_one() -> None:
     own = {"problem": "own", "F_star": math.nan}
     known = runs({"F": -3.0, "violation": 1.0, "nfev_lower": 30, **own})
     told = history(*steps([-1.0], problem="own"))
-    found = curves.convergence(told, known, "own", 2, 3)
+    found = curves.convergence(told, known, Case("own", 2, 3))
     assert found.bands[0].median.tolist() == [-1.0, -1.0]
     assert found.goal.label == "F (optimum unknown)"
 
@@ -126,7 +129,7 @@ def test_any_problem_is_known_whose_optimum_a_run_tells() -> None:
     failed = {"status": "failed", "F": math.nan, "F_star": math.nan, "number": 1}
     known = runs(failed | own, {"F": 6.0, "nfev_lower": 10, "F_star": 5.0, **own})
     told = history(*steps([7.0], **own))
-    found = curves.convergence(told, known, "mine:problem", 2, 3)
+    found = curves.convergence(told, known, Case("mine:problem", 2, 3))
     assert found.goal == curves.Goal(5.0, known=True)
     assert [place.problem for place in curves.ecdf(told, known).cases] == ["mine:problem"]
 
@@ -162,7 +165,7 @@ def test_long_curves_are_thinned_evenly_and_keep_both_ends() -> None:
     count = 5000
     values = np.geomspace(100, 1e-6, count).tolist()
     known = runs({"F": values[-1], "nfev_lower": 10 * count})
-    (band,) = curves.convergence(history(*steps(values)), known, "smd1", 2, 3).bands
+    (band,) = curves.convergence(history(*steps(values)), known, SMD1).bands
     assert 100 < band.evaluations.size <= curves.POINTS
     assert band.evaluations[[0, -1]].tolist() == [10, 10 * count]
     assert band.median.tolist() == [values[i // 10 - 1] for i in band.evaluations]
@@ -188,7 +191,7 @@ def test_allocation_is_of_the_run_of_median_cost() -> None:
     told = history(
         *(step | tasks for i in range(3) for step in steps([1.0] * (10 + i), number=i)),
     )
-    found = curves.allocation(told, known, "smd1", 2, 3)
+    found = curves.allocation(told, known, SMD1)
     assert found.numbers == {"drc-cma-es": 2}
     stages = found.stages["drc-cma-es"]
     assert [(stage.name, stage.generation) for stage in stages] == [
@@ -198,7 +201,7 @@ def test_allocation_is_of_the_run_of_median_cost() -> None:
     ]
     assert (stages[0].executions, stages[0].survived) == ([3, 1], [True, False])
     with pytest.raises(ValueError, match="executions of tasks"):
-        curves.allocation(history(*steps([1.0])), known, "smd1", 2, 3)
+        curves.allocation(history(*steps([1.0])), known, SMD1)
 
 
 def test_times_are_of_completed_runs_that_have_one() -> None:
@@ -248,7 +251,7 @@ def test_a_real_run_ends_at_its_own_accuracy() -> None:
     )
     answer = {"F": result.F, "violation": result.violation, "nfev_upper": result.nfev_upper}
     known = runs(answer | {"nfev_lower": result.nfev_lower})
-    (band,) = curves.convergence(told, known, "smd1", 2, 3).bands
+    (band,) = curves.convergence(told, known, SMD1).bands
     assert band.evaluations[-1] == result.nfev
     assert band.median[-1] == min(abs(row.F) for row in result.history)
     assert (np.diff(band.median) <= 0).all()

@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from bilevo.lab.analysis import curves
+from bilevo.lab.analysis.samples import Case
 from bilevo.lab.show import figures
 from bilevo.lab.show.palette import COLOURS, short_name, styles
 from bilevo.lab.store import HISTORY, RUNS
@@ -90,7 +91,7 @@ def test_lines_show_the_medians(frames) -> None:
     one = pl.col("problem") == "smd1"
     figure = figures.draw("convergence", runs.filter(one), history.filter(one))
     (ax,) = figure.axes
-    bands = curves.convergence(history, runs, "smd1", 2, 3).bands
+    bands = curves.convergence(history, runs, Case("smd1", 2, 3)).bands
     for line, band in zip(ax.lines, bands, strict=True):
         assert line.get_xdata().tolist() == band.evaluations.tolist()
         assert line.get_ydata().tolist() == band.median.tolist()

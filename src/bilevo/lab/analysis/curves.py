@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +35,7 @@ QUARTILES = (0.25, 0.5, 0.75)
 Counts = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Trace:
+class Trace(NamedTuple):
     """The evaluations at which a run's value changed, the new values, and the run's end."""
 
     evaluations: Counts
@@ -44,8 +43,7 @@ class Trace:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Goal:
+class Goal(NamedTuple):
     """The optimum's F where it is known, or else the best feasible F of all runs (NaN if none)."""
 
     F: float
@@ -65,8 +63,7 @@ class Goal:
         return "|F - F*|" if self.known else f"F ({self.best})"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Band:
+class Band(NamedTuple):
     """Median and quartiles of a method's runs; inf where too many have no feasible pair yet."""
 
     method: str
@@ -77,8 +74,7 @@ class Band:
     upper: FloatArray
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Convergence:
+class Convergence(NamedTuple):
     """The curves of a case: |F - F*| over evaluations, or F where the optimum is unknown."""
 
     case: Case
@@ -87,8 +83,7 @@ class Convergence:
     left_out: list[str]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Reached:
+class Reached(NamedTuple):
     """The share of a method's pairs of run and target that are reached after `evaluations`."""
 
     method: str
@@ -97,8 +92,7 @@ class Reached:
     share: FloatArray
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ecdf:
+class Ecdf(NamedTuple):
     """Targets reached on the cases with a known optimum that all these methods have run on."""
 
     cases: list[Case]
@@ -106,8 +100,7 @@ class Ecdf:
     left_out: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Allocation:
+class Allocation(NamedTuple):
     """The run of median cost of each method, in an early, a middle and a late generation."""
 
     case: Case
@@ -116,8 +109,7 @@ class Allocation:
     left_out: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Quartiles:
+class Quartiles(NamedTuple):
     """The quartiles of a sample."""
 
     lower: float
@@ -125,19 +117,20 @@ class Quartiles:
     upper: float
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Seconds a run, and seconds an evaluation, by method and case."""
+Spreads = dict[tuple[str, Case], Quartiles]  # by method and case
+
+
+class Times(NamedTuple):
+    """Seconds a run, and seconds an evaluation."""
 
     cases: list[Case]
     methods: list[str]
-    per_run: dict[tuple[str, Case], Quartiles]
-    per_evaluation: dict[tuple[str, Case], Quartiles]
+    per_run: Spreads
+    per_evaluation: Spreads
     left_out: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Ranks:
+class Ranks(NamedTuple):
     """Average ranks, 1 the best, best first; cliques are methods that do not differ."""
 
     indicator: str
@@ -175,11 +168,8 @@ def goal(runs: pl.DataFrame, case: Case) -> Goal:
     return Goal(best, known=False, verified=len(verified) > 0)
 
 
-def convergence(
-    history: pl.DataFrame, runs: pl.DataFrame, problem: str, m: int, n: int
-) -> Convergence:
+def convergence(history: pl.DataFrame, runs: pl.DataFrame, case: Case) -> Convergence:
     """Compute median and quartiles of each method's runs on one case."""
-    case = Case(problem, m, n)
     aim = goal(runs, case)
     found = _traces(history, runs, case, aim)
     bands = [_median_band(method, traces) for method, traces in found.items()]
@@ -213,11 +203,8 @@ def ecdf(history: pl.DataFrame, runs: pl.DataFrame) -> Ecdf:
     return Ecdf(common, reached, others)
 
 
-def allocation(
-    history: pl.DataFrame, runs: pl.DataFrame, problem: str, m: int, n: int
-) -> Allocation:
+def allocation(history: pl.DataFrame, runs: pl.DataFrame, case: Case) -> Allocation:
     """Find the executions of each task in three generations of each method's median run."""
-    case = Case(problem, m, n)
     kept = history.filter(_of(case) & (pl.col("executions").list.len() > 0))
     shown: dict[str, list[Stage]] = {}
     numbers: dict[str, int] = {}
@@ -243,15 +230,16 @@ def times(runs: pl.DataFrame) -> Times:
         raise ValueError("no run has a time: they are older data or other programs' results")
     total = pl.col("nfev_upper") + pl.col("nfev_lower")
     timed = timed.with_columns(each=pl.col("time") / pl.max_horizontal(total, pl.lit(1)))
-    found: dict[str, dict[tuple[str, Case], Quartiles]] = {"time": {}, "each": {}}
-    for method, *place in timed.select("method", "problem", "m", "n").unique().rows():
-        rows = timed.filter(_of(Case(*place)) & _is("method", method))
-        for column, spreads in found.items():
-            quartiles = np.quantile(rows[column].to_numpy(), QUARTILES)
-            spreads[method, Case(*place)] = Quartiles(*map(float, quartiles))
+    rows = timed.group_by("method", "problem", "m", "n").agg("time", "each").rows()
+    per_run = {(method, Case(*case)): _quartiles(whole) for method, *case, whole, _ in rows}
+    per_evaluation = {(method, Case(*case)): _quartiles(each) for method, *case, _, each in rows}
     names = methods(timed)
     others = [name for name in methods(runs) if name not in names]
-    return Times(cases(timed), names, found["time"], found["each"], others)
+    return Times(cases(timed), names, per_run, per_evaluation, others)
+
+
+def _quartiles(sample: list[float]) -> Quartiles:
+    return Quartiles(*np.quantile(sample, QUARTILES).tolist())
 
 
 def ranks(

@@ -8,25 +8,26 @@ them means nothing: matplotlib must not parse them, and legends get their labels
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from bilevo.core.extras import need
 from bilevo.lab.analysis import curves
-from bilevo.lab.analysis.curves import Allocation, Band, Convergence, Quartiles, Ranks, Times
-from bilevo.lab.analysis.samples import FLOOR, Case, require_floor
+from bilevo.lab.analysis.curves import Band, Convergence, Ranks, Spreads, Times
+from bilevo.lab.analysis.samples import FLOOR, require_floor
+from bilevo.lab.analysis.statistics import ALPHA
+from bilevo.lab.frames import pl
 from bilevo.lab.show.palette import Style, short_name, styles
 from bilevo.plot import draw_stages, save
 
 if TYPE_CHECKING:
-    import polars as pl
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["FIGURES", "draw", "save"]
+Shown = TypeVar("Shown")
 
 COLUMN, PAGE = 3.5, 7.16  # inches, of the journals' two-column pages
 ACROSS = 3  # small multiples in a row
@@ -51,18 +52,16 @@ SMALL: dict[str, Any] = {"fontsize": 8, "parse_math": False}
 MARKERS = {"solid": "o", "dash": "v", "dashdot": "s", "dot": "^", "longdashdot": "D"}
 
 
-@dataclass(frozen=True, slots=True)
-class Data:
-    """What a figure is drawn from."""
+class Data(NamedTuple):
+    """What figures are drawn from, and how methods are named and drawn in them."""
 
     runs: pl.DataFrame
     history: pl.DataFrame
-    indicator: str
-    floor: float | None
-
-    @property
-    def styles(self) -> dict[str, Style]:
-        return styles(curves.methods(self.runs))
+    names: dict[str, str]
+    styles: dict[str, Style]
+    floor: float | None = FLOOR
+    alpha: float = ALPHA
+    indicator: str = "Acc_u"
 
 
 def draw(
@@ -87,25 +86,33 @@ def draw(
     need("figures", "matplotlib", "plot")
     from matplotlib import rc_context
 
+    methods = curves.methods(runs)
+    names = {method: short_name(method) for method in methods}
+    data = Data(runs, history, names, styles(methods), floor, indicator=indicator)
     with rc_context(LOOK):
-        return FIGURES[kind](Data(runs, history, indicator, floor))
+        return FIGURES[kind](data)
+
+
+def _of_cases(data: Data, compute: Callable[..., Shown]) -> tuple[list[Shown], list[str]]:
+    """Compute what each case with a history shows; also return the cases that show nothing."""
+    found, missing = [], []
+    for case in curves.cases(data.history):
+        try:
+            found.append(compute(data.history, data.runs, case))
+        except ValueError:
+            missing.append(str(case))
+    return found, missing
 
 
 def _convergence(data: Data) -> Figure:
     """Draw median and quartiles over evaluations, a panel for each problem with a history."""
-    found, missing = [], []
-    for case in curves.cases(data.history):
-        try:
-            found.append(curves.convergence(data.history, data.runs, *case))
-        except ValueError:  # nothing feasible
-            missing.append(str(case))
+    found, missing = _of_cases(data, curves.convergence)
     if not found:
         raise ValueError("no run has a history with a feasible pair: convergence cannot be shown")
-    looks = data.styles
     figure, panels = _panels(len(found))
     for ax, panel in zip(panels, found, strict=True):
         for band in panel.bands:
-            _draw_band(ax, band, looks[band.method])
+            _draw_band(ax, band, data.styles[band.method])
         ax.set_title(short_name(str(panel.case)), parse_math=False)
         ax.set_xscale("log")
         _few_ticks(ax.xaxis)
@@ -117,9 +124,9 @@ def _convergence(data: Data) -> Figure:
         else:
             _show_unknown(ax, panel)
     drawn = {band.method for panel in found for band in panel.bands}
-    missing = [name for name in looks if name not in drawn] + missing
+    missing = [name for name in data.names if name not in drawn] + missing
     figure.supxlabel(X_LABEL + _unseen(figure, missing), **SMALL)
-    _legend(figure, looks, [name for name in looks if name in drawn])
+    _legend(figure, data, [name for name in data.names if name in drawn])
     return figure
 
 
@@ -150,51 +157,36 @@ def _show_unknown(ax: Axes, panel: Convergence) -> None:
 
 
 def _allocation(data: Data) -> Figure:
-    found = _first_allocation(data)
-    figure = draw_stages([(short_name(name), stages) for name, stages in found.stages.items()])
-    figure.set_size_inches(PAGE, 0.9 + 1.3 * len(found.stages))
-    text = f"{short_name(str(found.case))}: each method's run of median cost"
-    figure.supxlabel(text + _unseen(figure, found.left_out), **SMALL)
+    """Draw the allocation on the first problem that has executions to show."""
+    found, _ = _of_cases(data, curves.allocation)
+    if not found:
+        raise ValueError("no run has a history that tells executions: allocation cannot be shown")
+    first = found[0]
+    figure = draw_stages([(data.names[name], stages) for name, stages in first.stages.items()])
+    figure.set_size_inches(PAGE, 0.9 + 1.3 * len(first.stages))
+    text = f"{short_name(str(first.case))}: each method's run of median cost"
+    figure.supxlabel(text + _unseen(figure, first.left_out), **SMALL)
     return figure
-
-
-def _first_allocation(data: Data) -> Allocation:
-    """Return the allocation on the first problem that has executions to show."""
-    for case in curves.cases(data.history):
-        try:
-            return curves.allocation(data.history, data.runs, *case)
-        except ValueError:  # no executions here
-            continue
-    raise ValueError("no run has a history that tells executions: allocation cannot be shown")
 
 
 def _runtime(data: Data) -> Figure:
     """Draw medians and quartiles of seconds a run and an evaluation, problem by problem."""
     found = curves.times(data.runs)
-    looks = data.styles
     figure = _figure(PAGE if len(found.cases) * len(found.methods) > 16 else COLUMN, 3.8)
     above, below = figure.subplots(2, 1, sharex=True)
-    _draw_times(above, found, found.per_run, 1.0, looks)
-    _draw_times(below, found, found.per_evaluation, 1e6, looks)
+    _draw_times(above, data, found, found.per_run, 1.0)
+    _draw_times(below, data, found, found.per_evaluation, 1e6)
     above.set_ylabel("seconds a run")
     below.set_ylabel("\N{MICRO SIGN}s an evaluation")
     names = [short_name(str(case)) for case in found.cases]
     turned: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
     below.set_xticks(range(len(names)), names, parse_math=False, **turned)
     below.set_xlabel(_unseen(figure, found.left_out), **SMALL)
-    for ax in (above, below):
-        ax.tick_params(axis="x", length=0)
-    _legend(figure, looks, found.methods, points=True)
+    _legend(figure, data, found.methods, points=True)
     return figure
 
 
-def _draw_times(
-    ax: Axes,
-    found: Times,
-    values: dict[tuple[str, Case], Quartiles],
-    unit: float,
-    looks: dict[str, Style],
-) -> None:
+def _draw_times(ax: Axes, data: Data, found: Times, values: Spreads, unit: float) -> None:
     """Draw points side by side: a logarithmic scale has no zero for bars to begin at."""
     width = 0.7 / len(found.methods)
     for i, method in enumerate(found.methods):
@@ -207,8 +199,8 @@ def _draw_times(
             [place + shift for place in places],
             medians,
             np.abs(ends - medians),
-            fmt=MARKERS[looks[method].dash],
-            color=looks[method].colour,
+            fmt=MARKERS[data.styles[method].dash],
+            color=data.styles[method].colour,
             markersize=3.5,
             elinewidth=1,
         )
@@ -216,17 +208,17 @@ def _draw_times(
         ax.axvline(edge - 0.5, color="0.9", linewidth=0.6, zorder=0)
     ax.set_yscale("log")
     ax.set_xlim(-0.5, len(found.cases) - 0.5)
+    ax.tick_params(axis="x", length=0)
     _few_ticks(ax.yaxis)
 
 
 def _ecdf(data: Data) -> Figure:
     """Draw the share of targets reached, with a cross where a method's last run has ended."""
     found = curves.ecdf(data.history, data.runs)
-    looks = data.styles
     figure = _figure(COLUMN, 2.4)
     ax = figure.subplots()
     for line in found.reached:
-        colour, dash = looks[line.method]
+        colour, dash = data.styles[line.method]
         ax.step(line.evaluations, line.share, where="post", color=colour, ls=LINE_STYLES[dash])
         ax.plot(line.evaluations[-1], line.share[-1], "x", color=colour, markersize=4)
     ax.set_xscale("log")
@@ -237,7 +229,7 @@ def _ecdf(data: Data) -> Figure:
     cases, targets = len(found.cases), len(curves.TARGETS)
     text = f"{cases} problem{'s' * (cases > 1)}, {targets} targets"
     ax.annotate(text, (1, 0.03), xycoords="axes fraction", ha="right", fontsize=7)
-    _legend(figure, looks, [line.method for line in found.reached])
+    _legend(figure, data, [line.method for line in found.reached])
     return figure
 
 
@@ -246,11 +238,11 @@ def _critical_difference(data: Data) -> Figure:
 
     One unit of height is a line of text.
     """
-    found = curves.ranks(data.runs, data.indicator, data.floor)
+    found = curves.ranks(data.runs, data.indicator, data.floor, data.alpha)
     last = len(found.average)
     depth = 0.5 + 0.35 * len(found.cliques)
     bottom = depth + (last + 1) // 2 + 1.4
-    names = [0.6 + LETTER * len(short_name(name)) for name in found.average]
+    names = [0.6 + LETTER * len(data.names[name]) for name in found.average]
     left, right = max(names[: (last + 1) // 2]), max(names[(last + 1) // 2 :])
     scale = max(2.4, 0.3 * (last - 1))
     figure = _figure(left + scale + right, LINE * (bottom + 3.2))
@@ -264,7 +256,7 @@ def _critical_difference(data: Data) -> Figure:
     for i, clique in enumerate(found.cliques):
         ends = [found.average[clique[0]] - 0.01 * last, found.average[clique[-1]] + 0.01 * last]
         ax.plot(ends, [0.45 + 0.35 * i] * 2, color="0.25", linewidth=2.5, solid_capstyle="butt")
-    _draw_ranks(ax, found, depth, data.styles)
+    _draw_ranks(ax, data, found, depth)
     return figure
 
 
@@ -283,24 +275,19 @@ def _draw_scale(ax: Axes, found: Ranks, bottom: float) -> None:
     ax.annotate(text, place, ha="center", va="bottom", fontsize=7, parse_math=False)
 
 
-def _draw_ranks(ax: Axes, found: Ranks, depth: float, looks: dict[str, Style]) -> None:
+def _draw_ranks(ax: Axes, data: Data, found: Ranks, depth: float) -> None:
     """Name the better half on the left from above, the others on the right from below."""
     last = len(found.average)
     half = (last + 1) // 2
     for i, (method, rank) in enumerate(found.average.items()):
-        left = i < half
+        left, name = i < half, data.names[method]
         row = depth + 0.6 + (i if left else last - 1 - i)
         end = 1 - 0.02 * last if left else 1.02 * last
-        ax.plot([rank, rank, end], [0, row, row], color=looks[method].colour, linewidth=1.1)
-        ax.annotate(
-            f"{short_name(method)}  {rank:.2f}" if left else f"{rank:.2f}  {short_name(method)}",
-            (end, row),
-            xytext=(-3 if left else 3, 0),
-            textcoords="offset points",
-            ha="right" if left else "left",
-            va="center",
-            parse_math=False,
-        )
+        ax.plot([rank, rank, end], [0, row, row], color=data.styles[method].colour, linewidth=1.1)
+        text = f"{name}  {rank:.2f}" if left else f"{rank:.2f}  {name}"
+        side: dict[str, Any] = {"xytext": (-3 if left else 3, 0), "ha": "right" if left else "left"}
+        side |= {"textcoords": "offset points", "va": "center", "parse_math": False}
+        ax.annotate(text, (end, row), **side)
 
 
 def _panels(count: int) -> tuple[Figure, Sequence[Axes]]:
@@ -334,18 +321,16 @@ def _grow(figure: Figure, lines: int) -> None:
     figure.set_figheight(figure.get_figheight() + lines * LINE)
 
 
-def _legend(
-    figure: Figure, looks: dict[str, Style], methods: Sequence[str], points: bool = False
-) -> None:
+def _legend(figure: Figure, data: Data, methods: Sequence[str], points: bool = False) -> None:
     """Add a legend above; labels are set later, since matplotlib leaves out those like `_x`."""
     from matplotlib.lines import Line2D
 
     handles = []
     for name in methods:
-        colour, dash = looks[name]
+        colour, dash = data.styles[name]
         line = {"ls": "", "marker": MARKERS[dash], "ms": 4} if points else {"ls": LINE_STYLES[dash]}
         handles.append(Line2D([], [], color=colour, **line))
-    widest = 0.5 + LETTER * max(len(short_name(name)) for name in methods)
+    widest = 0.5 + LETTER * max(len(data.names[name]) for name in methods)
     across = min(len(handles), max(int(figure.get_figwidth() / widest), 1))
     _grow(figure, -(-len(handles) // across))
     legend = figure.legend(
@@ -353,12 +338,10 @@ def _legend(
         ["method"] * len(handles),
         loc="outside upper center",
         ncols=across,
-        frameon=False,
-        handlelength=1.8,
-        columnspacing=1.2,
+        **{"frameon": False, "handlelength": 1.8, "columnspacing": 1.2},
     )
     for text, name in zip(legend.get_texts(), methods, strict=True):
-        text.set(text=short_name(name), parse_math=False)
+        text.set(text=data.names[name], parse_math=False)
 
 
 def _few_ticks(axis: Any) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -89,7 +89,7 @@ def page(runs: DataFrame, history: DataFrame, settings: Settings, **options: Any
         **_summary(runs),
         "tables": _tables(runs, options),
         "figures": figures,
-        "views": {one.name: [asdict(view) for view in one.views] for one in figures},
+        "views": {one.name: [view._asdict() for view in one.views] for one in figures},
         "failures": _failures(runs),
         "facts": _facts(runs, options),
         "folders": [_folder(name, kept) for name, kept in settings.items()],
