@@ -57,7 +57,7 @@ class Which:
             )
         chosen = rows.filter(self._wanted(rows))
         if chosen.is_empty() and len(rows):
-            sizes = rows.select("m", "n").unique().sort("m").rows()
+            sizes = rows.select("m", "n").unique().sort("m", "n").rows()
             ends = sorted(rows.select("budget", "target").unique().rows())
             raise ValueError(
                 "none of the runs is of the sizes, max_evals and target asked for; there are sizes "

@@ -18,7 +18,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from io import TextIOWrapper
 from pathlib import Path
@@ -40,7 +40,8 @@ BIGGEST = 2**63  # whole numbers are stored in 64 bits
 
 FORMAT = "0.3.5"  # IOHprofiler's; described by JSON files since 0.3.3
 SUITE = "bilevo"
-ATTRIBUTES = ("nfev_upper", "nfev_lower", "F", "f", "violation")  # beside evaluations and raw_y
+ATTRIBUTES = ("nfev_upper", "nfev_lower", "F", "f", "violation")
+IOH_COLUMNS = ["evaluations", "raw_y", *ATTRIBUTES]
 
 
 def import_csv(path: str | Path) -> pl.DataFrame:
@@ -58,7 +59,14 @@ def import_csv(path: str | Path) -> pl.DataFrame:
     for line, cells in records:
         try:
             row = _completed(_values(header, cells))
-            _enter(row, line, numbers, lines)
+            kind = tuple(row[name] for name in KEY if name != "number")
+            if row["number"] is None:
+                row["number"] = numbers[kind]
+                numbers[kind] += 1
+            first = lines.setdefault((*kind, row["number"]), line)
+            if first != line:
+                number = row["number"]
+                raise ValueError(f"the same run as in line {first}: number {number} of {kind}")
         except ValueError as error:
             raise ValueError(f"{path}, line {line}: {error}") from None
         rows.append(row)
@@ -75,10 +83,10 @@ def export_csv(runs: pl.DataFrame, path: str | Path) -> None:
     missing = [name for name in (*REQUIRED, *KEY) if name not in runs.columns]
     if missing:
         raise ValueError(f"runs have no column {', '.join(missing)}")
-    absent = {name: kind for name, kind in RUNS.items() if name not in runs.columns}
-    rows = _sorted(runs).with_columns(pl.lit(None, kind).alias(n) for n, kind in absent.items())
-    rows = rows.select(list(RUNS))
-    rows = rows.with_columns(pl.selectors.float().fill_null(math.nan))
+    rows = pl.concat(
+        [in_order(runs.sort(list(KEY))), pl.DataFrame(schema=RUNS)], how="diagonal_relaxed"
+    )
+    rows = rows.select(list(RUNS)).with_columns(pl.selectors.float().fill_null(math.nan))
     lines = [csv_line(rows.columns), *(csv_line(map(_cell, row)) for row in rows.iter_rows())]
     _write_new(Path(path), "".join(lines))
 
@@ -92,10 +100,11 @@ def export_ioh(runs: pl.DataFrame, history: pl.DataFrame, folder: str | Path) ->
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is not empty; name a new folder or an empty one")
     _check_dimensions(runs)
-    runs = _sorted(runs)
+    runs = in_order(runs.sort(list(KEY)))
     kept = history.sort("generation").partition_by(list(KEY), as_dict=True)
     methods = runs["method"].unique(maintain_order=True).to_list()
-    functions = _function_ids(runs["problem"].unique(maintain_order=True).to_list())
+    names = dict.fromkeys([*problems.names(), *runs["problem"]])  # registered: always the same
+    functions = {problem: number for number, problem in enumerate(names, 1)}
     by = ["method", "problem", "m", "n"]
     for (method, problem, m, n), group in runs.group_by(by, maintain_order=True):
         home = folder / f"a{methods.index(method) + 1}_{_safe(method)}"
@@ -104,12 +113,12 @@ def export_ioh(runs: pl.DataFrame, history: pl.DataFrame, folder: str | Path) ->
             generations = kept.get(tuple(run[name] for name in KEY))
             steps = [] if generations is None else generations.iter_rows(named=True)
             traces.append(_trace(run, steps, _optimum(problem, m, n)))
-        name = f"f{functions[problem]}_{_safe(problem)}"
-        data = f"data_{name}/IOHprofiler_f{functions[problem]}_DIM{m + n}.dat"
+        function = functions[problem]
+        name = f"f{function}_{_safe(problem)}"
+        data = f"data_{name}/IOHprofiler_f{function}_DIM{m + n}.dat"
         _write_new(home / data, "".join(map(_block, traces)))
-        meta = _description(group, functions[problem], data, traces)
-        text = json.dumps(meta, indent=1, allow_nan=False)
-        _write_new(home / f"IOHprofiler_{name}_DIM{m + n}.json", text + "\n")
+        about = json.dumps(_description(group, function, data, traces), indent=1, allow_nan=False)
+        _write_new(home / f"IOHprofiler_{name}_DIM{m + n}.json", about + "\n")
 
 
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -133,14 +142,11 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
 def _check_header(path: Path, header: list[str]) -> None:
     if not header:
         raise ValueError(f"{path} is empty; its first line should name its columns")
-    unknown = [name for name in header if name not in RUNS]
-    if unknown:
+    if unknown := [name for name in header if name not in RUNS]:
         raise ValueError(f"{path} has unknown columns {unknown}; known are {', '.join(RUNS)}")
-    twice = [name for name, times in Counter(header).items() if times > 1]
-    if twice:
+    if twice := [name for name, times in Counter(header).items() if times > 1]:
         raise ValueError(f"{path} has several columns {', '.join(twice)}")
-    missing = [name for name in REQUIRED if name not in header]
-    if missing:
+    if missing := [name for name in REQUIRED if name not in header]:
         raise ValueError(f"{path} has no column {', '.join(missing)}; it has {', '.join(header)}")
 
 
@@ -150,8 +156,7 @@ def _values(header: list[str], cells: list[str]) -> Row:
         raise ValueError(f"{len(cells)} values, but there are {len(header)} columns")
     row = {name: _value(name, cell) for name, cell in zip(header, cells, strict=True) if cell}
     needed = (*REQUIRED, *(("number",) if "number" in header else ()))
-    empty = [name for name in needed if name not in row]
-    if empty:
+    if empty := [name for name in needed if name not in row]:
         raise ValueError(f"column {', '.join(empty)} is empty")
     return row
 
@@ -160,7 +165,7 @@ def _value(name: str, cell: str) -> Any:
     kind, read = READERS[RUNS[name]]
     try:
         value = read(cell)
-    except ValueError:
+    except (ValueError, KeyError):
         raise ValueError(f"column {name}: {cell[:60]!r} is no {kind}") from None
     if name in ("m", "n") and value < 1:
         raise ValueError(f"column {name}: {value} is no size; it should be 1 or more")
@@ -184,22 +189,15 @@ def _whole(cell: str) -> int:
     return value
 
 
-def _truth(cell: str) -> bool:
-    if cell.lower() not in TRUTH:
-        raise ValueError
-    return TRUTH[cell.lower()]
-
-
-def _numbers(cell: str) -> list[float]:
-    return [_parse_number(part) for part in cell.split(";")]
-
-
 READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {  # by the type of a column
     pl.String: ("text", unguarded),
     pl.Int64: ("whole number of 64 bits", _whole),
     pl.Float64: ("number", _parse_number),
-    pl.Boolean: ("truth value (true or false)", _truth),
-    pl.List(pl.Float64): ("list of numbers such as 0.5;1.25", _numbers),
+    pl.Boolean: ("truth value (true or false)", lambda cell: TRUTH[cell.lower()]),
+    pl.List(pl.Float64): (
+        "list of numbers such as 0.5;1.25",
+        lambda cell: [_parse_number(part) for part in cell.split(";")],
+    ),
 }
 
 
@@ -233,19 +231,6 @@ def _check_answer(row: Row) -> None:
             raise ValueError(f"column {name}: {len(row[name])} numbers, but {size} is {row[size]}")
 
 
-def _enter(
-    row: Row, line: int, numbers: Counter[tuple[Any, ...]], lines: dict[tuple[Any, ...], int]
-) -> None:
-    """Number a run that has no number, and refuse one that stands there twice."""
-    kind = tuple(row[name] for name in KEY if name != "number")
-    if row["number"] is None:
-        row["number"] = numbers[kind]
-        numbers[kind] += 1
-    first = lines.setdefault((*kind, row["number"]), line)
-    if first != line:
-        raise ValueError(f"the same run as in line {first}: number {row['number']} of {kind}")
-
-
 @cache
 def _optimum(problem: str, m: int, n: int) -> Optimum | None:
     """Return the known optimum of a registered problem; refuse sizes that it does not have."""
@@ -255,11 +240,6 @@ def _optimum(problem: str, m: int, n: int) -> Optimum | None:
         raise ValueError(f"{problem} with m={m}, n={n}: more than {LARGEST} variables of a level")
     known = problems.get(problem, m, n).optimum
     return known if known is not None and math.isfinite(known.F) else None
-
-
-def _sorted(runs: pl.DataFrame) -> pl.DataFrame:
-    """Sort runs in the order of tables, and those that are equal there by their whole keys."""
-    return in_order(runs.sort(list(KEY)))
 
 
 def _cell(value: Any) -> Any:
@@ -291,13 +271,6 @@ def _check_dimensions(runs: pl.DataFrame) -> None:
             )
 
 
-def _function_ids(found: Sequence[str]) -> dict[str, int]:
-    """Number the problems; registered ones have the same number in every export."""
-    known = problems.names()
-    others = [problem for problem in found if problem not in known]
-    return {problem: number for number, problem in enumerate([*known, *others], 1)}
-
-
 def _safe(name: str) -> str:
     """Return the part of a name that can stand in a file's name."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:40]
@@ -319,16 +292,10 @@ def _raw(step: Row, known: Optimum | None) -> float:
 
 
 def _block(trace: list[list[float]]) -> str:
-    """Write the lines of a run, which start with the names of the columns."""
-    names = ["evaluations", "raw_y", *ATTRIBUTES]
-    lines = [names, *(map(_number_text, record) for record in trace)]
+    """Write the lines of a run, which start with the names of the columns, as R reads them, too."""
+    in_r = {"nan": "NaN", "inf": "Inf", "-inf": "-Inf"}
+    lines = [IOH_COLUMNS, *([in_r.get(repr(one), repr(one)) for one in record] for record in trace)]
     return "".join(" ".join(line) + "\n" for line in lines)
-
-
-def _number_text(value: float) -> str:
-    """Write a number as R reads it, too."""
-    text = repr(value)
-    return {"nan": "NaN", "inf": "Inf", "-inf": "-Inf"}.get(text, text)
 
 
 def _description(
@@ -340,10 +307,10 @@ def _description(
     """
     method, problem, m, n = group.select("method", "problem", "m", "n").row(0)
     attributes = [{"m": str(m)}, {"n": str(n)}]
-    known = _optimum(problem, m, n)
-    if known is not None:
+    if (known := _optimum(problem, m, n)) is not None:
         attributes.append({"optimum": repr(float(known.F))})
-    runs = group.iter_rows(named=True)
+    both = zip(group.iter_rows(named=True), traces, strict=True)
+    records = [_run_record(run, trace) for run, trace in both]
     versions = sorted({version for version in group["version"] if version})
     return {
         "version": FORMAT,
@@ -354,14 +321,8 @@ def _description(
         "algorithm": {"name": method, "info": ", ".join(versions)},
         "experiment_attributes": attributes,
         "run_attributes": ["number"],
-        "attributes": ["evaluations", "raw_y", *ATTRIBUTES],
-        "scenarios": [
-            {
-                "dimension": m + n,
-                "path": data,
-                "runs": [_run_record(run, trace) for run, trace in zip(runs, traces, strict=True)],
-            }
-        ],
+        "attributes": IOH_COLUMNS,
+        "scenarios": [{"dimension": m + n, "path": data, "runs": records}],
     }
 
 
@@ -369,13 +330,7 @@ def _run_record(run: Row, trace: list[list[float]]) -> Row:
     """Describe a run by its best record; only the last record's x and y are known."""
     best = min(trace, key=lambda record: record[1])
     point = [*run["x"], *run["y"]] if best is trace[-1] else []
-    return {
-        "instance": 1,
-        "evals": trace[-1][0],
-        "best": {
-            "evals": best[0],
-            "y": best[1] if math.isfinite(best[1]) else None,
-            "x": point if all(map(math.isfinite, point)) else [],
-        },
-        "number": run["number"],
-    }
+    y = best[1] if math.isfinite(best[1]) else None
+    x = point if all(map(math.isfinite, point)) else []
+    found = {"evals": best[0], "y": y, "x": x}
+    return {"instance": 1, "evals": trace[-1][0], "best": found, "number": run["number"]}

@@ -93,13 +93,13 @@ def baseline_of(table: Any) -> Baseline:
         raise ValueError('medians should be a list of objects such as {"problem": "smd1", ...}')
     medians: dict[Key, float] = {}
     marks: dict[Key, str] = {}
-    methods: dict[str, None] = {}
     for number, entry in enumerate(entries):
         try:
-            methods[_add_entry(entry, medians, marks)] = None
+            _add_entry(entry, medians, marks)
         except ValueError as error:
             raise ValueError(f"medians[{number}]: {error}") from None
-    reference = _text("reference", table.get("reference", next(iter(methods))))
+    methods = tuple(dict.fromkeys(method for _, method, _ in medians))
+    reference = _text("reference", table.get("reference", methods[0]))
     if reference not in methods:
         raise ValueError(f"the reference {reference!r} is none of its methods {list(methods)}")
     target = table.get("target", True)
@@ -109,7 +109,7 @@ def baseline_of(table: Any) -> Baseline:
         name=_text("name", table.get("name")),
         medians=medians,
         marks=marks,
-        methods=tuple(methods),
+        methods=methods,
         reference=reference,
         source=_text("source", table["source"]) if "source" in table else "",
         runs=_whole_number("runs", table["runs"], 1) if "runs" in table else None,
@@ -118,8 +118,7 @@ def baseline_of(table: Any) -> Baseline:
     )
 
 
-def _add_entry(entry: Any, medians: dict[Key, float], marks: dict[Key, str]) -> str:
-    """Add the figures of an entry, and return its method."""
+def _add_entry(entry: Any, medians: dict[Key, float], marks: dict[Key, str]) -> None:
     if not isinstance(entry, dict):
         raise ValueError(f"it should be an object, got {str(entry)[:60]}")
     require_known_keys(entry, (*PLACE, *INDICATORS, "marks"), "an entry")
@@ -139,7 +138,6 @@ def _add_entry(entry: Any, medians: dict[Key, float], marks: dict[Key, str]) -> 
             raise ValueError(f"{name} of {method} on {case.problem} {case.size} stands there twice")
         medians[case, method, name] = value
     marks |= {(case, method, name): sign for name, sign in signs.items()}
-    return method
 
 
 def _text(key: str, value: Any) -> str:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from bilevo.core.arrays import BoolArray, FloatArray
 from bilevo.core.budget import StopReason
 from bilevo.lab.analysis import statistics
 from bilevo.lab.analysis.statistics import Comparison, Ranking, Test
+from bilevo.lab.frames import pl
 from bilevo.lab.store import FAILED
 
 ACCURACIES = ("Acc_u", "Acc_l", "verified")
@@ -59,9 +60,8 @@ class Case(NamedTuple):
     @property
     def order(self) -> tuple[int, str, int, int, int]:
         """Sort registered problems first, prob2 before prob10, and small sizes first."""
-        registered = problems.names()
-        known = self.problem in registered
-        place = registered.index(self.problem) if known else len(registered)
+        names = problems.names()
+        place = names.index(self.problem) if self.problem in names else len(names)
         word = self.problem.rstrip(DECIMALS)
         number = int(self.problem[len(word) :][:9] or 0)
         return place, word, number, self.m, self.n
@@ -127,7 +127,7 @@ class Group:
 
     @property
     def infeasible(self) -> int:
-        return int(np.sum(self._violates("violation")))
+        return int(self._violates("violation").sum())
 
     @property
     def refuted(self) -> int:
@@ -171,25 +171,21 @@ class Group:
 Groups = dict[Case, dict[str, Group]]  # cases and methods in the order of tables
 
 
-def grouped(runs: Any) -> Groups:
+def grouped(runs: pl.DataFrame) -> Groups:
     """Group a frame of runs by case and method."""
-    if not len(runs):
+    if runs.is_empty():
         raise ValueError("there are no runs")
-    from polars import selectors
-
+    numbers = pl.selectors.numeric() - pl.selectors.by_name("m", "n")
+    runs = runs.with_columns(numbers.cast(pl.Float64).fill_null(np.nan))
+    failed = pl.col("status").fill_null("") == FAILED
     methods = ordered_methods(runs["method"].unique(maintain_order=True))
-    numbers = runs.select(selectors.numeric())
-    columns = {one.name: one.cast(float).fill_null(np.nan).to_numpy() for one in numbers}
-    failed = (runs["status"].fill_null("") == FAILED).to_numpy()
-    keys = runs.select("problem", "m", "n", "method").with_row_index("row")
     found: Groups = {}
-    for problem, m, n, method, rows in keys.group_by(*keys.columns[1:]).agg("row").iter_rows():
-        here = np.sort(rows)
-        done, lost = here[~failed[here]], here[failed[here]]
-        completed = {name: column[done] for name, column in columns.items()}
-        optima = columns["F_star"][here] if "F_star" in columns else np.empty(0)
+    parts = runs.partition_by("problem", "m", "n", "method", as_dict=True, maintain_order=True)
+    for (problem, m, n, method), part in parts.items():
+        completed = {one.name: one.to_numpy() for one in part.filter(~failed).select(numbers)}
+        optima = part["F_star"] if "F_star" in part.columns else pl.Series([], dtype=pl.Float64)
         optimum = next((float(F) for F in optima if np.isfinite(F)), np.nan)
-        group = Group(completed, columns["number"][lost], optimum)
+        group = Group(completed, part.filter(failed)["number"].to_numpy(), optimum)
         found.setdefault(Case(problem, m, n), {})[method] = group
     return {
         case: _with_known({name: found[case][name] for name in methods if name in found[case]})
@@ -248,12 +244,12 @@ def require_floor(floor: float | None) -> None:
         raise ValueError(f"floor is {floor}; it should be a number from 0, or None")
 
 
-def limit_of(runs: Any) -> int:
+def limit_of(runs: pl.DataFrame) -> int:
     """Return the largest limit on evaluations (column `budget`); 0 where no run had one."""
-    return int(runs["budget"].max() or 0)
+    return max(runs["budget"].drop_nulls(), default=0)
 
 
-def are_cut_off(runs: Any) -> bool:
+def are_cut_off(runs: pl.DataFrame) -> bool:
     """Tell whether some runs had a limit on evaluations, or were ended by one of any kind."""
     ended = runs["status"].fill_null("").is_in([StopReason.MAX_EVALS, StopReason.MAX_TIME])
     return bool(limit_of(runs) or ended.any())
@@ -272,11 +268,7 @@ def reference_of(groups: Groups, wanted: str | None) -> str:
     return wanted or (REFERENCE if REFERENCE in methods else methods[0])
 
 
-class Comparisons(NamedTuple):
-    """Methods against the reference, and sizes of samples that are too small for the test."""
-
-    found: dict[tuple[Case, str], Comparison]
-    too_few: set[int]
+Comparisons = dict[tuple[Case, str], Comparison]  # by case and method
 
 
 def compare_all(
@@ -288,13 +280,14 @@ def compare_all(
     test: Test = "rank-sum",
     holm: bool = False,
     alpha: float = statistics.ALPHA,
-) -> Comparisons:
+) -> tuple[Comparisons, set[int]]:
     """Compare every method with the reference, wherever both have runs enough.
 
-    Holm's correction takes all of these as one family.
+    Also return the sizes of samples that are too small for the test. Holm's correction takes all
+    comparisons as one family.
     """
     compare = statistics.find_test(test)
-    found: dict[tuple[Case, str], Comparison] = {}
+    found: Comparisons = {}
     too_few: set[int] = set()
     for case, methods in groups.items():
         for method, group in methods.items():
@@ -310,7 +303,7 @@ def compare_all(
         adjusted = statistics.holm([one.p for one in found.values()])
         for key, p in zip(found, adjusted, strict=True):
             found[key] = Comparison(p, found[key].excess)
-    return Comparisons(found, too_few)
+    return found, too_few
 
 
 def _samples(
@@ -344,10 +337,7 @@ def mean_effect(
     groups: Groups, indicator: str, method: str, reference: str, floor: float | None = None
 ) -> float:
     """Return A12 of a method against the reference, averaged over cases; NaN where it has none."""
-    sizes = []
-    for of in groups.values():
-        if method != reference and method in of and reference in of:
-            pair = [of[name].standing(indicator, floor) for name in (method, reference)]
-            if all(len(sample) for sample in pair):
-                sizes.append(statistics.effect_size(*pair))
+    both = [of for of in groups.values() if method != reference and {method, reference} <= set(of)]
+    pairs = [[of[name].standing(indicator, floor) for name in (method, reference)] for of in both]
+    sizes = [statistics.effect_size(*pair) for pair in pairs if all(map(len, pair))]
     return float(np.mean(sizes)) if sizes else np.nan

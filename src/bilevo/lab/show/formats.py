@@ -69,21 +69,14 @@ def markdown(table: Table) -> str:
 
 def csv_text(table: Table) -> str:
     """Write values in full, with columns of their own for what stands beside them."""
-    columns = list(zip(*table.rows, strict=True)) or [()] * len(table.header)
-    beside = [
-        [name for name in BESIDE if any(_beside(cell)[name] for cell in column)]
-        for column in columns
-    ]
-    header: list[str] = []
-    for head, names in zip(table.header, beside, strict=True):
-        header += [guarded(head), *(guarded(f"{head}: {name}") for name in names)]
-    lines = [header]
-    for row in table.rows:
-        line: list[str] = []
-        for cell, names in zip(row, beside, strict=True):
-            line += [_in_full(cell), *(_beside(cell)[name] for name in names)]
-        lines.append(line)
-    return "".join(map(csv_line, lines))
+    columns: Lines = []
+    for i, head in enumerate(table.header):
+        cells = [_in_full(row[i]) for row in table.rows]
+        columns.append([guarded(head), *(cell["value"] for cell in cells)])
+        for name in BESIDE:
+            if any(cell[name] for cell in cells):
+                columns.append([guarded(f"{head}: {name}"), *(cell[name] for cell in cells)])
+    return "".join(map(csv_line, zip(*columns, strict=True)))
 
 
 def latex(table: Table) -> str:
@@ -128,17 +121,15 @@ def latex_document(tables: Sequence[Table]) -> str:
     """Write LaTeX that compiles by itself: a page for each table, large enough for the largest."""
     width = 60 + 32 * max(len(table.header) for table in tables)
     height = 80 + 6 * max(len(table.rows) for table in tables)
-    return "\n".join(
-        [
-            r"\documentclass{article}",
-            *PACKAGES,
-            rf"\usepackage[margin=10mm,paperwidth={width}mm,paperheight={height}mm]{{geometry}}",
-            r"\pagestyle{empty}",
-            r"\begin{document}",
-            "\\clearpage\n".join(map(_in_float, tables)) + r"\end{document}",
-            "",
-        ]
-    )
+    lines = [
+        r"\documentclass{article}",
+        *PACKAGES,
+        rf"\usepackage[margin=10mm,paperwidth={width}mm,paperheight={height}mm]{{geometry}}",
+        r"\pagestyle{empty}",
+        r"\begin{document}",
+        "\\clearpage\n".join(map(_in_float, tables)) + r"\end{document}",
+    ]
+    return "\n".join([*lines, ""])
 
 
 def _one_by_one(one: Callable[[Table], str]) -> Callable[[Sequence[Table]], str]:
@@ -187,16 +178,19 @@ def unguarded(text: str) -> str:
     return text[1:] if text.startswith("'") and FORMULA.match(text) else text
 
 
-def pieces(cell: Cell) -> dict[str, str]:
-    """Return the value and what is BESIDE it as text; empty where there is nothing."""
+def pieces(cell: Cell, full: bool = False) -> dict[str, str]:
+    """Return the value and what is BESIDE it as text, or as numbers in full; empty for nothing."""
     spread = ".4g" if cell.form == GENERAL else cell.form
+    numbers = {"IQR": (cell.spread, spread), "saved": (cell.saved, ".1%")}
+    numbers["baseline"] = cell.baseline, cell.form
     return {
         "value": cell.written,
         "doubt": DOUBT if cell.doubt else "",
-        "IQR": "" if cell.spread is None else format(cell.spread, spread),
         "mark": cell.mark,
-        "saved": "" if cell.saved is None else format(cell.saved, ".1%"),
-        "baseline": "" if cell.baseline is None else format(cell.baseline, cell.form),
+        **{
+            name: "" if number is None else repr(float(number)) if full else format(number, form)
+            for name, (number, form) in numbers.items()
+        },
     }
 
 
@@ -213,19 +207,12 @@ def _on_one_line(cell: Cell | str, name: Callable[[str], str], best: str) -> str
     return f"{shown} [{said['baseline']}]" if said["baseline"] else shown
 
 
-def _in_full(cell: Cell | str) -> str:
-    if isinstance(cell, str) or cell.text is not None:
-        return guarded(cell if isinstance(cell, str) else str(cell.text))
-    return "" if np.isnan(cell.value) else repr(float(cell.value))
-
-
-def _beside(cell: Cell | str) -> dict[str, str]:
-    """Return what stands beside a value, in full."""
+def _in_full(cell: Cell | str) -> dict[str, str]:
+    """Return the pieces of a cell for CSV."""
     if isinstance(cell, str):
-        return dict.fromkeys(BESIDE, "")
-    numbers = {"IQR": cell.spread, "saved": cell.saved, "baseline": cell.baseline}
-    written = {name: "" if n is None else repr(float(n)) for name, n in numbers.items()}
-    return {**written, "mark": cell.mark, "doubt": DOUBT if cell.doubt else ""}
+        return {"value": guarded(cell), **dict.fromkeys(BESIDE, "")}
+    value = "" if np.isnan(cell.value) else repr(float(cell.value))
+    return {**pieces(cell, full=True), "value": value if cell.text is None else guarded(cell.text)}
 
 
 def _blanked(name: str) -> str:
