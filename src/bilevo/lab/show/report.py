@@ -12,23 +12,20 @@ from __future__ import annotations
 import math
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from bilevo.core.extras import need
 from bilevo.lab.analysis import curves, tables
 from bilevo.lab.analysis.samples import FLOOR
 from bilevo.lab.analysis.statistics import ALPHA
-from bilevo.lab.analysis.table_parts import Cell, Table, method_labels
+from bilevo.lab.analysis.table_parts import Cell, Table, method_labels, span
 from bilevo.lab.files import replacing
+from bilevo.lab.frames import pl
 from bilevo.lab.show import formats, interactive
 from bilevo.lab.store import FAILED
-
-if TYPE_CHECKING:
-    from polars import DataFrame
 
 POLICY = "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:"
 POLICY += "; base-uri 'none'; form-action 'none'"
@@ -44,8 +41,7 @@ LISTS = ("methods", "problems")  # settings of an experiment that are long
 Settings = Mapping[str, Mapping[str, Any]]  # of campaigns, by folder
 
 
-@dataclass(frozen=True, slots=True)
-class PageCell:
+class PageCell(NamedTuple):
     """A cell as the page has it."""
 
     shown: str
@@ -60,8 +56,8 @@ class PageCell:
 
 def write_page(
     path: str | Path,
-    runs: DataFrame,
-    history: DataFrame,
+    runs: pl.DataFrame,
+    history: pl.DataFrame,
     *,
     settings: Settings,
     **options: Any,
@@ -71,13 +67,12 @@ def write_page(
     `settings` are those of the folders that the runs are from (`campaign.read_settings`), by their
     paths; `options` are those of `tables.make_table`.
     """
-    path = Path(path)
     text = page(runs, history, settings, **options)
-    with replacing(path) as file:
+    with replacing(Path(path)) as file:
         file.write(text.encode())
 
 
-def page(runs: DataFrame, history: DataFrame, settings: Settings, **options: Any) -> str:
+def page(runs: pl.DataFrame, history: pl.DataFrame, settings: Settings, **options: Any) -> str:
     """Make the HTML of a report."""
     if runs.is_empty():
         raise ValueError("a report needs runs: there are none")
@@ -85,26 +80,25 @@ def page(runs: DataFrame, history: DataFrame, settings: Settings, **options: Any
     scripts = [need("reports", "plotly.offline", "report").get_plotlyjs(), _file("report.js")]
     level = {"floor": FLOOR, "alpha": ALPHA} | options
     figures = interactive.make_figures(runs, history, level["floor"], level["alpha"])
-    content = {
-        **_summary(runs),
-        "tables": _tables(runs, options),
-        "figures": figures,
-        "views": {one.name: [view._asdict() for view in one.views] for one in figures},
-        "failures": _failures(runs),
-        "facts": _facts(runs, options),
-        "folders": [_folder(name, kept) for name, kept in settings.items()],
-        "doubtful": DOUBTFUL,
-        "policy": POLICY.format(scripts=" ".join(map(_hash, scripts))),
-    }
-    return _render(jinja, content, scripts)
-
-
-def _render(jinja: Any, content: dict[str, Any], scripts: Sequence[str]) -> str:
+    made = (tables.make_table(runs, kind, **options) for kind in tables.TABLES)
+    failed = runs.filter(pl.col("status") == FAILED)
     environment = jinja.Environment(autoescape=True, undefined=jinja.StrictUndefined)
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    ours = {"style": _file("report.css"), "scripts": scripts}
     template = environment.from_string(_file("report.html.jinja"))
-    return str(template.render(**content, **ours))
+    text = template.render(
+        **_summary(runs, failed.height),
+        tables=[shown_table(table) for table in made if table.rows],
+        figures=figures,
+        views={one.name: [view._asdict() for view in one.views] for one in figures},
+        failures=_failures(failed),
+        facts=_facts(runs, options),
+        folders=[_folder(name, kept) for name, kept in settings.items()],
+        doubtful=DOUBTFUL,
+        policy=POLICY.format(scripts=" ".join(map(_hash, scripts))),
+        style=_file("report.css"),
+        scripts=scripts,
+    )
+    return str(text)
 
 
 def _file(name: str) -> str:
@@ -116,13 +110,11 @@ def _hash(script: str) -> str:
     return f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
 
 
-def _summary(runs: DataFrame) -> dict[str, Any]:
+def _summary(runs: pl.DataFrame, failed: int) -> dict[str, Any]:
     """Say what was compared, how often, and how many runs failed."""
     names, cases = method_labels(runs), curves.cases(runs)
     methods = [names[method] for method in curves.methods(runs)]
-    failed = _failed(runs).height
-    counts = runs.group_by("problem", "m", "n", "method").len()["len"].to_list()
-    each = f"{max(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+    each = span(runs.group_by("problem", "m", "n", "method").len()["len"])
     few = len(methods) <= NAMED_MOST
     lead = f"{each} runs of each method on each problem; {failed or 'none'} failed."
     tiles = {"methods": len(methods), "problems": len(cases), "runs": runs.height, "failed": failed}
@@ -133,12 +125,6 @@ def _summary(runs: DataFrame) -> dict[str, Any]:
         "tiles": {name: f"{value:,}" for name, value in tiles.items()},
         "failed": failed,
     }
-
-
-def _tables(runs: DataFrame, options: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Make all kinds of tables that have something to show."""
-    made = (tables.make_table(runs, kind, **options) for kind in tables.TABLES)
-    return [shown_table(table) for table in made if table.rows]
 
 
 def shown_table(table: Table) -> dict[str, Any]:
@@ -162,10 +148,11 @@ def _page_cell(cell: Cell | str) -> PageCell:
         return PageCell(cell)
     said = formats.pieces(cell)
     around = {"IQR": "({})", "saved": "({})", "baseline": "[{}]"}
+    number = repr(float(cell.value)).replace("inf", "Infinity")  # as JavaScript reads it
     return PageCell(
         said["value"],
         kind="number",
-        value=_sort_key(cell),
+        value="" if math.isnan(cell.value) else number,
         mark=cell.mark,
         meaning=MEANINGS.get(cell.mark, ""),
         beside=tuple(form.format(said[name]) for name, form in around.items() if said[name]),
@@ -174,28 +161,18 @@ def _page_cell(cell: Cell | str) -> PageCell:
     )
 
 
-def _sort_key(cell: Cell) -> str:
-    """Write a number as JavaScript reads it; nothing where there is none."""
-    return "" if math.isnan(cell.value) else repr(float(cell.value)).replace("inf", "Infinity")
-
-
-def _failed(runs: DataFrame) -> DataFrame:
-    return runs.filter(runs["status"] == FAILED)
-
-
-def _failures(runs: DataFrame) -> dict[str, Any]:
+def _failures(failed: pl.DataFrame) -> dict[str, Any]:
     """List the runs that failed, and why."""
-    header = {"problem": "text", "(m, n)": "text", "method": "text", "run": "number"}
-    header |= {"seed": "number", "error": "prose"}
-    columns = ("problem", "size", "method", "number", "seed", "error")
-    sized = (
-        {**row, "size": f"({row['m']}, {row['n']})"} for row in _failed(runs).iter_rows(named=True)
-    )
-    lines = [[row[name] for name in columns] for row in sized]
-    return _text_table("What failed", header, lines)
+    kinds = {"problem": "text", "(m, n)": "text", "method": "text", "run": "number"}
+    kinds |= {"seed": "number", "error": "prose"}
+    size = pl.format("({}, {})", "m", "n")
+    lines = failed.select("problem", size, "method", "number", "seed", "error").rows()
+    return _text_table("What failed", kinds, lines)
 
 
-def _text_table(title: str, kinds: dict[str, str], lines: list[list[Any]]) -> dict[str, Any]:
+def _text_table(
+    title: str, kinds: dict[str, str], lines: Sequence[Sequence[Any]]
+) -> dict[str, Any]:
     """Make a table of texts, whose columns have these names and kinds."""
     body = [
         [
@@ -208,35 +185,32 @@ def _text_table(title: str, kinds: dict[str, str], lines: list[list[Any]]) -> di
     return {**about, "body": body, "foot": [], "notes": []}
 
 
-def _facts(runs: DataFrame, options: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(runs: pl.DataFrame, options: Mapping[str, Any]) -> dict[str, Any]:
     """List what the runs were made with, as they say themselves, and how they are compared."""
-    columns = {"version": "bilevo", "kernel": "kernel", "machine": "machine"}
-    found = {name: _enumerated(_distinct(runs, column)) for column, name in columns.items()}
+    facts: dict[str, Any] = {}
+    for column, name in {"version": "bilevo", "kernel": "kernel", "machine": "machine"}.items():
+        values = runs[column].drop_nulls().unique().sort()
+        facts[name] = _enumerated([value for value in values if value] or ["not recorded"])
     given = {name: value for name, value in options.items() if value is not None}
-    return {**found, **({"comparison": _as_text(given)} if given else {})}
+    return {**facts, **({"comparison": _as_text(given)} if given else {})}
 
 
 def _folder(name: str, kept: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a folder: a table of its experiments, and the rest as text."""
+    """Return the settings of a folder: a table of its experiments, and the rest as text.
+
+    Experiments that do not have their usual form are text, too: anybody can edit the file.
+    """
     rest = {key: value for key, value in kept.items() if value not in (None, {}, [])}
-    experiments = None
-    if _are_mappings(rest.get("experiments")):
-        experiments = _experiments(rest.pop("experiments"))
+    parts, table = rest.get("experiments"), None
+    if isinstance(parts, list) and all(isinstance(part, Mapping) for part in parts):
+        kinds = {key: "prose" if key in LISTS else "text" for part in parts for key in part}
+        lines = [[_setting(key, part.get(key)) for key in kinds] for part in parts]
+        table = _text_table("Experiments", kinds, lines)
+        del rest["experiments"]
     if seconds := rest.pop("max_time", None):
         rest["longest time of a run"] = f"{seconds} s"
     facts = {key: _as_text(value) for key, value in rest.items()}
-    return {"name": name, "experiments": experiments, "facts": facts}
-
-
-def _are_mappings(value: Any) -> bool:
-    """Tell whether a setting has its usual form: anybody can edit a file of settings."""
-    return isinstance(value, list) and all(isinstance(one, Mapping) for one in value)
-
-
-def _experiments(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    kinds = {key: "prose" if key in LISTS else "text" for part in parts for key in part}
-    lines = [[_setting(key, part.get(key)) for key in kinds] for part in parts]
-    return _text_table("Experiments", kinds, lines)
+    return {"name": name, "experiments": table, "facts": facts}
 
 
 def _setting(key: str, value: Any) -> str:
@@ -245,12 +219,6 @@ def _setting(key: str, value: Any) -> str:
         value = ["none" if limit == 0 else limit for limit in value]
     text = _as_text(value)
     return text if isinstance(text, str) else str(value)
-
-
-def _distinct(runs: DataFrame, column: str) -> list[str]:
-    """Return the different values of a column in order; other programs' results have none."""
-    values = runs[column].drop_nulls().unique().sort().to_list()
-    return [value for value in values if value] or ["not recorded"]
 
 
 def _as_text(value: Any) -> Any:
