@@ -104,6 +104,8 @@ def result_columns(problem: Problem, result: Result) -> Row:
     """Return the columns of a result: as reported, verified, and beside the known optimum."""
     best_F, best_f = known_optimum(problem)
     checks = checked(problem, result.x, result.y, result.f, result.violation)
+    rows, names = list(result.history), list(HISTORY)[1:]
+    history = {name: [getattr(row, name) for row in rows] for name in names}
     return {
         **{"F": float(result.F), "f": float(result.f), "violation": float(result.violation)},
         "Acc_u": float(abs(result.F - best_F)),
@@ -118,7 +120,7 @@ def result_columns(problem: Problem, result: Result) -> Row:
         **_here(),
         "kernel": result.kernel,
         **{"x": result.x.tolist(), "y": result.y.tolist()},
-        "history": history_columns(result),
+        "history": {"generation": result.history.numbers, **history},
     }
 
 
@@ -131,13 +133,6 @@ def _here() -> Row:
     system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     libraries = f"Python {platform.python_version()}, numpy {np.__version__}"
     return {"version": __version__, "machine": f"{system}, {libraries}"}
-
-
-def history_columns(result: Result) -> dict[str, list[Any]]:
-    """Return a history as columns."""
-    rows = list(result.history)
-    columns = {name: [getattr(row, name) for row in rows] for name in list(HISTORY)[1:]}
-    return {"generation": result.history.numbers, **columns}
 
 
 def evaluations_until_near(result: Result, best_F: float) -> int:

@@ -181,7 +181,7 @@ def import_(
     rows = [verified(row) if verify else row for row in read]
     fresh = not into.exists()
     with store.Store(into) as kept:
-        stored = whole_runs(into)
+        stored = {key_of(row): row for row in store.whole_rows(into).iter_rows(named=True)}
         known = [row for row in rows if key_of(row) in stored]
         if known and not replace:
             raise ValueError(
@@ -202,13 +202,6 @@ def import_(
 
 def key_of(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in store.KEY)
-
-
-def whole_runs(folder: Path) -> dict[tuple[Any, ...], Row]:
-    """Return the stored rows of a folder by their keys, with their histories."""
-    if not store.segments(folder):
-        return {}
-    return {key_of(row): row for row in store.whole_rows(folder).iter_rows(named=True)}
 
 
 def with_history(row: Row, old: Row | None) -> Row:

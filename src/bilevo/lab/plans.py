@@ -86,12 +86,10 @@ class Form:
         if not self.changes:
             return made  # type: ignore[no-any-return]
         known = [f.name for f in fields(made)] if is_dataclass(made) else []
-        values = {}
-        for name, value in self.changes:
-            if name not in known:
-                raise ValueError(f"{self.method} has no parameter {name!r}; it has {known}")
-            level = name in ("upper", "lower")
-            values[name] = _optimizer(value) if level else value
+        values = dict(self.changes)
+        if unknown := [name for name in values if name not in known]:
+            raise ValueError(f"{self.method} has no parameter {unknown[0]!r}; it has {known}")
+        values |= {name: _optimizer(values[name]) for name in ("upper", "lower") if name in values}
         return replace(made, **values)  # type: ignore[no-any-return]
 
 
@@ -186,11 +184,8 @@ class Plan:
     ) -> Plan:
         """Return a part of it: these problems, sizes and methods, or another number of runs."""
         parts = self.experiments
-        for key, values in (
-            ("problems", members(problems)),
-            ("sizes", sizes),
-            ("methods", methods),
-        ):
+        chosen = {"problems": members(problems), "sizes": sizes, "methods": methods}
+        for key, values in chosen.items():
             if values:
                 parts = self._with_only(parts, key, values)
         if runs is not None:
@@ -204,11 +199,11 @@ class Plan:
         known = list(dict.fromkeys(value for part in parts for value in getattr(part, key)))
         if missing := [value for value in values if value not in known]:
             raise ValueError(f"{key} {missing} are not in the plan {self.name}, which has {known}")
-        kept: list[dict[str, Any]] = [
-            {key: tuple(value for value in getattr(part, key) if value in values)} for part in parts
+        kept: list[tuple[Experiment, Any]] = [
+            (part, tuple(value for value in getattr(part, key) if value in values))
+            for part in parts
         ]
-        both = zip(parts, kept, strict=True)
-        return tuple(replace(part, **few) for part, few in both if few[key])
+        return tuple(replace(part, **{key: few}) for part, few in kept if few)
 
 
 def read_plan(path: Path) -> Plan:
@@ -223,43 +218,34 @@ def read_plan(path: Path) -> Plan:
 def plan_of(table: Mapping[str, Any], name: str) -> Plan:
     """Make a plan of what a TOML file holds."""
     keys = [f.name for f in fields(Experiment)]
-    common = {key: value for key, value in table.items() if key in keys}
     require_known_keys(table, [*keys, "experiments", "forms"], "a plan")
-    parts = table.get("experiments", [{}])
+    common = {key: value for key, value in table.items() if key in keys}
+    parts, forms = table.get("experiments", [{}]), table.get("forms", {})
     if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
         raise ValueError("experiments must be tables: [[experiments]]")
-    forms = table.get("forms", {})
     if not isinstance(forms, dict) or not all(isinstance(form, dict) for form in forms.values()):
         raise ValueError('forms must be tables: [forms."name"]')
     made = []
     for part in parts:
         require_known_keys(part, keys, "an experiment")
-        made.append(_experiment({**common, **part}))
+        values = {key: _setting(key, value) for key, value in {**common, **part}.items()}
+        made.append(Experiment(**{"methods": (), **values}))
     return Plan(tuple(made), name, {label: _form(label, form) for label, form in forms.items()})
 
 
-def _experiment(table: dict[str, Any]) -> Experiment:
-    if "methods" not in table:
-        raise ValueError("an experiment needs methods")
-    values = dict(table)
-    for key in ("methods", "problems", "sizes"):
-        if key in values:
-            values[key] = _words(key, values[key])
-    if "sizes" in values:
-        values["sizes"] = tuple(map(parse_sizes, values["sizes"]))
-    if "max_evals" in values:
-        if not isinstance(values["max_evals"], list):
-            raise ValueError(f"max_evals must be a list of numbers, got {values['max_evals']!r}")
-        for limit in values["max_evals"]:
+def _setting(key: str, value: Any) -> Any:
+    """Read a setting of an experiment from a file: a list as a tuple of what it should hold."""
+    if key == "max_evals":
+        if not isinstance(value, list):
+            raise ValueError(f"max_evals must be a list of numbers, got {value!r}")
+        for limit in value:
             require_count("a limit in max_evals", limit, optional=False)
-        values["max_evals"] = tuple(values["max_evals"])
-    return Experiment(**values)
-
-
-def _words(key: str, values: Any) -> tuple[str, ...]:
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise ValueError(f"{key} must be a list of texts, got {values!r}")
-    return tuple(values)
+        return tuple(value)
+    if key in ("methods", "problems", "sizes"):
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise ValueError(f"{key} must be a list of texts, got {value!r}")
+        return tuple(map(parse_sizes, value) if key == "sizes" else value)
+    return value
 
 
 def _form(label: str, table: Mapping[str, Any]) -> Form:
@@ -275,6 +261,5 @@ def require_known_keys(table: Iterable[str], known: Sequence[str], what: str) ->
     """Refuse a key that a table of a file should not have."""
     for key in table:
         if key not in known:
-            short = key[:60]
-            hint = registry.suggestion(short, list(known))
-            raise ValueError(f"{what} has no key {short!r}{hint}")
+            hint = registry.suggestion(key[:60], list(known))
+            raise ValueError(f"{what} has no key {key[:60]!r}{hint}")

@@ -14,9 +14,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from bilevo.lab.files import opened, replacing
 from bilevo.lab.frames import pl
@@ -57,8 +56,7 @@ HISTORY: dict[str, Any] = {  # beside the run's key
 COLUMNS = {**RUNS, "history": pl.Struct({name: pl.List(kind) for name, kind in HISTORY.items()})}
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """A file, and the range of files it stands for."""
 
     path: Path
@@ -99,13 +97,11 @@ class Store:
         self._lock = os.open(folder, os.O_RDONLY)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._lock)
-            raise ValueError(f"another campaign is writing to {folder}") from None
-        try:
             self._clear()
-        except BaseException:
+        except BaseException as error:
             os.close(self._lock)
+            if isinstance(error, BlockingIOError):
+                raise ValueError(f"another campaign is writing to {folder}") from None
             raise
         found = segments(folder)
         self._next = found[-1].last + 1 if found else 1
@@ -145,10 +141,9 @@ class Store:
     def _clear(self) -> None:
         """Delete what a kill has left."""
         valid = {segment.path for segment in segments(self.folder)}
-        left = [segment.path for segment in _all_segments(self.folder)]
+        left = {segment.path for segment in _all_segments(self.folder)} - valid
         for path in [*left, *self.folder.glob("runs-*.new")]:
-            if path not in valid:
-                path.unlink()
+            path.unlink()
 
 
 def frame(rows: Iterable[dict[str, Any]]) -> pl.DataFrame:
@@ -168,8 +163,8 @@ def runs(path: Path) -> pl.DataFrame:
 
 
 def whole_rows(folder: Path) -> pl.DataFrame:
-    """Read the runs of a campaign folder with their histories, as they are stored."""
-    return _read(folder, list(COLUMNS))
+    """Read the runs of a campaign folder with their histories, as they are stored, if any."""
+    return _read(folder, list(COLUMNS)) if segments(folder) else frame([])
 
 
 def history(path: Path) -> pl.DataFrame:
@@ -177,9 +172,8 @@ def history(path: Path) -> pl.DataFrame:
     keys = [*KEY, "seed"]
     if path.suffix == ".csv":
         return pl.DataFrame(schema={**{name: RUNS[name] for name in keys}, **HISTORY})
-    rows = in_order(_read(path, [*keys, "history"])).unnest("history")
-    unfolded = rows.explode(list(HISTORY))
-    return unfolded.filter(pl.col("generation").is_not_null())
+    rows = in_order(_read(path, [*keys, "history"])).unnest("history").explode(list(HISTORY))
+    return rows.filter(pl.col("generation").is_not_null())
 
 
 def in_order(rows: pl.DataFrame) -> pl.DataFrame:
