@@ -84,11 +84,12 @@ def bench(
     progress
         Show how far it has come on standard error.
     """
-    wanted = {
+    wanted: dict[str, Any] = {
         "problems": split_words(suite) + split_words(problems),
         "methods": split_words(methods),
+        "sizes": tuple(map(parse_sizes, dim)),
+        "runs": runs,
     }
-    sizes = tuple(map(parse_sizes, dim))
     limits = tuple(_parse_limit(word) for word in split_words(max_evals))
     if max_time is not None and not 0 < max_time <= MAX_TIME_MOST:
         raise ValueError(
@@ -97,9 +98,9 @@ def bench(
     if plan is not None:
         if limits or not target:
             raise ValueError("max_evals and target stand in the plan's file")
-        chosen = read_plan(plan).narrowed(sizes=sizes, runs=runs, **wanted)
+        chosen = read_plan(plan).narrowed(**wanted)
     else:
-        chosen = _plan_of_options(wanted, sizes, runs, limits, target)
+        chosen = _plan_of_options({**wanted, "max_evals": limits, "target": target})
     against = Against(baseline)
     against.options()  # a file that cannot be read is refused before the runs are made
     folder = out or Path("results") / chosen.name
@@ -109,8 +110,7 @@ def bench(
     def make(tasks: list[Task]) -> Iterable[Row]:
         ordered = longest_first(tasks)
         if progress:
-            stored = total - len(tasks)
-            _tell(f"{folder}: {stored} of {total} runs are stored")
+            _tell(f"{folder}: {total - len(tasks)} of {total} runs are stored")
         return with_progress(rows_of(ordered), ordered, progress)
 
     try:
@@ -125,20 +125,12 @@ def bench(
     return _tell_failures(folder, chosen, progress)
 
 
-def _plan_of_options(
-    wanted: dict[str, tuple[str, ...]],
-    sizes: tuple[tuple[int, int], ...],
-    runs: int | None,
-    limits: tuple[int, ...],
-    target: bool,
-) -> Plan:
+def _plan_of_options(wanted: dict[str, Any]) -> Plan:
     if not wanted["problems"]:
         suites = ", ".join(SUITES)
         raise ValueError(f"give a plan, or --suite or --problems (suites are {suites})")
-    given: dict[str, Any] = {"sizes": sizes, "runs": runs, "max_evals": limits}
-    values = {name: value for name, value in given.items() if value not in ((), None)}
-    methods = wanted["methods"] or (_usual_method(wanted["problems"]),)
-    return Plan((Experiment(methods, wanted["problems"], target=target, **values),))
+    given = {name: value for name, value in wanted.items() if value not in ((), None)}
+    return Plan((Experiment(**{"methods": (_usual_method(wanted["problems"]),), **given}),))
 
 
 def _usual_method(names: tuple[str, ...]) -> str:

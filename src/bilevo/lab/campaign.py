@@ -189,7 +189,7 @@ def stored_runs(folder: Path) -> dict[Run, Row]:
     if not segments(folder):
         return {}
     found = runs(folder).select(*KEY, "status", "form", "revision", "made").iter_rows(named=True)
-    return {Run(**{key: row[key] for key in KEY}): row for row in found}
+    return {Run.of(row): row for row in found}
 
 
 def refuse_other_forms(plan: Plan, stored: Iterable[Row]) -> None:
@@ -238,8 +238,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{folder / SETTINGS} cannot be read: {error}") from None
     kinds = {"experiments": list, "forms": dict}
-    if not isinstance(found, dict) or not all(
-        isinstance(found.get(name), kind) for name, kind in kinds.items()
-    ):
+    about = found if isinstance(found, dict) else {}
+    if not all(isinstance(about.get(name), kind) for name, kind in kinds.items()):
         raise ValueError(f"{folder / SETTINGS} does not have a campaign's settings")
-    return found
+    return about

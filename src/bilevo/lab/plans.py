@@ -61,6 +61,11 @@ class Run:
     budget: int = 0  # max_evals; called so in stored files
     target: bool = True  # whether it ends at the known optimum
 
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Run:
+        """Return the run that a stored row is of."""
+        return cls(**{field.name: row[field.name] for field in fields(cls)})
+
     @property
     def seed(self) -> int:
         """Derive the seed from the name without the limit: a larger limit continues a smaller."""

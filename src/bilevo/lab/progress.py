@@ -40,22 +40,17 @@ def with_progress(rows: Iterable[Row], tasks: list[Task], show: bool = True) -> 
         yield row
 
 
-def _run_of(row: Row) -> Run:
-    return Run(**{name: row[name] for name in Run.__slots__})
-
-
 def _bar(rows: Iterable[Row], costs: dict[Run, float]) -> Iterator[Row]:
     from rich import progress
     from rich.console import Console
 
     count = progress.TextColumn("{task.fields[done]} of {task.fields[all]} runs")
     times = progress.TimeElapsedColumn(), progress.TimeRemainingColumn(compact=True)
-    with progress.Progress(
-        progress.BarColumn(), count, *times, console=Console(stderr=True)
-    ) as bar:
+    columns = progress.BarColumn(), count, *times
+    with progress.Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=sum(costs.values()), done=0, all=len(costs))
         for done, row in enumerate(rows, 1):
-            bar.update(task, advance=costs[_run_of(row)], done=done)
+            bar.update(task, advance=costs[Run.of(row)], done=done)
             yield row
 
 
@@ -63,7 +58,7 @@ def _lines(rows: Iterable[Row], costs: dict[Run, float]) -> Iterator[Row]:
     start = last = monotonic()
     whole, spent = sum(costs.values()), 0.0
     for done, row in enumerate(rows, 1):
-        spent += costs[_run_of(row)]
+        spent += costs[Run.of(row)]
         now = monotonic()
         if now - last >= EVERY and done < len(costs):
             left = (now - start) * (whole - spent) / spent

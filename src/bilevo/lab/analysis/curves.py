@@ -172,13 +172,16 @@ def convergence(history: pl.DataFrame, runs: pl.DataFrame, case: Case) -> Conver
     """Compute median and quartiles of each method's runs on one case."""
     aim = goal(runs, case)
     found = _traces(history, runs, case, aim)
-    bands = [_median_band(method, traces) for method, traces in found.items()]
-    seen = [band for band in bands if band is not None]
-    if not seen:
+    bands = [
+        _median_band(method, traces)
+        for method, traces in found.items()
+        if any(trace.values.size for trace in traces)
+    ]
+    if not bands:
         raise ValueError(f"no run on {case} has a history with a feasible pair")
-    shown = {band.method for band in seen}
+    shown = {band.method for band in bands}
     others = [name for name in methods(runs.filter(_of(case))) if name not in shown]
-    return Convergence(case, aim, seen, others)
+    return Convergence(case, aim, bands, others)
 
 
 def ecdf(history: pl.DataFrame, runs: pl.DataFrame) -> Ecdf:
@@ -211,13 +214,13 @@ def allocation(history: pl.DataFrame, runs: pl.DataFrame, case: Case) -> Allocat
     ours = runs.filter(_of(case))
     for method in methods(ours):
         with_history = kept.filter(_is("method", method))
-        number = _median_run(ours.filter(_is("method", method)), with_history["number"].to_list())
-        if number is None:
-            continue
-        rows = with_history.filter(_is("number", number)).sort("generation")
-        columns = ("generation", "executions", "survived")
-        shown[method] = stages(*(rows[column].to_list() for column in columns))
-        numbers[method] = number
+        there = pl.col("number").is_in(with_history["number"].unique().to_list())
+        found = ours.filter(_is("method", method) & there).sort(_evaluations(), "number")["number"]
+        if len(found):
+            numbers[method] = found[(len(found) - 1) // 2]
+            rows = with_history.filter(_is("number", numbers[method])).sort("generation")
+            columns = ("generation", "executions", "survived")
+            shown[method] = stages(*(rows[column].to_list() for column in columns))
     if not shown:
         raise ValueError(f"no run on {case} has a history that tells executions of tasks")
     return Allocation(case, shown, numbers, [x for x in methods(ours) if x not in shown])
@@ -228,8 +231,7 @@ def times(runs: pl.DataFrame) -> Times:
     timed = runs.filter(pl.col("time").is_finite() & (pl.col("status") != FAILED))
     if timed.is_empty():
         raise ValueError("no run has a time: they are older data or other programs' results")
-    total = pl.col("nfev_upper") + pl.col("nfev_lower")
-    timed = timed.with_columns(each=pl.col("time") / pl.max_horizontal(total, pl.lit(1)))
+    timed = timed.with_columns(each=pl.col("time") / pl.max_horizontal(_evaluations(), pl.lit(1)))
     rows = timed.group_by("method", "problem", "m", "n").agg("time", "each").rows()
     per_run = {(method, Case(*case)): _quartiles(whole) for method, *case, whole, _ in rows}
     per_evaluation = {(method, Case(*case)): _quartiles(each) for method, *case, _, each in rows}
@@ -270,7 +272,7 @@ def _traces(
     ours, theirs = runs.filter(_of(case)), history.filter(_of(case))
     silent = set(methods(ours.filter(pl.col("status") != FAILED))) - set(methods(theirs))
     names = [name for name in methods(ours) if name not in silent]
-    total = (pl.col("nfev_upper") + pl.col("nfev_lower")).cast(pl.Int64).alias("evaluations")
+    total = _evaluations().cast(pl.Int64).alias("evaluations")
     columns = ["method", pl.col("number").cast(pl.Int64), total, "F", "violation"]
     one = ["method", "number"]
     value = (pl.col("F") - aim.F).abs().cum_min().over(one) if aim.known else pl.col("F")
@@ -291,12 +293,8 @@ def _traces(
     return found
 
 
-def _median_band(method: str, traces: Sequence[Trace]) -> Band | None:
-    """Return the band of a method; None where no run ever had a feasible pair."""
-    counts = np.concatenate([trace.evaluations for trace in traces])
-    if counts.size == 0:
-        return None
-    grid = _grid(counts, traces)
+def _median_band(method: str, traces: Sequence[Trace]) -> Band:
+    grid = _grid(np.concatenate([trace.evaluations for trace in traces]), traces)
     lower, median, upper = _quantiles(np.array([_at(trace, grid) for trace in traces]))
     return Band(method, len(traces), grid, lower, median, upper)
 
@@ -335,12 +333,8 @@ def _reached(method: str, traces: Sequence[Trace]) -> Reached:
     return Reached(method, pairs, grid, np.searchsorted(when, grid, side="right") / pairs)
 
 
-def _median_run(runs: pl.DataFrame, with_history: Sequence[int]) -> int | None:
-    """Return the number of the run of median cost among those with a history."""
-    cost = pl.col("nfev_upper") + pl.col("nfev_lower")
-    done = runs.filter(pl.col("number").is_in(list(set(with_history))))
-    numbers = done.sort(cost, "number")["number"].to_list()
-    return int(numbers[(len(numbers) - 1) // 2]) if numbers else None
+def _evaluations() -> pl.Expr:
+    return pl.col("nfev_upper") + pl.col("nfev_lower")
 
 
 def _feasible() -> pl.Expr:

@@ -194,7 +194,7 @@ def summary(study: Study) -> Table:
         for size, cases in sizes.items():
             about = [method, study.statuses[method], size]
             rows.append([*about, *_closeness(baseline, method, cases)])
-    notes = parts.baseline_notes(study, shown=False)
+    notes = parts.baseline_notes(study, rows=[])
     if rows:
         notes = [
             *parts.run_notes(study),

@@ -246,13 +246,13 @@ def _trouble(study: Study, attribute: str, what: str) -> list[str]:
     return [f"{what}: {'; '.join(lists)}."] if lists else []
 
 
-def baseline_notes(study: Study, shown: bool) -> list[str]:
-    """Say what brackets mean, or why there are none."""
+def baseline_notes(study: Study, rows: Iterable[TableRow]) -> list[str]:
+    """Say what brackets in the rows mean, or why there are none."""
     if (baseline := study.baseline) is None:
         return []
     if not study.is_comparable:
         return [baseline.left_out]
-    if not shown:
+    if not any(cell.baseline is not None for cell in cells_of(rows)):
         return [f"{baseline.capitalized} prints none of these figures."]
     medians = f"medians of {baseline.runs} runs" if baseline.runs else "medians"
     return [f"In brackets: what {baseline.name} prints, {medians}."]

@@ -71,6 +71,7 @@ def real(study: Study) -> Table:
 
 def _of_indicators(name: str, title: str, study: Study, forms: dict[str, str]) -> Table:
     """Make a table whose rows are problems and indicators, whose last rows count the marks."""
+    methods = study.methods
     lines: dict[tuple[Case, str], list[Cell]] = {}
     counts: list[TableRow] = []
     too_few: set[int] = set()
@@ -79,14 +80,8 @@ def _of_indicators(name: str, title: str, study: Study, forms: dict[str, str]) -
         marks, few = _marks(study.of(merits), indicator)
         too_few |= few
         for case, of in study.groups.items():
-            cells = [
-                replace(
-                    _median_cell(study, case, method, indicator, form),
-                    mark=marks.get((case, method), ""),
-                )
-                for method in study.methods
-            ]
-            by = [_median_standing(study, of.get(method), indicator) for method in study.methods]
+            cells = [_median_cell(study, case, name, indicator, form, marks) for name in methods]
+            by = [_median_standing(study, of.get(name), indicator) for name in methods]
             lines[case, indicator] = parts.with_best(cells, by) if case in merits else cells
         counts += _count_rows(study, marks, indicator)
     rows: list[TableRow] = [
@@ -101,20 +96,14 @@ def _of_indicators(name: str, title: str, study: Study, forms: dict[str, str]) -
     notes = parts.run_notes(study)
     notes += parts.standing_notes(study) if set(forms) & set(QUALITIES) else []
     notes += _limit_note(study) if set(forms) & set(EVALUATIONS) else []
-    notes += _bracket_notes(study, rows)
+    notes += parts.baseline_notes(study, rows)
     notes += [*parts.test_notes(study, bool(counts), too_few), *_doubt_note(rows)]
     return Table(name, study.titled(title), header, [*rows, *counts], notes, len(counts))
 
 
-def _bracket_notes(study: Study, rows: Iterable[TableRow]) -> list[str]:
-    shown = any(cell.baseline is not None for cell in parts.cells_of(rows))
-    return parts.baseline_notes(study, shown)
-
-
 def _limit_note(study: Study) -> list[str]:
-    if not study.limit:
-        return []
-    return [f"All runs had {study.limit} evaluations: their numbers are not compared."]
+    note = f"All runs had {study.limit} evaluations: their numbers are not compared."
+    return [note] if study.limit else []
 
 
 def _floor_note(study: Study) -> list[str]:
@@ -149,18 +138,19 @@ def _median_standing(study: Study, group: Group | None, indicator: str) -> float
     return np.nan if group is None else statistics.median(group.standing(indicator, study.floor))
 
 
-def _median_cell(study: Study, case: Case, method: str, indicator: str, form: str) -> Cell:
-    theirs = study.beside(case, method, indicator)
-    group = study.groups[case].get(method)
+def _median_cell(
+    study: Study, case: Case, method: str, indicator: str, form: str, marks: Marks
+) -> Cell:
+    group, theirs = study.groups[case].get(method), study.beside(case, method, indicator)
+    cell = Cell(np.nan, form, mark=marks.get((case, method), ""), baseline=theirs)
     if group is None or not len(group):
-        return Cell(np.nan, form, baseline=theirs, text=None if group is None else "failed")
+        return cell if group is None else replace(cell, text="failed")
     sample = group.sample(indicator, study.floor)
     spread = statistics.spread(sample) if len(sample) > 1 else np.nan
-    return Cell(
-        statistics.median(sample),
-        form,
+    return replace(
+        cell,
+        value=statistics.median(sample),
         spread=None if np.isnan(spread) else spread,
-        baseline=theirs,
         doubt=_is_doubtful(study, group, indicator),
     )
 
@@ -190,11 +180,9 @@ def _count_rows(study: Study, marks: Marks, indicator: str) -> list[TableRow]:
     Sizes are counted apart where a problem has several.
     """
     apart = len({case.problem for case in study.groups}) < len(study.groups)
-    tested: dict[str, dict[Case, None]] = {}
-    for case, _ in marks:
-        tested.setdefault(case.size if apart else "", {})[case] = None
     rows: list[TableRow] = []
-    for size, cases in tested.items():
+    for size in dict.fromkeys(case.size if apart else "" for case, _ in marks):
+        cases = [case for case in study.groups if size in ("", case.size)]
         line = [_count_cell(study, marks, indicator, name, cases) for name in study.methods]
         rows.append([*study.place(SIGNS, size), indicator, *line])
     return rows
@@ -205,7 +193,7 @@ def _count_cell(
 ) -> Cell:
     """Count marks; the baseline's count stands beside ours where both are of the same problems."""
     ours = {case: marks[case, method] for case in cases if (case, method) in marks}
-    text = _tally(ours.values()) if ours else ""
+    text = _tally([*ours.values()]) if ours else ""
     baseline = study.baseline
     if ours and baseline and study.is_comparable and study.reference == baseline.reference:
         theirs = [baseline.marks.get((case, method, indicator)) for case in ours]
@@ -213,18 +201,15 @@ def _count_cell(
     return Cell(np.nan, text=text)
 
 
-def _tally(marks: Iterable[str | None]) -> str:
-    found = list(marks)
-    return "/".join(str(found.count(mark)) for mark in SIGNS.split("/"))
+def _tally(marks: list[str | None]) -> str:
+    return "/".join(str(marks.count(mark)) for mark in SIGNS.split("/"))
 
 
 def total(study: Study) -> Table:
     """Show median evaluations of both levels, and their average over the problems of a suite."""
     methods = study.methods
     medians = {
-        case: [
-            replace(_median_cell(study, case, name, "FEs", WHOLE), spread=None) for name in methods
-        ]
+        case: [_median_cell(study, case, name, "FEs", WHOLE, {}) for name in methods]
         for case in study.groups
     }
     averages = _averages(medians)
@@ -233,7 +218,7 @@ def total(study: Study) -> Table:
         [*study.place(case.problem, case.size), *_with_savings(cells, at)]
         for case, cells in (*medians.items(), *averages.items())
     ]
-    notes = [*parts.run_notes(study), *_bracket_notes(study, rows), *_limit_note(study)]
+    notes = [*parts.run_notes(study), *parts.baseline_notes(study, rows), *_limit_note(study)]
     if not study.limit and len(methods) > 1:
         notes.append(
             f"In parentheses: how many evaluations fewer {study.reference} needs, as a share of "
@@ -246,7 +231,8 @@ def total(study: Study) -> Table:
 
 
 def _with_savings(cells: list[Cell], at: int | None) -> list[Cell]:
-    """Add the share of the larger number that the reference, the cell `at`, saves."""
+    """Show the share of the larger number that the reference, the cell `at`, saves; no spread."""
+    cells = [replace(cell, spread=None) for cell in cells]
     if at is None:
         return cells
     ours = cells[at].value

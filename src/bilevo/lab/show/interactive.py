@@ -31,7 +31,8 @@ BAND = "26"  # opacity, in hexadecimal
 DROPPED = "rgba(128, 134, 140, 0.4)"  # pale on light and on dark pages
 ROW = 34  # pixels for a method in a list of them
 CHART = 170  # pixels for one of several charts
-HIGH = 5  # ticks above 0 on a small chart
+HIGH = 5  # ticks above 0 on a small chart, at most
+WHOLE_STEPS = [digit * 10**power for power in range(19) for digit in (1, 2, 5)]  # of such ticks
 SECONDS = ("a run", "an evaluation")
 
 PlotlyTrace = dict[str, Any]
@@ -231,6 +232,7 @@ def _allocation(data: Data, case: Case) -> Picture:
         notes.append(_note(f"<b>{data.names[method]}</b>", 0, top, "top"))
         first = str(len(traces) + 1) if traces else ""
         highest = max((count for stage in stages for count in stage.executions), default=0)
+        step = next(step for step in WHOLE_STEPS if highest <= HIGH * step)
         for column, stage in enumerate(stages):
             axis = str(len(traces) + 1) if traces else ""
             left, right = column / columns, (column + 0.93) / columns
@@ -238,20 +240,10 @@ def _allocation(data: Data, case: Case) -> Picture:
             notes.append(_note(f"{stage.name} ({stage.generation})", left, upper, "bottom"))
             ticks = {"tickvals": task_ticks(len(stage.executions))}
             layout[f"xaxis{axis}"] = {"domain": [left, right], "anchor": f"y{axis}", **ticks}
-            up = {"domain": [lower, upper], "anchor": f"x{axis}", "dtick": _whole_step(highest)}
+            up = {"domain": [lower, upper], "anchor": f"x{axis}", "dtick": step}
             shared = {"matches": f"y{first}"} if column else {}
             layout[f"yaxis{axis}"] = {**up, **shared, "showticklabels": column == 0}
     return traces, {**layout, "annotations": notes, "height": 60 + CHART * rows}, found.left_out
-
-
-def _whole_step(highest: int) -> int:
-    """Return the step of a few ticks from 0: 1, 2 or 5 times a power of ten."""
-    power = 1
-    while True:
-        for step in (power, 2 * power, 5 * power):
-            if highest <= HIGH * step:
-                return step
-        power *= 10
 
 
 def _bars(stage: Stage, axis: str) -> PlotlyTrace:
