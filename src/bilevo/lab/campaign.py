@@ -137,12 +137,10 @@ def _here() -> Row:
 
 def evaluations_until_near(result: Result, best_F: float) -> int:
     """Count evaluations up to the first generation whose feasible elite was near the optimum."""
-    counts = (
-        row.nfev_upper + row.nfev_lower
-        for row in result.history
-        if row.violation == 0 and abs(row.F - best_F) <= NEAR
-    )
-    return next(counts, 0)
+    for row in result.history:
+        if row.violation == 0 and abs(row.F - best_F) <= NEAR:
+            return row.nfev_upper + row.nfev_lower
+    return 0
 
 
 def tasks_of(plan: Plan, max_time: float | None = None) -> list[Task]:
@@ -197,15 +195,14 @@ def refuse_other_forms(plan: Plan, stored: Iterable[Row]) -> None:
     forms = {name: plan.form(name) for part in plan.experiments for name in part.methods}
     ours = {name: (str(form), form.algorithm().revision) for name, form in forms.items()}
     for row in stored:
-        if row["method"] in ours and row["form"]:  # imported runs have none
-            form, revision = ours[row["method"]]
-            then = row["form"], revision if row["revision"] is None else row["revision"]
-            if then != (form, revision):
-                raise ValueError(
-                    f"stored runs of {row['method']} are of {then[0]}, revision {then[1]}, and not "
-                    f"of {form}, revision {revision}: --again all makes them again, another folder "
-                    "keeps both"
-                )
+        form, revision = ours.get(row["method"], ("", 0))
+        then = row["form"], revision if row["revision"] is None else row["revision"]
+        if form and row["form"] and then != (form, revision):  # imported runs have no form
+            raise ValueError(
+                f"stored runs of {row['method']} are of {then[0]}, revision {then[1]}, and not of "
+                f"{form}, revision {revision}: --again all makes them again, another folder keeps "
+                "both"
+            )
 
 
 def keep_settings(folder: Path, plan: Plan, max_time: float | None, anew: bool) -> str:

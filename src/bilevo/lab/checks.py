@@ -65,10 +65,8 @@ def _resolved(
 
 def known_response(problem: Problem, x: FloatArray) -> FloatArray | None:
     """Return the follower's answer by its formula; None where there is none for this x."""
-    if problem.response is None:
-        return None
-    y: FloatArray = problem.response(x[None])[0]
-    return y if np.isfinite(y).all() else None
+    y = None if problem.response is None else problem.response(x[None])[0]
+    return y if y is not None and np.isfinite(y).all() else None
 
 
 def verified(row: dict[str, Any]) -> dict[str, Any]:

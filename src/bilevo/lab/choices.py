@@ -18,6 +18,11 @@ from bilevo.lab.plans import SUITES
 from bilevo.lookup import parse_sizes
 from bilevo.options import Flag, Several, Whole
 
+ENDS = {  # how runs end, which is not mixed: with the column and the options that choose
+    "max_evals": ("budget", "--max-evals"),
+    "target": ("target", "--target or --no-target"),
+}
+
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
@@ -50,11 +55,8 @@ class Which:
         A run that stands in two of them is refused.
         """
         rows = pl.concat([store.runs(path) for path in paths])
-        twice = rows.filter(rows.select(store.KEY).is_duplicated())
-        if len(twice):
-            raise ValueError(
-                f"the same run stands in two places: {run_name(twice.row(0, named=True))}"
-            )
+        if twice := rows.filter(rows.select(store.KEY).is_duplicated()).rows(named=True):
+            raise ValueError(f"the same run stands in two places: {run_name(twice[0])}")
         chosen = rows.filter(self._wanted(rows))
         if chosen.is_empty() and len(rows):
             sizes = rows.select("m", "n").unique().sort("m", "n").rows()
@@ -63,7 +65,9 @@ class Which:
                 "none of the runs is of the sizes, max_evals and target asked for; there are sizes "
                 f"{', '.join(map(str, sizes))} and (max_evals, target) {ends}"
             )
-        _require_one_way_of_ending(chosen)
+        for name, (column, option) in ENDS.items():
+            if len(found := sorted(chosen[column].unique())) > 1:
+                raise ValueError(f"there are runs with {name} {found}: choose by {option}")
         return store.in_order(chosen)
 
     def runs_and_history(self, paths: Sequence[Path]) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -83,22 +87,12 @@ class Which:
             if missing := [name for name in methods if name not in known]:
                 raise ValueError(f"no runs of method {missing}; there are {sorted(known)}")
             wanted &= pl.col("method").is_in(list(methods))
-        if self.dim:
-            sizes = [(pl.col("m") == m) & (pl.col("n") == n) for m, n in map(parse_sizes, self.dim)]
-            wanted &= pl.any_horizontal(sizes)
-        for column, value in (("budget", self.max_evals), ("target", self.target)):
-            if value is not None:
+        if sizes := [parse_sizes(size) for size in self.dim]:
+            wanted &= pl.any_horizontal((pl.col("m") == m) & (pl.col("n") == n) for m, n in sizes)
+        for name, (column, _) in ENDS.items():
+            if (value := getattr(self, name)) is not None:
                 wanted &= pl.col(column) == value
         return wanted
-
-
-def _require_one_way_of_ending(rows: pl.DataFrame) -> None:
-    """Refuse runs of several limits, or with and without a target."""
-    options = {"max_evals": ("budget", "--max-evals")}
-    options["target"] = ("target", "--target or --no-target")
-    for name, (column, option) in options.items():
-        if len(found := sorted(rows[column].unique())) > 1:
-            raise ValueError(f"there are runs with {name} {found}: choose by {option}")
 
 
 def _problems_meant(word: str, known: set[str]) -> list[str]:

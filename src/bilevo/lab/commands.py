@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -108,11 +109,11 @@ def figure(
                 raise
             print(on_one_line(f"no {one}: {error}"), file=sys.stderr)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, picture in drawn.items():
-        for ending in forms:
-            (folder / f"{name}.{ending}").unlink(missing_ok=True)  # it may be a link
-            figures.save(picture, folder / f"{name}.{ending}")
-            print(printable(str(folder / f"{name}.{ending}")))
+    for name, ending in product(drawn, forms):
+        path = folder / f"{name}.{ending}"
+        path.unlink(missing_ok=True)  # it may be a link
+        figures.save(drawn[name], path)
+        print(printable(str(path)))
     return 0
 
 
@@ -137,12 +138,7 @@ def report(
     return 0
 
 
-def write_report(
-    paths: Sequence[Path],
-    out: Path | None = None,
-    which: Which = ALL_RUNS,
-    against: Against = USUAL,
-) -> Path:
+def write_report(paths: Sequence[Path], out: Path | None, which: Which, against: Against) -> Path:
     """Write the report of some stored runs, and return its path."""
     from bilevo.lab.show.report import write_page
 

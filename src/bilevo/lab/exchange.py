@@ -281,14 +281,10 @@ def _trace(run: Row, generations: Iterable[Row], known: Optimum | None) -> list[
     steps: dict[int, list[float]] = {1: [math.inf, *(math.nan for _ in ATTRIBUTES)]}
     for step in (*generations, run):  # of as many evaluations, the later one counts
         evaluations = max(1, step["nfev_upper"] + step["nfev_lower"])
-        steps[evaluations] = [_raw(step, known), *(step[name] for name in ATTRIBUTES)]
+        raw = step["F"] if known is None else abs(step["F"] - known.F)
+        good = step["violation"] == 0 and math.isfinite(step["F"])
+        steps[evaluations] = [float(raw) if good else math.inf, *(step[x] for x in ATTRIBUTES)]
     return [[evaluations, *steps[evaluations]] for evaluations in sorted(steps)]
-
-
-def _raw(step: Row, known: Optimum | None) -> float:
-    if step["violation"] != 0 or not math.isfinite(step["F"]):
-        return math.inf
-    return float(step["F"] if known is None else abs(step["F"] - known.F))
 
 
 def _block(trace: list[list[float]]) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
 
 MAGIC = b"PAR1"
@@ -45,14 +46,12 @@ def _measured(data: mmap.mmap) -> Size:
     if data[-4:] != MAGIC or data[:4] != MAGIC or not 0 < length <= min(len(data), FOOTER_MOST):
         raise ValueError("it is not in Parquet's format")
     footer = _Compact(data[-8 - length : -8]).struct()
-    columns = [column[3] for group in footer.get(4, []) for column in group[1]]
-    pages = memory = 0
-    for column in columns:
-        for size in _pages(data, column):
-            memory += size
-            pages += 1
-            if pages > PAGES_MOST:
-                raise ValueError(f"it has more than {PAGES_MOST:,} pages")
+    columns = (column[3] for group in footer.get(4, []) for column in group[1])
+    memory = 0
+    for number, size in enumerate(chain.from_iterable(_pages(data, one) for one in columns), 1):
+        memory += size
+        if number > PAGES_MOST:
+            raise ValueError(f"it has more than {PAGES_MOST:,} pages")
     return Size(max(0, footer[3]), memory)
 
 
@@ -75,10 +74,8 @@ def _pages(data: mmap.mmap, about: dict[int, Any]) -> Iterator[int]:
 class _Compact:
     """Reads structures of Thrift's compact protocol, as dictionaries by the numbers of fields."""
 
-    def __init__(self, data: Any, at: int = 0) -> None:
-        if not 0 <= at < len(data):
-            raise IndexError(at)
-        self.data, self.at = data, at
+    def __init__(self, data: Any) -> None:
+        self.data, self.at = data, 0
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
         """Read fields up to the mark that ends a structure."""

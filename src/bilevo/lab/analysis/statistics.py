@@ -19,8 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -31,8 +30,7 @@ ALPHA = 0.05  # the usual level of significance
 FRIEDMAN_LEAST = 3  # methods
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(NamedTuple):
     """A sample against the reference's: `excess` > 0 says that its values are the larger ones."""
 
     p: float
@@ -45,8 +43,7 @@ class Comparison:
         return "+" if self.excess > 0 else "-"
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(NamedTuple):
     """Average ranks over blocks, 1 the best; differences beyond the critical one count."""
 
     average: list[float]
@@ -90,17 +87,12 @@ def signed_rank(values: FloatArray, reference: FloatArray) -> Comparison:
     return Comparison(float(stats.wilcoxon(apart).pvalue), excess)
 
 
-TESTS: dict[str, Callable[[FloatArray, FloatArray], Comparison]] = {
-    "rank-sum": rank_sum,
-    "signed-rank": signed_rank,
-}
-
-
 def find_test(name: str) -> Callable[[FloatArray, FloatArray], Comparison]:
     """Return the test of a name; an unknown one is a ValueError."""
-    if name not in TESTS:
-        raise ValueError(f"unknown test {name!r}; known are {', '.join(TESTS)}")
-    return TESTS[name]
+    tests = {"rank-sum": rank_sum, "signed-rank": signed_rank}
+    if name not in tests:
+        raise ValueError(f"unknown test {name!r}; known are {', '.join(tests)}")
+    return tests[name]
 
 
 def least_p(ours: int, theirs: int, test: Test) -> float:
@@ -127,7 +119,7 @@ def holm(p: list[float]) -> list[float]:
     adjusted = np.minimum(np.maximum.accumulate(np.asarray(p)[order] * factors), 1.0)
     result = np.empty(len(p))
     result[order] = adjusted
-    return [float(value) for value in result]
+    return result.tolist()
 
 
 def friedman(medians: FloatArray, alpha: float = ALPHA) -> Ranking:

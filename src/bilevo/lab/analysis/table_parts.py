@@ -21,6 +21,11 @@ from bilevo.lab.store import FAILED, IMPORTED
 SCIENTIFIC, WHOLE, SHARE, PLAIN, GENERAL = ".2e", ".0f", ".0%", ".2f", ".6g"
 SIGNS = "+/-/="  # better, worse and alike, in the DRC paper's order
 DOUBT = "!"  # beside a figure that most of its runs do not bear out
+TROUBLES = {  # by attributes of `samples.Group` that count runs
+    "failed": "Runs that failed and are left out",
+    "infeasible": "Runs that ended infeasible",
+    "refuted": "Runs that are infeasible where the follower really answers",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,11 +221,8 @@ def run_notes(study: Study, what: str = "Medians") -> list[str]:
     usual = mode(counts.values())
     other = [f"; {study.label(name)} {text}" for name, text in counts.items() if text != usual]
     unit = "run" if usual == "1" else "runs"
-    return [
-        f"{what} of {usual} {unit}{''.join(other)}.",
-        *_trouble(study, "failed", "Runs that failed and are left out"),
-        *_trouble(study, "infeasible", "Runs that ended infeasible"),
-    ]
+    counted = f"{what} of {usual} {unit}{''.join(other)}."
+    return [counted, *_trouble(study, "failed"), *_trouble(study, "infeasible")]
 
 
 def standing_notes(study: Study) -> list[str]:
@@ -228,14 +230,13 @@ def standing_notes(study: Study) -> list[str]:
     every = [group for methods in study.groups.values() for group in methods.values()]
     if not any(group.failed or group.infeasible or group.refuted for group in every):
         return []
-    what = "Runs that are infeasible where the follower really answers"
     rule = "Medians are as completed runs report them; in tests, in ranks and for the best of a "
     rule += "row, the answers of failed and infeasible runs are the worst."
-    return [*_trouble(study, "refuted", what), rule]
+    return [*_trouble(study, "refuted"), rule]
 
 
-def _trouble(study: Study, attribute: str, what: str) -> list[str]:
-    """Say how many runs of which method on which problem have an attribute."""
+def _trouble(study: Study, attribute: str) -> list[str]:
+    """Say how many runs of which method on which problem have an attribute of TROUBLES."""
     found: dict[str, list[str]] = {}
     for case, methods in study.groups.items():
         for method, group in methods.items():
@@ -243,7 +244,7 @@ def _trouble(study: Study, attribute: str, what: str) -> list[str]:
                 name = " ".join(study.place(case.problem, case.size))
                 found.setdefault(study.label(method), []).append(f"{number} on {name}")
     lists = [f"{method} {', '.join(numbers)}" for method, numbers in found.items()]
-    return [f"{what}: {'; '.join(lists)}."] if lists else []
+    return [f"{TROUBLES[attribute]}: {'; '.join(lists)}."] if lists else []
 
 
 def baseline_notes(study: Study, rows: Iterable[TableRow]) -> list[str]:

@@ -311,14 +311,10 @@ def _unseen(figure: Figure, left_out: Sequence[str]) -> str:
     """Return further lines of a label that name what is missing, and make room for them."""
     if not left_out:
         return ""
-    names = ", ".join(short_name(name) for name in left_out)
+    names = ", ".join(map(short_name, left_out))
     lines = fill(f"not shown: {names}", int(figure.get_figwidth() / LETTER))
-    _grow(figure, lines.count("\n") + 1)
+    figure.set_figheight(figure.get_figheight() + LINE * (lines.count("\n") + 1))
     return "\n" + lines
-
-
-def _grow(figure: Figure, lines: int) -> None:
-    figure.set_figheight(figure.get_figheight() + lines * LINE)
 
 
 def _legend(figure: Figure, data: Data, methods: Sequence[str], points: bool = False) -> None:
@@ -332,7 +328,7 @@ def _legend(figure: Figure, data: Data, methods: Sequence[str], points: bool = F
         handles.append(Line2D([], [], color=colour, **line))
     widest = 0.5 + LETTER * max(len(data.names[name]) for name in methods)
     across = min(len(handles), max(int(figure.get_figwidth() / widest), 1))
-    _grow(figure, -(-len(handles) // across))
+    figure.set_figheight(figure.get_figheight() + LINE * -(-len(handles) // across))
     legend = figure.legend(
         handles,
         ["method"] * len(handles),

@@ -30,16 +30,15 @@ def styles(methods: Iterable[str]) -> dict[str, Style]:
 
     Give all methods of the data, also where a figure shows some of them only.
     """
-    names = list(dict.fromkeys(methods))
     known = list(registered_methods())
-    bases = {name: base_method(name) for name in names}
+    bases = {name: base_method(name) for name in methods}
     places = known + sorted(set(bases.values()) - set(known))
-    return {name: _style(places.index(bases[name]), form=name != bases[name]) for name in names}
-
-
-def _style(place: int, form: bool) -> Style:
-    lap, colour = divmod(place, len(COLOURS))
-    return Style(COLOURS[colour], FORM if form else DASHES[lap % len(DASHES)])
+    found = {}
+    for name, base in bases.items():
+        lap, colour = divmod(places.index(base), len(COLOURS))
+        dash = DASHES[lap % len(DASHES)] if name == base else FORM
+        found[name] = Style(COLOURS[colour], dash)
+    return found
 
 
 def short_name(name: str) -> str:
