@@ -129,6 +129,11 @@ class Times(NamedTuple):
     per_evaluation: Spreads
     left_out: list[str]
 
+    def of_method(self, method: str, spreads: Spreads) -> tuple[list[int], FloatArray]:
+        """Return the places among the cases where a method has runs, and the quartiles there."""
+        places = [i for i, case in enumerate(self.cases) if (method, case) in spreads]
+        return places, np.array([spreads[method, self.cases[i]] for i in places]).T
+
 
 class Ranks(NamedTuple):
     """Average ranks, 1 the best, best first; cliques are methods that do not differ."""

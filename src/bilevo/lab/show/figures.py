@@ -186,24 +186,17 @@ def _runtime(data: Data) -> Figure:
     return figure
 
 
-def _draw_times(ax: Axes, data: Data, found: Times, values: Spreads, unit: float) -> None:
+def _draw_times(ax: Axes, data: Data, found: Times, spreads: Spreads, unit: float) -> None:
     """Draw points side by side: a logarithmic scale has no zero for bars to begin at."""
     width = 0.7 / len(found.methods)
     for i, method in enumerate(found.methods):
         shift = (i - (len(found.methods) - 1) / 2) * width
-        places = [j for j, case in enumerate(found.cases) if (method, case) in values]
-        rows = [values[method, found.cases[j]] for j in places]
-        medians = np.array([row.median for row in rows]) * unit
-        ends = np.array([(row.lower, row.upper) for row in rows]).T * unit
-        ax.errorbar(
-            [place + shift for place in places],
-            medians,
-            np.abs(ends - medians),
-            fmt=MARKERS[data.styles[method].dash],
-            color=data.styles[method].colour,
-            markersize=3.5,
-            elinewidth=1,
-        )
+        places, quartiles = found.of_method(method, spreads)
+        lower, median, upper = quartiles * unit
+        colour, dash = data.styles[method]
+        look: dict[str, Any] = {"fmt": MARKERS[dash], "color": colour}
+        look |= {"markersize": 3.5, "elinewidth": 1}
+        ax.errorbar(np.array(places) + shift, median, [median - lower, upper - median], **look)
     for edge in range(1, len(found.cases)):
         ax.axvline(edge - 0.5, color="0.9", linewidth=0.6, zorder=0)
     ax.set_yscale("log")

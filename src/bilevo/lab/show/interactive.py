@@ -270,21 +270,12 @@ def _times(data: Data, what: str) -> Picture:
     names = [f"{literal(case.problem)} {case.size}" for case in found.cases]
     traces = []
     for method in found.methods:
-        there = [i for i, case in enumerate(found.cases) if (method, case) in spreads]
-        values = [spreads[method, found.cases[i]] for i in there]
-        bars = {
-            "array": [value.upper - value.median for value in values],
-            "arrayminus": [value.median - value.lower for value in values],
-            **{"symmetric": False, "thickness": 2, "width": 0},
-        }
-        traces.append(
-            _points(data, method, there, [value.median for value in values], 8)
-            | {
-                "text": [names[i] for i in there],
-                "error_y": bars,
-                "hovertemplate": "%{text}: %{y:.3g} s",
-            }
-        )
+        there, (lower, median, upper) = found.of_method(method, spreads)
+        trace = _points(data, method, there, median.tolist(), 8)
+        trace |= {"text": [names[i] for i in there], "hovertemplate": "%{text}: %{y:.3g} s"}
+        bars = {"array": (upper - median).tolist(), "arrayminus": (median - lower).tolist()}
+        trace["error_y"] = {**bars, "symmetric": False, "thickness": 2, "width": 0}
+        traces.append(trace)
     layout = {
         **{"scattermode": "group", "scattergap": 0.4},
         "xaxis": {**_labelled(names), "range": [-0.5, len(names) - 0.5], "showgrid": False},
