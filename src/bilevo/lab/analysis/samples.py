@@ -175,17 +175,19 @@ def grouped(runs: pl.DataFrame) -> Groups:
     """Group a frame of runs by case and method."""
     if runs.is_empty():
         raise ValueError("there are no runs")
-    numbers = pl.selectors.numeric() - pl.selectors.by_name("m", "n")
-    runs = runs.with_columns(numbers.cast(pl.Float64).fill_null(np.nan))
-    failed = pl.col("status").fill_null("") == FAILED
     methods = ordered_methods(runs["method"].unique(maintain_order=True))
+    numbers = runs.select(pl.selectors.numeric())
+    columns = {one.name: one.cast(float).fill_null(np.nan).to_numpy() for one in numbers}
+    failed = (runs["status"].fill_null("") == FAILED).to_numpy()
+    keys = runs.select("problem", "m", "n", "method").with_row_index("row")
     found: Groups = {}
-    parts = runs.partition_by("problem", "m", "n", "method", as_dict=True, maintain_order=True)
-    for (problem, m, n, method), part in parts.items():
-        completed = {one.name: one.to_numpy() for one in part.filter(~failed).select(numbers)}
-        optima = part["F_star"] if "F_star" in part.columns else pl.Series([], dtype=pl.Float64)
+    for problem, m, n, method, rows in keys.group_by(*keys.columns[1:]).agg("row").iter_rows():
+        here = np.sort(rows)
+        done, lost = here[~failed[here]], here[failed[here]]
+        completed = {name: column[done] for name, column in columns.items()}
+        optima = columns["F_star"][here] if "F_star" in columns else np.empty(0)
         optimum = next((float(F) for F in optima if np.isfinite(F)), np.nan)
-        group = Group(completed, part.filter(failed)["number"].to_numpy(), optimum)
+        group = Group(completed, columns["number"][lost], optimum)
         found.setdefault(Case(problem, m, n), {})[method] = group
     return {
         case: _with_known({name: found[case][name] for name in methods if name in found[case]})
