@@ -75,39 +75,40 @@ def solved(study: Study) -> Table:
     study = study.known
     if not study.groups:
         return Table("solved", "Solved and verified", ["problem"], [], [NO_OPTIMUM])
-    beside = study.baseline is not None and study.has_same_limit
+    beside = study.baseline if study.has_same_limit else None
     columns = ("evaluations", *([RATIO] if beside else []), "solved")
     rows: list[TableRow] = [
         [*study.place(case.problem, case.size), *_solved_cells(study, [case], beside)]
         for case in study.groups
     ]
+    by_size = {size: [case for case in study.groups if case.size == size] for size in study.sizes}
     closing: list[TableRow] = [
-        [
-            *study.place("all", size),
-            *_solved_cells(
-                study, [case for case in study.groups if case.size == size], beside, True
-            ),
-        ]
-        for size in study.sizes
+        [*study.place("all", size), *_solved_cells(study, cases, beside, is_sum=True)]
+        for size, cases in by_size.items()
     ]
     several = len(study.methods) > 1
     heads = [f"{label}: {what}" if several else what for label in study.labels for what in columns]
-    notes = [*parts.run_notes(study), f"{MEANING}.", *_ratio_notes(study, beside)]
+    notes = [*parts.run_notes(study), f"{MEANING}.", *_ratio_notes(study)]
     title, header = study.titled("Solved and verified"), [*study.heads, *heads]
     return Table("solved", title, header, [*rows, *closing], notes, len(closing))
 
 
 def _solved_cells(
-    study: Study, cases: list[Case], beside: bool, is_sum: bool = False
+    study: Study, cases: list[Case], beside: Baseline | None, is_sum: bool = False
 ) -> list[Cell]:
-    """Return the cells of each method: evaluations of one case, the mean ratio, and solved runs."""
+    """Return the cells of each method: evaluations of one case, the mean ratio, and solved runs.
+
+    The ratio is to the median of the baseline that stands `beside`, of its reference method.
+    """
     line = []
     for name in study.methods:
         groups = [study.groups[case].get(name) for case in cases]
         costs = [_median_evaluations(group) for group in groups]
         line.append(Cell(np.nan if is_sum else costs[0], WHOLE))
         if beside:
-            ratios = [_ratio(study, case, cost) for case, cost in zip(cases, costs, strict=True)]
+            keys = [(case, beside.reference, "FEs") for case in cases]
+            theirs = [beside.medians.get(key, np.nan) for key in keys]
+            ratios = [cost / other for cost, other in zip(costs, theirs, strict=True)]
             known = [ratio for ratio in ratios if not np.isnan(ratio)]
             line.append(Cell(float(np.mean(known)) if known else np.nan, PLAIN))
         line.append(_solved_cell(groups))
@@ -118,18 +119,11 @@ def _median_evaluations(group: Group | None) -> float:
     return np.nan if group is None else median(group.sample("FEs"))
 
 
-def _ratio(study: Study, case: Case, cost: float) -> float:
-    """Return the ratio of a cost to the baseline's median of its reference method."""
-    if (baseline := study.baseline) is None:
-        return np.nan
-    return cost / baseline.medians.get((case, baseline.reference, "FEs"), np.nan)
-
-
-def _ratio_notes(study: Study, beside: bool) -> list[str]:
+def _ratio_notes(study: Study) -> list[str]:
     """Say what the ratio is, or why there is none."""
     if (baseline := study.baseline) is None:
         return []
-    if not beside:
+    if not study.has_same_limit:
         return [baseline.left_out]
     what = f"the median that {baseline.name} prints for {baseline.reference}"
     notes = [f"{RATIO.capitalize()}: the ratio to {what}."]
