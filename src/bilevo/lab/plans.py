@@ -233,12 +233,12 @@ def plan_of(table: Mapping[str, Any], name: str) -> Plan:
     made = []
     for part in parts:
         require_known_keys(part, keys, "an experiment")
-        values = {key: _setting(key, value) for key, value in {**common, **part}.items()}
+        values = {key: _read_setting(key, value) for key, value in {**common, **part}.items()}
         made.append(Experiment(**{"methods": (), **values}))
     return Plan(tuple(made), name, {label: _form(label, form) for label, form in forms.items()})
 
 
-def _setting(key: str, value: Any) -> Any:
+def _read_setting(key: str, value: Any) -> Any:
     """Read a setting of an experiment from a file: a list as a tuple of what it should hold."""
     if key == "max_evals":
         if not isinstance(value, list):

@@ -9,7 +9,7 @@ How axes and legends look is said once, in templates/report.js.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from html import escape
 from typing import Any, NamedTuple
@@ -39,26 +39,40 @@ PlotlyTrace = dict[str, Any]
 Layout = dict[str, Any]
 Picture = tuple[list[PlotlyTrace], Layout, list[str]]  # the last: what it leaves out
 
-CONVERGENCE = (
-    "Distance of the best feasible pair so far to the optimum, or F where the optimum is "
-    "unknown: the median over runs, with the quartiles as a band. Distances below "
-    f"{LOWEST:g} are drawn there."
-)
-TARGETS = (
-    f"Share of pairs of a run and a target that are reached: {len(curves.TARGETS)} targets for "
-    f"|F - F*| from {curves.TARGETS[0]:g} to {curves.TARGETS[-1]:f}, on the problems with a known "
-    "optimum that all methods ran on."
-)
-RANKS = (
-    "Average ranks of the methods' medians over problems, 1 the best. Methods whose bars "
-    "overlap do not differ significantly: a bar is as long as Nemenyi's critical difference."
-)
-ALLOCATION = (
-    "How often each task, the follower's search of one leader, was executed in an early, a "
-    "middle and a late generation of the run of median cost. Coloured: the better half, which "
-    "updates the upper level."
-)
-TIMES = "Median over runs, with quartiles. Times depend on the machine, and on what else it does."
+ABOUT = {  # the title of a figure, what it shows, and what its views differ in
+    "convergence": (
+        "Convergence",
+        "Distance of the best feasible pair so far to the optimum, or F where the optimum is "
+        "unknown: the median over runs, with the quartiles as a band. Distances below "
+        f"{LOWEST:g} are drawn there.",
+        "Problem",
+    ),
+    "ecdf": (
+        "Targets",
+        f"Share of pairs of a run and a target that are reached: {len(curves.TARGETS)} targets for "
+        f"|F - F*| from {curves.TARGETS[0]:g} to {curves.TARGETS[-1]:f}, on the problems with a "
+        "known optimum that all methods ran on.",
+        "",
+    ),
+    "critical-difference": (
+        "Average ranks",
+        "Average ranks of the methods' medians over problems, 1 the best. Methods whose bars "
+        "overlap do not differ significantly: a bar is as long as Nemenyi's critical difference.",
+        "Ranked by",
+    ),
+    "allocation": (
+        "Allocation",
+        "How often each task, the follower's search of one leader, was executed in an early, a "
+        "middle and a late generation of the run of median cost. Coloured: the better half, which "
+        "updates the upper level.",
+        "Problem",
+    ),
+    "runtime": (
+        "Running time",
+        "Median over runs, with quartiles. Times depend on the machine, and on what else it does.",
+        "Time of",
+    ),
+}
 
 
 class View(NamedTuple):
@@ -86,18 +100,17 @@ def make_figures(
     """Make the figures of a report in order; `floor` and `alpha` are for average ranks."""
     names = {method: literal(label) for method, label in method_labels(runs).items()}
     data = Data(runs, history, names, styles(curves.methods(runs)), floor, alpha)
-    cases = {str(case): partial(_convergence, data, case) for case in curves.cases(runs)}
-    tasks = {str(case): partial(_allocation, data, case) for case in curves.cases(runs)}
-    ranks = {WORDS[one]: partial(_ranks, data, one) for one in rankable(limit_of(runs))}
-    times = {what: partial(_times, data, what) for what in SECONDS}
-    ecdf = {"": partial(_targets, data)}
-    return [
-        FigureViews("convergence", "Convergence", CONVERGENCE, "Problem", *_views(cases)),
-        FigureViews("ecdf", "Targets", TARGETS, "", *_views(ecdf)),
-        FigureViews("critical-difference", "Average ranks", RANKS, "Ranked by", *_views(ranks)),
-        FigureViews("allocation", "Allocation", ALLOCATION, "Problem", *_views(tasks)),
-        FigureViews("runtime", "Running time", TIMES, "Time of", *_views(times)),
-    ]
+    cases = curves.cases(runs)
+    pictures: dict[str, dict[str, Callable[[], Picture]]] = {
+        "convergence": {str(case): partial(_bands, data, case) for case in cases},
+        "ecdf": {"": partial(_targets, data)},
+        "critical-difference": {
+            WORDS[one]: partial(_ranks, data, one) for one in rankable(limit_of(runs))
+        },
+        "allocation": {str(case): partial(_executions, data, case) for case in cases},
+        "runtime": {what: partial(_times, data, what) for what in SECONDS},
+    }
+    return [FigureViews(name, *about, *_views(pictures[name])) for name, about in ABOUT.items()]
 
 
 def literal(name: str) -> str:
@@ -105,7 +118,7 @@ def literal(name: str) -> str:
     return escape(short_name(name), quote=False)
 
 
-def _views(pictures: Mapping[str, Callable[[], Picture]]) -> tuple[list[View], str]:
+def _views(pictures: dict[str, Callable[[], Picture]]) -> tuple[list[View], str]:
     """Draw the pictures that can be drawn, and say in sentences what is missing."""
     views: list[View] = []
     reasons: dict[str, None] = {}
@@ -124,7 +137,7 @@ def _views(pictures: Mapping[str, Callable[[], Picture]]) -> tuple[list[View], s
     return views, " ".join(told)
 
 
-def _convergence(data: Data, case: Case) -> Picture:
+def _bands(data: Data, case: Case) -> Picture:
     found = curves.convergence(data.history, data.runs, case)
     lowest = LOWEST if found.goal.known else -math.inf
     traces = [trace for band in found.bands for trace in _band_traces(data, band, lowest)]
@@ -220,7 +233,7 @@ def _labelled(names: Sequence[str]) -> Layout:
     return {"tickvals": places, "ticktext": list(names), "autotickangles": [0, -45, -90]}
 
 
-def _allocation(data: Data, case: Case) -> Picture:
+def _executions(data: Data, case: Case) -> Picture:
     """Draw a row of bar charts for each method, on a scale of its own, a column for each stage."""
     found = curves.allocation(data.history, data.runs, case)
     traces: list[PlotlyTrace] = []
