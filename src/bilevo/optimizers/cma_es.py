@@ -8,7 +8,7 @@ What differs from the textbook, and why:
 - steps are clipped in length (Hansen 2011) because the points told are often not those asked for:
   repaired at a bound, joined by another task's solution, or with their follower part replaced;
 - no stall indicator for the path p_c, as in the BL-CMA-ES program;
-- samples go through the symmetric root of C (see cma_kernels); C is factorised when sampling, not
+- samples are made by the symmetric root of C (see cma_kernels); C is factorized when sampling, not
   after the update, because cooperation between tasks changes C in between;
 - a coordinate beyond a bound is put half-way between the mean and the bound.
 """
@@ -24,9 +24,8 @@ from typing import ClassVar
 import numpy as np
 
 from bilevo.core.arrays import FloatArray
-from bilevo.core.budget import require_count
 from bilevo.optimizers.cma_kernels import blend, packed_size, parts, sample, update
-from bilevo.optimizers.protocol import Start
+from bilevo.optimizers.protocol import Start, require_population
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +43,7 @@ class Params:
     c_mu: float
     damping: float
     chi: float  # expected length of a standard normal vector
-    longest: float  # longest whitened step that is let through
+    longest: float  # length to which longer whitened steps are cut
 
     @classmethod
     def of(cls, d: int, lam: int) -> Params:
@@ -63,12 +62,12 @@ class Params:
 
     @property
     def row_weights(self) -> FloatArray:
-        """(mu, d): of the steps whose products make the rank-mu update, for each coordinate."""
+        """Return the factors (mu, d) of the steps whose products make the rank-mu update."""
         return np.sqrt(self.c_mu * self.weights)[:, None].repeat(self.d, axis=1)
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """The numbers that `update` needs, in its order."""
+        """Return the numbers that `update` needs, in its order."""
         return (
             self.c_s,
             math.sqrt(self.c_s * (2 - self.c_s) * self.mu_eff),
@@ -91,7 +90,7 @@ def default_population(d: int) -> int:
 def _settings(
     d: int, lam: int
 ) -> tuple[tuple[int, int], FloatArray, FloatArray, tuple[float, ...]]:
-    """(lambda, d), weights (1, mu), row_weights (mu, d) and rates."""
+    """Return (lambda, d), weights (1, mu), row_weights (mu, d) and rates."""
     params = Params.of(d, lam)
     return (lam, d), params.weights[None], params.row_weights, params.rates
 
@@ -140,9 +139,7 @@ class CMAES:
     keeps_values: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        require_count("population", self.population)
-        if self.population is not None and self.population < 4:
-            raise ValueError(f"CMA-ES needs a population of at least 4, got {self.population}")
+        require_population("CMA-ES", self.population)
 
     def population_size(self, d: int) -> int:
         return self.population or default_population(d)
@@ -163,18 +160,20 @@ class CMAES:
         self, state: CMAState, points: FloatArray, objective: FloatArray, violation: FloatArray
     ) -> None:
         _, weights, row_weights, rates = _settings(state.d, self.population_size(state.d))
-        objective, violation = self.judged(objective, violation)
+        objective, violation = self.ranked_by(objective, violation)
         update(state.packed, points, objective, violation, weights, row_weights, rates)
 
-    def judged(self, objective: FloatArray, violation: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The values by which points are ranked, where the search is to follow others."""
+    def ranked_by(
+        self, objective: FloatArray, violation: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the values by which points are ranked; a subclass may change them."""
         return objective, violation
 
     def mean(self, state: CMAState) -> FloatArray:
         return state.packed[: state.d]
 
     def marginal(self, state: CMAState, first: int) -> Start:
-        """The last variables' Gaussian; the step size goes into the covariance and the path."""
+        """Return the last variables' Gaussian, with the step size in its covariance and path."""
         return Start(
             state.mean[first:],
             state.C[first:, first:] * state.sigma**2,
@@ -195,5 +194,5 @@ class CMAES:
             own_weight = 1.0
 
     def exhausted(self, state: CMAState) -> bool:
-        """Whether the step size has changed a hundredfold since the start."""
+        """Tell whether the step size has changed a hundredfold since the start."""
         return not 1e-2 <= state.packed[-1] <= 1e2
