@@ -158,7 +158,7 @@ def update(
 ) -> None:
     """Update a distribution from the mu best points (Hansen 2001; clip: Hansen 2011).
 
-    `cma_es.Params` makes `weights` (1, mu), `row_weights` (mu, d) and `rates`.
+    `cma_es.parameters` makes `weights` (1, mu), `row_weights` (mu, d) and `rates`.
     """
     c_s, push_s, c_c, push_c, keep, root_c_1, gain, chi, longest = rates
     mu, d = weights.shape[1], points.shape[1]

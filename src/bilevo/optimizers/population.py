@@ -18,7 +18,6 @@ An optimizer of this kind writes `first` and `children`, and inherits the rest.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,7 +27,7 @@ import numpy as np
 
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.order import no_worse, ranking
-from bilevo.optimizers.protocol import Start, require_population
+from bilevo.optimizers.protocol import Start, default_population, require_population
 from bilevo.optimizers.sampling import gaussian
 
 RESAMPLED = 0.25  # share of the points that come from a mixture
@@ -111,7 +110,7 @@ class PopulationBased(ABC, Generic[P]):
         require_population(type(self).__name__, self.population, self.smallest)
 
     def population_size(self, d: int) -> int:
-        return self.population or 4 + int(3 * math.log(d))
+        return self.population or default_population(d)
 
     @abstractmethod
     def first(self, points: FloatArray) -> P:

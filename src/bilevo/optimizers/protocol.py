@@ -7,8 +7,10 @@ it has handed out before `tell`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -95,6 +97,11 @@ class PopulationOptimizer(Searcher[S], Protocol[S]):
         There is at least one other search.
         """
         ...
+
+
+@cache
+def default_population(d: int) -> int:
+    return 4 + int(3 * math.log(d))
 
 
 def require_population(

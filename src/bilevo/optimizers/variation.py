@@ -22,6 +22,8 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.order import Key
 
 WIDTH = 15.0  # of the boxes for which the published programs' lengths are meant
+XI = 0.1  # step along the way to the first parent in a crossover
+CROSSED = 0.9  # probability of a crossover
 COINCIDENT = 1e-10 / WIDTH  # mean distance from parent to centre that counts as none
 
 
@@ -68,13 +70,11 @@ def parent_centric_crossover(
     parents: FloatArray,
     rng: np.random.Generator,
     eta: float,
-    xi: float = 0.1,
-    children: int = 2,
-    probability: float = 0.9,
+    children: int,
 ) -> FloatArray:
     """Return children (k, d) around the first of three parents (3, d), or copies of it.
 
-    `xi` scales a normal step along the way from the parents' centre to the first parent, `eta` one
+    `XI` scales a normal step along the way from the parents' centre to the first parent, `eta` one
     along half the difference of the other two. The order of these two does not matter, because the
     normal distribution is symmetric.
     """
@@ -82,8 +82,8 @@ def parent_centric_crossover(
     crossed, normals = rng.random(children).tolist(), rng.standard_normal(2 * children).tolist()
     rows = []
     for k in range(children):
-        if crossed[k] < probability:
-            along, across = xi / 3 * normals[2 * k], eta / 2 * normals[2 * k + 1]
+        if crossed[k] < CROSSED:
+            along, across = XI / 3 * normals[2 * k], eta / 2 * normals[2 * k + 1]
             u, v, w = 1 + 2 * along, -along - across, across - along
             rows.append([min(max(u * a + v * b + w * c, 0.0), 1.0) for a, b, c in coordinates])
         else:

@@ -102,7 +102,7 @@ def breed(
     among = entrants(keys, infeasible, rng.random(4).tolist())
     parents = [best, *tournaments(among, ranks)]
     chosen = points[parents]
-    children = parent_centric_crossover(chosen, rng, adaptive_eta(chosen), children=CHILDREN)
+    children = parent_centric_crossover(chosen, rng, adaptive_eta(chosen), CHILDREN)
     children = polynomial_mutation(children, rng, 1 / points.shape[1], scale=1 / WIDTH)
     return parents, children
 

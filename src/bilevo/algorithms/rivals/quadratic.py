@@ -35,7 +35,6 @@ class Quadratic:
     constant: float
     linear: FloatArray
     square: FloatArray  # symmetric
-    mse: float = 0.0
     mse_norm: float = 0.0  # relative to the variance of the values
     largest: float = 0.0  # largest size of the values that it was fitted to
 
@@ -119,7 +118,6 @@ def _fit(points: FloatArray, values: FloatArray) -> list[Quadratic]:
                 float(coefficients[0]),
                 coefficients[1 : d + 1] / spread,
                 square / np.outer(spread, spread),
-                float(mse[kind, j]) * float(unit[j]) * float(unit[j]),
                 float(mse[kind, j] / variance[j]) if variance[j] > 0 else 0.0,
                 float(unit[j]),
             )

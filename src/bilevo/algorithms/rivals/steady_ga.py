@@ -31,7 +31,9 @@ from bilevo.optimizers.variation import (
     tournaments,
 )
 
-CHILDREN = 2  # per step
+CHILDREN = 2  # per generation
+ETA = 0.1  # weight of the other parents' difference in the crossover
+SMALLEST_VARIANCE = 1e-5  # as a share of the first variance: it ends the search
 
 
 @dataclass(slots=True, eq=False)
@@ -55,12 +57,8 @@ class SteadyGAState:
         return self.squares - float(self.total @ self.total) / len(self.keys)
 
 
-@dataclass(frozen=True, slots=True)
 class SteadyGA:
-    """The genetic search; `eta` weighs the difference of the other parents in the crossover."""
-
-    eta: float = 0.1
-    smallest_variance: float = 1e-5  # as a share of the first variance: it ends the search
+    """The genetic search."""
 
     def start(
         self, points: FloatArray, known: Sequence[tuple[FloatArray, Key]] = ()
@@ -77,7 +75,7 @@ class SteadyGA:
         state.places = distinct(uniforms[4:], len(state.keys))
         among = entrants(state.keys, state.infeasible, uniforms[:4])
         parents = state.points[[state.best, *tournaments(among, state.keys)]]
-        children = parent_centric_crossover(parents, rng, self.eta, children=CHILDREN)
+        children = parent_centric_crossover(parents, rng, ETA, CHILDREN)
         return polynomial_mutation(children, rng, 1 / children.shape[1], scale=1 / WIDTH)
 
     def tell(
@@ -104,7 +102,7 @@ class SteadyGA:
     def exhausted(self, state: SteadyGAState) -> bool:
         """Tell whether the population has shrunk around a feasible best member."""
         # "At most", because rounding can make both 0 or slightly negative.
-        small = state.variance <= self.smallest_variance * state.first_variance
+        small = state.variance <= SMALLEST_VARIANCE * state.first_variance
         return small and state.keys[state.best][0] == 0
 
 
