@@ -41,7 +41,7 @@ def record_cost(folder: Path) -> float:
 def run_times(folder: Path) -> tuple[float, float, int]:
     """Return seconds of drc-cma-es on SMD1, scalar, without and with a journal, best of several.
 
-    The third number is that of its evaluations, each of which is a record.
+    The third number counts its evaluations, each of which is a record.
     """
     smd1 = bilevo.problems.get("smd1")
 

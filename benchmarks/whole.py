@@ -1,4 +1,4 @@
-"""Whole runs of drc-cma-es on SMD1: their cost beside the evaluations themselves.
+"""Whole runs of drc-cma-es on SMD1: their cost in addition to the evaluations.
 
 A run is recorded: every call of its functions and the values it returned. Then three things are
 timed in turn, with cma's generation at n = 3 as a measure of the machine: the run itself; its
@@ -162,7 +162,7 @@ class Slow:
 def over_slow(
     size: tuple[int, int], kernel: kernels.Name, vectorized: bool, evaluations: int
 ) -> float:
-    """Return the ratio of the total time to that of the evaluations, for a slow objective."""
+    """Return the total time divided by the time of evaluations, for a slow objective."""
     smd1 = bilevo.problems.get("smd1", *size)
     functions = Slow(smd1.F, vectorized), Slow(smd1.f, vectorized)
     problem = bilevo.Problem(*functions, smd1.x_bounds, smd1.y_bounds, vectorized=vectorized)

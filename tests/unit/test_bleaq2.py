@@ -1,4 +1,4 @@
-"""BLEAQ-II: archives, mappings, who stays in the population, and what local searches bring."""
+"""BLEAQ-II: its archives, its mappings, the competition for places, and its local searches."""
 
 import math
 
@@ -19,7 +19,7 @@ SIZES = Sizes(2, 2)
 
 
 def answer(x):
-    """A follower's answer that is quadratic in x."""
+    """Return the follower's answer, which is quadratic in x."""
     return np.column_stack([0.5 * x[:, 0], 0.1 + x[:, 0] * x[:, 1]])
 
 
@@ -63,11 +63,11 @@ def test_mappings_find_what_is_quadratic_and_doubt_what_is_not() -> None:
 
 
 def test_joint_models_keep_the_follower_at_its_best_value() -> None:
-    """F prefers a small y[0]; f <= phi allows only the follower's answer."""
+    """Check that f <= phi leaves only the follower's answer, though F prefers a small y[0]."""
     rng, x = np.random.default_rng(2), np.array([0.5, 0.5])
     solved, others = archive(30), archive(31, solved=False)
     phi = Mappings.around(x, solved, SIZES, rng).phi
-    # f is not quadratic in x and y together: y as it is, without the product, is.
+    # f is not quadratic in (x, y), because it contains a product; y itself is.
     near = solved.joined(others)
     near.f = near.x[:, :1] + ((near.y - 0.5 * near.x) ** 2).sum(axis=1, keepdims=True)
     models = JointModels.around(x, near, phi, Scale(), Sizes(2, 2))
@@ -125,7 +125,7 @@ def test_followers_that_are_not_quadratic_are_solved_twice_at_the_start() -> Non
 
 
 def test_local_search_on_exact_models_solves_smd6() -> None:
-    """Its follower leaves a direction open, which only phi can use."""
+    """Check a follower that leaves a direction open, which only phi can use."""
     results = [
         minimize_counted(get("smd6"), method="bleaq2", rng=s, max_evals=9_000) for s in (0, 1, 2)
     ]

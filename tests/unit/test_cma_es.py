@@ -107,7 +107,7 @@ def test_covariance_stays_symmetric_positive_and_points_stay_inside(
 @settings(max_examples=100)
 @given(d=st.integers(1, 8), seed=st.integers(0, 2**32), spread=st.floats(0, 25))
 def test_roots_of_any_covariance_are_finite(d: int, seed: int, spread: float) -> None:
-    """Ill-conditioned, singular or not quite positive: repaired, never an error."""
+    """Check that matrices that are ill-conditioned, singular or not quite positive are repaired."""
     rng = np.random.default_rng(seed)
     basis = np.linalg.qr(rng.normal(size=(d, d)))[0]
     eigenvalues = 10.0 ** rng.uniform(-spread, spread / 2, d)

@@ -71,7 +71,7 @@ def test_a_leader_is_polished_with_its_follower_solved_at_every_point() -> None:
     assert isinstance(pairs, list) and len(pairs) == counts[Level.UPPER] == state.spent <= 40
     assert all(pair.f < 1e-9 for pair in pairs)
     best = min(pairs, key=lambda pair: pair.F)
-    # Along the follower's valley nothing moves: y0 = y1 = x, and F is least at x = 0.2.
+    # Nothing moves along the follower's valley: y0 = y1 = x, and F is least at x = 0.2.
     assert best.x == pytest.approx([0.2], abs=1e-4)
 
 

@@ -35,7 +35,7 @@ def test_chooses_the_answer_best_for_the_leader_where_the_follower_has_several()
 
 
 def test_does_not_live_on_local_optima_of_its_followers() -> None:
-    # In SMD4 a follower that has stopped in a ripple makes the leader's F look better than F*.
+    # In SMD4, F is better than F* where the follower has stopped in a local optimum.
     result = minimize_counted(get("smd4"), method="sa-bl-imode", rng=3)
     assert abs(result.F) < 1e-6 and abs(result.f) < 1e-6
 

@@ -1,4 +1,4 @@
-"""TLEA: rounds of all lower searches, and what one takes over from another."""
+"""TLEA: rounds of all lower searches, and transfer between them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EYE = np.eye(2)
 
 
 def search(x: float, y: float, record: list[float], finished: bool = False) -> FollowerSearch:
-    """A lower search of two variables around (y, y), after the given best values."""
+    """Return a lower search of two variables around (y, y) with the given record of best values."""
     x_point, y_point = np.full(2, x), np.full(2, y)
     state = CMAES().start(Start(y_point, EYE * (1 + y), np.zeros(2)))
     rule = FollowerRule(window=4, longest=40)

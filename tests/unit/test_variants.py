@@ -147,7 +147,7 @@ def test_a_rotated_problem_is_not_separable_and_the_same_every_time() -> None:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", ANSWERED)
 def test_where_the_box_cuts_off_an_answer_the_optimum_is_still_the_best(name: str, size) -> None:
-    """No y that is as good for the follower as the optimum's, which is in the box, beats F*.
+    """Check that no y has an F below F* if it is as good for the follower as y* of the optimum.
 
     SMD10 has too few feasible pairs to be sampled.
     """

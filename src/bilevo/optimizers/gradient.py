@@ -20,7 +20,7 @@ MARGIN = 1e-10  # of a local search inside the constraints: feasible means exact
 
 
 class Method(NamedTuple):
-    """A method of scipy.optimize.minimize: what it makes use of, and the options it is given."""
+    """Whether a method of scipy uses gradients and constraints, and the options it gets."""
 
     gradient: bool
     constraints: bool
@@ -78,7 +78,7 @@ class Differences:
 
 
 def finite(values: FloatArray, nan: float) -> FloatArray:
-    """Replace what is not finite by numbers that a solver can use."""
+    """Replace values that are not finite by numbers that a solver can use."""
     if math.isfinite(sum(values.ravel().tolist())):  # ten times as fast as the general case
         return values
     return np.nan_to_num(values, nan=nan, posinf=1e10, neginf=-1e10)

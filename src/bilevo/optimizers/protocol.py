@@ -66,8 +66,8 @@ class PopulationOptimizer(Searcher[S], Protocol[S]):
     """A population-based optimizer of d variables in the unit box.
 
     `keeps_values` says whether values of earlier generations still decide, as those of a population
-    do. Such an optimizer is told of a leader better than the best known one only after that
-    leader's follower has been solved.
+    do. Such an optimizer learns of a leader better than the best known one only after the
+    follower of that leader has been solved.
     """
 
     @property

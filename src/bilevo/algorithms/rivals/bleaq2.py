@@ -6,7 +6,7 @@ multiple mappings", Journal of Heuristics 26, 2020, and the program its authors 
 Leaders are bred as in NBLEA. A member is solved (`converged`) when its follower's search came to
 its end; solved members rank first. The models psi, x -> y, and phi, x -> f (see `rivals.mappings`)
 are fitted to archives of solved and other pairs. Every N generations a local search on the models
-improves the best leader; half-way between, the elite's follower is solved afresh.
+improves the best leader; half-way between, the elite's follower is solved again, without a guess.
 
 Every child's follower is searched for (`prob_search` = 1), as in the program, which differs from
 the paper here. With a lower probability, children get their answers from the models once there are
@@ -20,7 +20,7 @@ What differs from the program, and why:
   that the search has chosen, because a mutation, one time in n, would lose the gain;
 - checking the elite replaces no answer by one that is better by rounding only;
 - the second search for the first population's followers does not replace better answers;
-- the elite's follower is solved afresh only once there are enough pairs for a local search;
+- the elite's follower is solved again only once there are enough pairs for a local search;
 - slips are not repeated: taking the oldest pairs for the nearest (see `rivals.mappings`), and
   reading an index of unsolved members as one of all members.
 """
@@ -377,7 +377,7 @@ class BLEAQ2(Algorithm[LeaderState]):
         return models.minimize(start.x, start.y)
 
     def check_elite(self, spec: Spec, state: LeaderState) -> Procedure[None]:
-        """Solve the elite's follower afresh; a better answer corrects the elite."""
+        """Solve the elite's follower without a guess; a better answer corrects the elite."""
         leaders: BLEAQ2Leaders = state.leader
         elite, place = state.elite, leaders.best
         assert elite is not None

@@ -20,7 +20,7 @@ both; types I and II are optimized by a one-level method, type III by a bilevel 
   Then a search goes on from there, and among points of the same f the leader's F decides, which is
   evaluated at those points only;
 - the variables of other groups are fixed, and constraints that other groups can change do not
-  count in a group's order (they do in what is reported).
+  count in a group's order. They count in the pairs that are reported.
 
 A generation of a run is a generation of the present group's search; the first one is grouping and
 type II.

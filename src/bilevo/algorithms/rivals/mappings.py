@@ -117,7 +117,7 @@ def _root_mean_square(errors: FloatArray) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JointModels:
-    """Models over (x, y) of F and of what has to be at most 0: f - phi(x) and the constraints."""
+    """Models over (x, y) of F and of the conditions: f - phi(x) and all constraints at most 0."""
 
     objective: Quadratic
     constraints: list[Quadratic]

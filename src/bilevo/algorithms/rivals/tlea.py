@@ -3,7 +3,7 @@
 L. Chen, H.-L. Liu, K. C. Tan and K. Li, "Transfer learning-based parallel evolutionary algorithm
 framework for bilevel optimization", IEEE Transactions on Evolutionary Computation 26(1), 2022.
 
-The upper level, with refinement, is that of BL-CMA-ES (see shared.leader). Below, all followers'
+The upper level works as in BL-CMA-ES, with refinement (see shared.leader). Below, all followers'
 searches run in rounds of one generation each. After a round, a search that has stalled but not
 ended takes over sampling features from near searches that have ended.
 
