@@ -9,7 +9,8 @@ Compiled kernels have an eigensolver of their own (`_eigen`). With numba's np.li
 place (`LARGE = 0`), whole runs of drc-cma-es on SMD1 took 1.06 times as long at (2, 3) and 1.15
 times at (10, 10): bilevo.minimize(..., max_evals=20_000, target=False) for the seeds 0 to 2, the
 least time of 8 processes each, in turns. The solver stays because the other one rounds otherwise:
-9 of 30 stored runs then end differently (python -m benchmarks.again --runs 30 --seed 7).
+18 of 30 stored runs then have another answer, and 9 of these another number of evaluations
+(python -m benchmarks.again --runs 30 --seed 7 --out FILE with each of the two).
 """
 
 import math
