@@ -183,7 +183,7 @@ class BLEAQ2(Algorithm[LeaderState]):
         for task, pair in zip(tasks, pairs, strict=True):
             leaders.archive(spec, task, pair)
         yield from accept_elite(state, leaders.members[leaders.best])
-        close_generation(spec, state, tasks, pairs)
+        close_generation(spec, state, [task.executions for task in tasks], pairs)
         state.stop = state.stop or self.settled(spec, state)
         if state.stop is not StopReason.TARGET:
             yield from self.improve(spec, state, pairs)

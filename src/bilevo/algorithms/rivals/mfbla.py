@@ -42,7 +42,7 @@ from bilevo.core.algorithm import Algorithm, variant_name
 from bilevo.core.arrays import FloatArray, IntArray
 from bilevo.core.problem import Spec
 from bilevo.core.request import Level, Procedure, T, Values, relayed, together
-from bilevo.core.stop_rules import AtTarget, BudgetUsed, first_met
+from bilevo.core.stop_rules import AtTarget, BudgetUsed
 from bilevo.core.streams import stream
 
 LOWEST, USUAL, FULL = 0, 1, 2  # fidelities; `USUAL` is the highest that all children are rated at
@@ -164,10 +164,10 @@ class MFBLA(Algorithm[MFBLAState]):
         if due and not reached(spec, state.elite):
             yield from self.polish(spec, state)
         yield state.elite.incumbent
-        followers = [child.follower for child in children]
-        close_generation(spec, state, followers, [child.rated for child in children])
+        executions = [child.follower.executions for child in children]
+        pairs = [child.rated for child in children]
         rules = AtTarget(spec.target), BudgetUsed(spec.budget.upper_max, self.before_polish(spec))
-        state.stop = first_met(rules, state.progress(lower=state.lower_spent))
+        close_generation(spec, state, executions, pairs, rules, lower=state.lower_spent)
         return state
 
     def child(self, spec: Spec, state: MFBLAState, x: FloatArray, task: int) -> Child:

@@ -87,7 +87,7 @@ class NBLEA(Algorithm[LeaderState]):
             leaders.members, leaders.first_variance = list(pairs), total_variance(pairs)
         best = leaders.members[leaders.best]
         yield from accept_elite(state, best)
-        close_generation(spec, state, tasks, pairs)
+        close_generation(spec, state, [task.executions for task in tasks], pairs)
         variance = total_variance(leaders.members)
         shrunk = best.violation == 0 and variance < END_VARIANCE * leaders.first_variance
         state.stop = state.stop or first_met([Settled()], state.progress(settled=shrunk))

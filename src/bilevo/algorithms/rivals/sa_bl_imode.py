@@ -44,7 +44,7 @@ from bilevo.core.algorithm import Algorithm, variant_name
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, together
-from bilevo.core.stop_rules import AtTarget, BudgetUsed, Settled, first_met
+from bilevo.core.stop_rules import AtTarget, BudgetUsed, Settled
 from bilevo.core.streams import stream
 from bilevo.optimizers.imode import IMODE
 from bilevo.optimizers.protocol import Start
@@ -67,13 +67,6 @@ class SABLIMODEState(LeaderState):
     improved_at: int = 0  # upper evaluations when the elite last improved
     polished: bool = False  # whether a local search has started from the elite
     ties: bool = False  # whether a follower was seen to have several answers
-
-
-@dataclass(frozen=True, slots=True)
-class SolvedTask:
-    """A task whose follower was solved in full, which counts as one execution."""
-
-    executions: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +107,10 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
             yield from self.local_search(spec, state)
         assert state.elite is not None
         yield state.elite.incumbent
-        close_generation(spec, state, [SolvedTask()] * len(pairs), pairs)
         idle = state.spent - state.improved_at >= spec.budget.upper_window
         rules = AtTarget(spec.target), BudgetUsed(upper=spec.budget.upper_max), Settled()
-        state.stop = first_met(rules, state.progress(settled=idle))
+        executions = [1] * len(pairs)  # each follower is solved in full, at once
+        close_generation(spec, state, executions, pairs, rules, settled=idle)
         return state
 
     def preselected(self, spec: Spec, state: SABLIMODEState) -> tuple[FloatArray, IntArray]:
