@@ -285,7 +285,7 @@ def stop(result: bilevo.Result) -> None:
 def test_methods_that_search_f_refuse_and_name_those_that_do_not() -> None:
     with pytest.raises(ValueError, match=r"drc-plus searches f itself.*take .*drc-cma-es"):
         minimize(problem(Exact()), method="drc-plus")
-    with pytest.raises(ValueError, match="minimize drives a problem's follower"):
+    with pytest.raises(ValueError, match="minimize drives a problem's own solver"):
         bilevo.Optimizer(problem(Exact()))
 
 

@@ -18,7 +18,8 @@ ALLOWED = {  # room -> the rooms it may import from
     "problems": {"core", "problems"},
     "followers": {"core", "optimizers", "followers"},
     "algorithms": {"core", "kernels", "optimizers", "algorithms"},
-    "run": {"core", "kernels", "run", "version"},
+    "run": {"core", "kernels", "run", "safe_files", "version"},
+    "safe_files": set(),
     "verification": {"core", "optimizers", "run", "verification"},
     "plot": {"core", "verification"},
     "registry": {"core", "algorithms", "optimizers"},
@@ -33,7 +34,7 @@ ALLOWED = {  # room -> the rooms it may import from
         "lookup",
         "optimizers",
     }
-    | {"options", "plot", "problems", "registry", "verification", "version", "lab"},
+    | {"options", "plot", "problems", "registry", "safe_files", "verification", "version", "lab"},
     "cli": {"api", "core", "lookup", "options", "problems", "registry", "version"},
     "testing": {"api", "core", "followers", "problems", "run", "testing"},
     "version": set(),

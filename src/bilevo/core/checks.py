@@ -1,4 +1,4 @@
-"""What people give: is it a number, a whole one, an array of numbers? And how errors show it."""
+"""Checks of values that users give, and how errors show them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from bilevo.core.arrays import FloatArray, frozen
 
-LONGEST = 200  # characters of a value in an error
+LONGEST_SHOWN = 200  # characters of a value in an error
 NOT_NUMBERS = (bool, np.bool_, np.timedelta64)  # although Python or NumPy count with them
 
 
@@ -19,7 +19,14 @@ def shown(value: object) -> str:
         text = repr(value)
     except Exception:  # an int of more than 4,300 digits, or a class that raises
         text = f"a value of type {type(value).__name__}"
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+
+
+def described(value: object) -> str:
+    """Return a value as an error shows it, with its type; arrays by their shape."""
+    if type(value) is np.ndarray:
+        return f"an array {value.shape} of {value.dtype}"
+    return "None" if value is None else f"{shown(value)} ({type(value).__name__})"
 
 
 def is_whole(value: object) -> bool:

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import StopReason
 from bilevo.core.extras import need
 from bilevo.core.notebook import sparkline, table
+from bilevo.core.plain_data import plain, revive
 from bilevo.core.terminal import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FORMAT = "bilevo-result-1"
+RESULT_FORMAT = "bilevo-result-1"
 LARGEST = 2**28  # bytes of a file
-LONGEST = 10_000  # rows of a history; even, so that thinning keeps the last one
+LONGEST_HISTORY = 10_000  # rows of a history; even, so that thinning keeps the last one
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ class History:
             del self.generations[-1]
             self.left_out += 1
         self.generations.append(generation)
-        if len(self.generations) > LONGEST:
+        if len(self.generations) > LONGEST_HISTORY:
             self.left_out += len(self.generations) // 2
             del self.generations[1::2]
             self.step *= 2
@@ -200,7 +199,7 @@ class Result:
 
     def save(self, path: str | Path) -> None:
         """Write the result as JSON; `Result.load` reads it back with the same bits."""
-        text = json.dumps({"format": FORMAT, **plain(asdict(self))}, allow_nan=False)
+        text = json.dumps({"format": RESULT_FORMAT, **plain(asdict(self))}, allow_nan=False)
         Path(path).write_text(text + "\n", encoding="utf-8")
 
     @classmethod
@@ -211,9 +210,9 @@ class Result:
             if file.exists() and not (file.is_file() and file.stat().st_size <= LARGEST):
                 raise ValueError(f"no plain file of at most {LARGEST} bytes")
             content = json.loads(file.read_text(encoding="utf-8"))
-            if content.pop("format") != FORMAT:
+            if content.pop("format") != RESULT_FORMAT:
                 raise ValueError("another format")
-            return cls(**revive(content))
+            return revive(cls, content)
         except (
             ValueError,
             TypeError,
@@ -223,70 +222,6 @@ class Result:
             RecursionError,
         ) as e:
             raise ValueError(f"{path} is not a result of this version: {e}") from None
-
-
-def plain(value: Any) -> Any:
-    """JSON's types; non-finite numbers become the strings float() reads."""
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
-
-
-def revive(content: dict[str, Any]) -> dict[str, Any]:
-    """Fields as `plain` found them, each of its own type; anything else is an error."""
-    return {name: _READERS[name](value) for name, value in content.items()}
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, float | int) or value in ("nan", "inf", "-inf"):
-        return float(value)
-    raise ValueError(f"{value!r} is no number")
-
-
-def _vector(value: Any) -> FloatArray:
-    return np.array([_number(item) for item in _exactly(list)(value)])
-
-
-def _exactly(kind: type) -> Callable[[Any], Any]:
-    def read(value: Any) -> Any:
-        if type(value) is not kind:
-            raise ValueError(f"{value!r} is no {kind.__name__}")
-        return value
-
-    return read
-
-
-def _rows(value: Any) -> list[Generation]:
-    return [Generation(**revive(row)) for row in _exactly(list)(value)]
-
-
-def _each(kind: type) -> Callable[[Any], Any]:
-    return lambda value: tuple(_exactly(kind)(item) for item in _exactly(list)(value))
-
-
-_READERS: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("x", "y"), _vector),
-    **dict.fromkeys(("F", "f", "violation", "follower_gap", "gap", "time"), _number),
-    **dict.fromkeys(("nfev_upper", "nfev_lower", "nit", "seed", "failures", "cost"), _exactly(int)),
-    "rechecked": _exactly(int),
-    **dict.fromkeys(("success", "feasible", "done", "unfinished"), _exactly(bool)),
-    **dict.fromkeys(("message", "method", "version", "kernel"), _exactly(str)),
-    **dict.fromkeys(("level", "error"), _exactly(str)),
-    "evaluation": _exactly(int),
-    "failed_points": lambda rows: [Failure(**revive(row)) for row in _exactly(list)(rows)],
-    "history": lambda stored: History(_rows(stored.pop("generations")), **revive(stored)),
-    **dict.fromkeys(("step", "left_out"), _exactly(int)),
-    "certificate": lambda stored: None if stored is None else Certificate(**revive(stored)),
-    "status": StopReason,
-    "executions": _each(int),
-    "survived": _each(bool),
-}
 
 
 def _pretty(value: Any) -> str:

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any
 from bilevo import problems
 from bilevo.core.extras import need
 from bilevo.core.problem import Optimum
-from bilevo.lab.files import opened
 from bilevo.lab.show.formats import csv_line, guarded, unguarded
 from bilevo.lab.store import FAILED, IMPORTED, KEY, RUNS, in_order
+from bilevo.safe_files import opened
 
 if TYPE_CHECKING:
     import polars as pl

@@ -31,8 +31,8 @@ from typing import Any
 from bilevo import optimizers, problems, registry
 from bilevo.core.algorithm import Algorithm
 from bilevo.core.budget import require_count
-from bilevo.lab.files import content
 from bilevo.lookup import named_method, named_problem, parse_sizes, require_sizes
+from bilevo.safe_files import content
 
 SMD = tuple(f"smd{i}" for i in range(1, 13))
 SUITES = {

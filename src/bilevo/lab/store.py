@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bilevo.core.extras import need
-from bilevo.lab.files import opened, replacing
 from bilevo.lab.parquet_size import size_of
+from bilevo.safe_files import opened, replacing
 
 if TYPE_CHECKING:
     import polars as pl

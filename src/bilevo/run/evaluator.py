@@ -1,14 +1,9 @@
-"""Evaluation of a batch by the user's functions.
-
-A batch is evaluated in pieces: a point each, or rows of a fixed number when the functions are
-vectorized. Pieces do not depend on who evaluates them, so neither do results.
-"""
+"""Evaluation of a batch by the user's functions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -17,16 +12,14 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Problem
 from bilevo.core.request import Level
 from bilevo.core.values import Returned
-from bilevo.run.dispatch import NOTHING, Dispatcher, Keep, OnFailure
-from bilevo.run.executors import Workers
-from bilevo.run.jobs import EvaluationJob, EvaluationReply, Raised, Reply, described
+from bilevo.run.dispatch import NOTHING, ROWS, Dispatcher, Keep, OnFailure
+from bilevo.run.executors import Overhead, Workers
+from bilevo.run.jobs import EvaluationJob, EvaluationReply, Reply, error_line
 from bilevo.run.session import Batch, Evaluated
-
-ROWS = 64  # of a piece, when vectorized
 
 
 class Outcome(NamedTuple):
-    """What came of a piece: objective (k,), constraints (k, c), and the error if it failed."""
+    """The outcome of a piece: objective (k,), constraints (k, c), and the error if it failed."""
 
     objective: FloatArray
     constraints: FloatArray
@@ -37,17 +30,10 @@ class Outcome(NamedTuple):
         return len(self.objective)
 
     def constraints_of(self, width: int) -> FloatArray:
-        """All NaN where it failed, of the right number."""
+        """Return the constraints; NaN, and as many as others have, where the piece failed."""
         if self.error is None:
             return self.constraints
         return np.full((len(self.objective), width), np.nan)
-
-
-@lru_cache(64)
-def piece_rows(vectorized: bool, points: int) -> tuple[slice, ...]:
-    """The rows of each piece of a batch."""
-    size = ROWS if vectorized else 1
-    return tuple(slice(i, min(i + size, points)) for i in range(0, points, size))
 
 
 class Evaluator(Dispatcher[Batch, Outcome]):
@@ -60,10 +46,8 @@ class Evaluator(Dispatcher[Batch, Outcome]):
         retries: int = 0,
         workers: Workers | None = None,
     ) -> None:
-        super().__init__(on_failure, retries, workers)
-        if problem.follower is not None:
-            self._overhead = None  # workers are for the follower: F may be quick
-        self._vectorized = problem.vectorized
+        overhead = Overhead() if problem.follower is None else None  # workers are for the solver
+        super().__init__(on_failure, retries, workers, problem.vectorized, overhead)
         self._at_once = 0 if workers is not None else ROWS if problem.vectorized else 1
         self._returned = {
             level: Returned(level, problem.vectorized, least=problem.repeats(level))
@@ -78,16 +62,16 @@ class Evaluator(Dispatcher[Batch, Outcome]):
         keep: Keep[Batch, Outcome] | None = None,
         time_left: Callable[[], float] = lambda: math.inf,
     ) -> Evaluated:
-        """What comes of a batch (see `make`)."""
+        """Return the values of a batch; see `outcomes`."""
         if len(batch.x) <= self._at_once and not known:  # the usual case of many runs
             return self._one_piece(batch, keep)
-        return self._join(batch.level, self.make(batch, known, keep, time_left))
+        return self._join(batch.level, self.outcomes(batch, known, keep, time_left))
 
     def _one_piece(self, batch: Batch, keep: Keep[Batch, Outcome] | None) -> Evaluated:
         """Evaluate a batch that is one piece, in this thread."""
         self.done = 0
         rows = slice(0, len(batch.x))
-        outcome = self._come_of(batch, rows, self._attempts(batch, rows))
+        outcome = self._settle(batch, rows, self._attempts(batch, rows))
         if keep is not None:
             keep(batch, 0, outcome)
         self.done = len(batch.x)
@@ -96,6 +80,7 @@ class Evaluator(Dispatcher[Batch, Outcome]):
         return self._join(batch.level, [outcome])
 
     def _join(self, level: Level, outcomes: list[Outcome]) -> Evaluated:
+        """Put the outcomes of all pieces together."""
         returned = self._returned[level]
         errors: dict[int, str] = {}
         row = 0
@@ -110,9 +95,6 @@ class Evaluator(Dispatcher[Batch, Outcome]):
         constraints = np.concatenate([part.constraints_of(width) for part in outcomes])
         return Evaluated(objective, constraints, errors)
 
-    def _pieces(self, batch: Batch) -> tuple[slice, ...]:
-        return piece_rows(self._vectorized, len(batch.x))
-
     def _job(self, batch: Batch, rows: slice) -> EvaluationJob:
         width = self._returned[batch.level].count
         return EvaluationJob(batch.level, *self._arguments(batch, rows), width)
@@ -122,25 +104,22 @@ class Evaluator(Dispatcher[Batch, Outcome]):
             return batch.x[rows], batch.y[rows]
         return batch.x[rows.start], batch.y[rows.start]
 
-    def _attempt(self, batch: Batch, rows: slice) -> EvaluationReply | Raised:
+    def _compute(self, batch: Batch, rows: slice) -> EvaluationReply:
         returned = self._returned[batch.level]
         objective, constraints = self._functions[batch.level]
         x, y = self._arguments(batch, rows)
-        try:
-            values = returned.objective(objective, x, y)
-            return EvaluationReply(values, returned.constraints(constraints, x, y), 0.0)
-        except Exception as error:
-            return Raised(error)
+        values = returned.objective(objective, x, y)
+        return EvaluationReply(values, returned.constraints(constraints, x, y), 0.0)
 
-    def _made(self, batch: Batch, rows: slice, reply: Reply) -> Outcome:
+    def _outcome(self, batch: Batch, rows: slice, reply: Reply) -> Outcome:
         return Outcome(*reply[:2])
+
+    def _failed(self, batch: Batch, rows: slice, error: Exception) -> Outcome:
+        points = rows.stop - rows.start
+        nothing = np.full(points, np.nan), np.empty((points, 0))
+        return Outcome(*nothing, error_line(error))
 
     def _place(self, batch: Batch, rows: slice) -> str:
         x, y = batch.x[rows].tolist(), batch.y[rows].tolist()
         where = f"x = {x[0]}, y = {y[0]}" if len(x) == 1 else f"the {len(x)} pairs from x = {x[0]}"
         return f"in an evaluation of the {batch.level} level at {where}"
-
-    def _lost(self, batch: Batch, rows: slice, error: Exception) -> Outcome:
-        points = rows.stop - rows.start
-        nothing = np.full(points, np.nan), np.empty((points, 0))
-        return Outcome(*nothing, described(error))

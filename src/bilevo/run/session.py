@@ -1,6 +1,6 @@
 """One run, paused at its next request: the generator, the counters, the limits, the history.
 
-The driver and ask/tell both stand on it: they differ in where the answers come from.
+The driver and ask/tell both use it; they differ in where the answers come from.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from bilevo.run.record import RunRecord
 
 
 class Batch(NamedTuple):
-    """Points of the user's coordinates to evaluate at one level: x (k, m) and y (k, n)."""
+    """Points in the user's units to evaluate at one level: x (k, m) and y (k, n)."""
 
     level: Level
     x: FloatArray
@@ -44,7 +44,7 @@ class Batch(NamedTuple):
 
 
 class StepBatch(Step):
-    """Steps of the user's follower to take, with leaders x (k, m) in the user's coordinates."""
+    """Steps of the problem's own solver to take, with leaders x (k, m) in the user's units."""
 
     __slots__ = ()
 
@@ -61,7 +61,7 @@ Answers = Evaluated | list[StepOutcome]
 
 
 class Events(Protocol):
-    """Is told what happens in a run."""
+    """Takes the events of a run."""
 
     def best(self, session: Session) -> None:
         """Take note of a new best pair."""
@@ -75,7 +75,7 @@ class Events(Protocol):
 class Session:
     """A run that hands out batches and takes their answers until it is done.
 
-    `batch` is what wants evaluating; None when the run has ended, for the reason in `stop`. A run
+    `batch` is to be evaluated; it is None when the run has ended, for the reason in `stop`. A run
     starts from nothing, or from a state between two generations and the record up to it.
     """
 
@@ -104,9 +104,8 @@ class Session:
         self._contract = Contract(algorithm, spec, problem, earlier_unknown=state is not None)
         self._requests = self._run(algorithm, spec, state)
         self.clock = Clock(limits.time) if clock is None else clock
-        kernels.prepare(spec.kernel)
-        if clock is None:
-            self.clock.set(0.0)  # compiling is no part of the run
+        with self.clock.paused():  # compiling is no part of the run
+            kernels.prepare(spec.kernel)
         self._resume(None)
 
     def _run(
@@ -115,10 +114,10 @@ class Session:
         """Make generation after generation until the algorithm, or an observer, says stop."""
         contract = self._contract
         if state is None:
-            state = yield from contract.generator(algorithm.init(spec), "init")
+            state = yield from contract.run(algorithm.init, "init", spec)
             contract.check_state(state, "init")
         while state.stop is None:
-            state = yield from contract.generator(algorithm.generation(spec, state), "generation")
+            state = yield from contract.run(algorithm.generation, "generation", spec, state)
             contract.check_generation(state, self.record.best)
             self._note(state)
             if self._events is not None and self._events.generation(self, state):
@@ -216,7 +215,7 @@ class Session:
         error.add_note(f"in generation {self.record.history.count + 1}, counted from 1")
         try:
             self._requests.throw(error)
-        except Exception as raised:  # most of the time the error itself, with that line
+        except Exception as raised:  # usually the error itself, with that line
             if raised is error:
                 raise
         self._close()

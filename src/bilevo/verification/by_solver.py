@@ -19,6 +19,7 @@ from bilevo.core.request import Level, Values
 from bilevo.core.result import Certificate
 from bilevo.core.solver import MOST_STEPS, CheckedSolver
 from bilevo.core.streams import stream
+from bilevo.core.users_code import mark
 from bilevo.core.values import BadValue
 from bilevo.run.evaluator import Evaluator
 from bilevo.run.session import Batch
@@ -103,6 +104,7 @@ def _answers(
         found.append(solved)
         spent += cost
     if not found:
+        mark(errors[0], f"in verification at x = {x.tolist()}")
         raise errors[0]
     return found, spent
 
