@@ -49,6 +49,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from bilevo import optimizers
 from bilevo.algorithms.shared.follower_search import (
     AnyFollowerSearch,
     FollowerSearch,
@@ -61,7 +62,7 @@ from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, together
 from bilevo.core.streams import stream
 from bilevo.kernels import kernel
-from bilevo.optimizers import CMAES, DE, GA, PSO, PopulationOptimizer
+from bilevo.optimizers import PopulationOptimizer
 
 MATURE = 3  # executions after which a task takes part in cooperation
 Neighbours = list[tuple["Task", float]]  # other tasks and their distances: only ratios count
@@ -205,10 +206,10 @@ class DRC(JointSearch):
     @property
     def name(self) -> str:
         """That of a registered method only for its settings."""
-        named: dict[str, PopulationOptimizer[Any]]
-        named = {"drc-cma-es": CMAES(), "drc-de": DE(), "drc-ga": GA(), "drc-pso": PSO()}
-        same = (name for name, optimizer in named.items() if self == DRC(optimizer, optimizer))
-        return next(same, "drc")
+        for name in optimizers.NAMES:
+            if self == DRC(optimizers.make(name), optimizers.make(name)):
+                return f"drc-{name}"
+        return "drc"
 
     def generation(self, spec: Spec, state: LeaderState) -> Procedure[LeaderState]:
         """One turn of Algorithm 1: new leaders, competition of their followers, upper update."""
