@@ -1,4 +1,4 @@
-"""What a name stands for: a problem of the suites or a registered method, or `module:object`."""
+"""Problems and methods by name: those of the package, or `module:object`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _lasting: ContextVar[bool] = ContextVar("lasting", default=False)
 
 
 def named_problem(name: str, m: int | None = None, n: int | None = None) -> Problem:
-    """A problem of the suites, or a `Problem` of the user's or a function that makes one."""
+    """Return a problem of the suites, or the `Problem` that `module:object` is or makes."""
     if ":" not in name:
         return problems.get(name, m, n)
     found = imported(name)
@@ -34,7 +34,7 @@ def named_problem(name: str, m: int | None = None, n: int | None = None) -> Prob
 
 
 def named_method(name: str) -> Algorithm[Any]:
-    """A registered method, or an algorithm of the user's, its class, or a function making one."""
+    """Return a registered method, or the algorithm that `module:object` is or makes."""
     if ":" not in name:
         return get_method(name)
     found = imported(name)
@@ -62,12 +62,12 @@ def imported(name: str) -> Any:
 
 @contextmanager
 def _first_in_path(folder: str) -> Iterator[None]:
-    """Look for modules in a folder before all others, for the time being."""
+    """Look for modules in a folder before all others."""
     sys.path.insert(0, folder)
     try:
         yield
     finally:
-        with suppress(ValueError):  # the module may have taken it away itself
+        with suppress(ValueError):  # the module may have removed it itself
             sys.path.remove(folder)
         if _lasting.get() and folder not in sys.path:
             sys.path.append(folder)  # last: it hides nothing that is installed
@@ -100,7 +100,7 @@ def _cannot_load(name: str, error: Exception) -> ValueError:
 
 
 def parse_sizes(text: str) -> tuple[int, int]:
-    """Sizes m and n from a text such as "2,3"."""
+    """Return sizes m and n from a text such as "2,3"."""
     try:
         m, n = (int(part) for part in text.split(","))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Kinds of options that commands have in common."""
+"""Types of options that several commands use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 
 def whole(kind: type, tokens: Sequence[Any]) -> int:
-    """An int from a word; the parser's own would round 1.7."""
+    """Return an int from a word; the parser's own converter would round 1.7."""
     return int(tokens[0].value)
 
 

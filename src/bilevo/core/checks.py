@@ -13,13 +13,13 @@ LONGEST_SHOWN = 200  # characters of a value in an error
 NOT_NUMBERS = (bool, np.bool_, np.timedelta64)  # although Python or NumPy count with them
 
 
-def shown(value: object) -> str:
+def shown(value: object, longest: int = LONGEST_SHOWN) -> str:
     """Return a value as an error shows it: its `repr`, cut where it is long."""
     try:
         text = repr(value)
     except Exception:  # an int of more than 4,300 digits, or a class that raises
         text = f"a value of type {type(value).__name__}"
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+    return text if len(text) <= longest else f"{text[:longest]}..."
 
 
 def described(value: object) -> str:

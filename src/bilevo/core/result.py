@@ -1,4 +1,4 @@
-"""What a run gives back: the answer, what it cost, why it ended, and a compact history."""
+"""The result of a run: the answer, its cost, why the run ended, and a compact history."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONGEST_HISTORY = 10_000  # rows of a history; even, so that thinning keeps the 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One upper generation: evaluations so far, the elite, and how the tasks fared."""
+    """One upper generation: evaluations so far, the elite, and what became of the tasks."""
 
     nfev_upper: int
     nfev_lower: int
@@ -41,8 +41,8 @@ class Generation:
 class History:
     """The upper generations of a run: a sequence of rows, each a `Generation`, and a table.
 
-    It has them all up to 10,000, and then every second, fourth, ... one and the last: a long run
-    is seen evenly, in bounded memory. `numbers` tells which they are.
+    It keeps up to 10,000 of them. Of a longer run it keeps every second, fourth, ... one and the
+    last, so that memory is bounded. `numbers` tells which ones they are.
     """
 
     generations: list[Generation] = field(default_factory=list)
@@ -56,7 +56,7 @@ class History:
 
     def add(self, generation: Generation) -> None:
         """Note the next generation."""
-        if (self.count - 1) % self.step:  # the last one was there as such only
+        if (self.count - 1) % self.step:  # the last row was kept only as the last one
             del self.generations[-1]
             self.left_out += 1
         self.generations.append(generation)
@@ -93,7 +93,7 @@ class History:
         return self.generations[index]
 
     def to_dataframe(self) -> Any:
-        """A polars DataFrame, one row per generation that is kept, with its number."""
+        """Return a polars DataFrame, one row per generation that is kept, with its number."""
         polars = need("tables", "polars", "bench")
         rows = zip(self.numbers, self.generations, strict=True)
         return polars.DataFrame([{"generation": i, **asdict(row)} for i, row in rows])
@@ -101,7 +101,7 @@ class History:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Failure:
-    """A point whose evaluation failed: the how-many-th of its level, the pair, and the error."""
+    """A point whose evaluation failed: its number at its level, the pair, and the error."""
 
     level: str
     evaluation: int
@@ -112,10 +112,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What an independent re-solve of the follower at a result's x found (`bilevo.verify`).
+    """The outcome of `bilevo.verify`, which solves the follower at a result's x independently.
 
-    `y`, `F` and `f` are the best follower answer found and its values, `follower_gap` how far the
-    result's own f is above it (inf when the result's y is infeasible below), `feasible` whether the
+    `y`, `F` and `f` are the best follower answer found and its values. `follower_gap` is how far
+    the result's own f is above it; inf when the result's y violates g. `feasible` tells whether the
     verified pair satisfies both levels' constraints.
     """
 
@@ -148,13 +148,13 @@ class Result:
     method: str
     seed: int
     version: str
-    kernel: str = "numpy"  # what CMA-ES is computed with: or "numba"
+    kernel: str = "numpy"  # or "numba": what CMA-ES was computed with
     failures: int = 0
-    failed_points: list[Failure] = field(default_factory=list)  # the first hundred of them
+    failed_points: list[Failure] = field(default_factory=list)  # the first hundred
     history: History = field(default_factory=History)
-    follower_gap: float = math.nan  # of f to what the method's own independent searches found
+    follower_gap: float = math.nan  # of f, to the method's own independent searches
     certificate: Certificate | None = None
-    rechecked: int = 0  # evaluations made again when a run was resumed, to compare; not in nfev
+    rechecked: int = 0  # evaluations made again when a run was resumed; not in nfev
 
     @property
     def nfev(self) -> int:
@@ -165,7 +165,7 @@ class Result:
         return self.violation == 0 and math.isfinite(self.F) and math.isfinite(self.f)
 
     def summary(self) -> dict[str, Any]:
-        """The answer without its history: plain numbers and lists, in the order people read."""
+        """Return the answer without its history: numbers and lists, in the order people read."""
         names = "x y F f violation nfev_upper nfev_lower nfev nit success status message method"
         names += " seed version time"
         values = {name: getattr(self, name) for name in names.split()}
@@ -177,7 +177,7 @@ class Result:
         return "\n".join(f"{name:>{width}}: {text}" for name, text in shown.items())
 
     def _repr_html_(self) -> str:
-        """A table and a small curve of F, for notebooks."""
+        """Show a table and a small curve of F in notebooks."""
         shown = self._shown()
         if self.certificate is not None:
             shown["verified"] = self.certificate.message
@@ -185,15 +185,15 @@ class Result:
         return table(f"Result of {self.method}", shown) + curve
 
     def _shown(self) -> dict[str, str]:
-        """What people see of a result, as text."""
+        """Return the texts that people see of a result."""
         shown = {k: v for k, v in self.summary().items() if k not in ("version", "time")}
         if self.failures:
             shown["failures"] = self.failures
         return {name: _pretty(value) for name, value in shown.items()}
 
     def plot(self, F_star: float | None = None) -> Figure:
-        """Convergence and resource allocation in one figure: `bilevo.plot.run`."""
-        from bilevo.plot import run  # results know of pictures only when asked for one
+        """Draw convergence and resource allocation in one figure: `bilevo.plot.run`."""
+        from bilevo.plot import run  # late: needs matplotlib
 
         return run(self, F_star)
 
