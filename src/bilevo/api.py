@@ -209,7 +209,7 @@ class Optimizer(AskTell):
     """Level-tagged ask and tell, for users who evaluate themselves.
 
     Give a `Problem`, or without functions `x_bounds`, `y_bounds` and the numbers of constraints
-    `n_G` and `n_g`. The other keywords are those of `minimize` that do not concern evaluation.
+    `n_G` and `n_g`. The other keywords are as in `minimize`.
 
     >>> opt = Optimizer(x_bounds=[(-5, 10)], y_bounds=[(-5, 10)], max_evals=500)
     >>> while not opt.done:

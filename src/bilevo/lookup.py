@@ -1,4 +1,4 @@
-"""Problems and methods by name: those of the package, or `module:object`."""
+"""Problems and methods by name: of the package, or as `module:object`."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Method:
 
 
 def _make(algorithm: str, *levels: str) -> Algorithm[Any]:
-    """Return one of our algorithms; its optimizers are those of its paper, or named for levels."""
+    """Return one of our algorithms, with its paper's optimizers or the ones named for levels."""
     made: Algorithm[Any] = getattr(algorithms, algorithm)(*map(optimizers.make, levels))
     return made
 

@@ -14,7 +14,7 @@ TINY = 1e-300  # keeps a denominator from zero
 
 
 def row_dots(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return the dot product of each row of a with that of b, or with the one vector b."""
+    """Return the dot product of each row of a with the row of b, or with the one vector b."""
     dots: FloatArray = np.vecdot(a, b)
     return dots
 

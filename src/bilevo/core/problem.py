@@ -197,7 +197,7 @@ class Problem:
 
     @property
     def f_is_known(self) -> bool:
-        """Whether f is a function; False where only a solver knows it."""
+        """Tell whether f is a function; False where only a solver knows it."""
         return self.f is not _unknown
 
     def functions(self, level: Level) -> tuple[Function, Function | None]:
@@ -272,7 +272,7 @@ def _require_sizes(optimum: Optimum | None, m: int, n: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """When F is good enough: within `ftol` of a known optimum, or at or below a wanted value."""
+    """A value of F that is good enough: within `ftol` of a known optimum, or at or below F."""
 
     F: float
     ftol: float

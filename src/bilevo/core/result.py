@@ -70,17 +70,17 @@ class History:
 
     @property
     def count(self) -> int:
-        """How many generations there have been."""
+        """Return the number of generations so far."""
         return len(self.generations) + self.left_out
 
     @property
     def numbers(self) -> list[int]:
-        """Which generation each row is, counted from 1."""
+        """Return the number of each row's generation, counted from 1."""
         return [*self._evenly, self.count] if self.generations else []
 
     @property
     def _evenly(self) -> range:
-        """The numbers of all rows but the last."""
+        """Return the numbers of all rows but the last."""
         return range(1, self.count, self.step)
 
     def __len__(self) -> int:

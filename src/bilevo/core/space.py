@@ -33,7 +33,7 @@ class UnitBox:
 
     @property
     def width(self) -> FloatArray:
-        """Widths of the unit coordinates in the user's units; 1 for one without effect."""
+        """Return widths of the unit coordinates in the user's units; 1 for one without effect."""
         return self._width if self._width.size else np.ones(1)
 
     def real(self, unit: FloatArray) -> FloatArray:

@@ -48,7 +48,7 @@ def first_met(rules: Iterable[StopRule], progress: Progress) -> StopReason | Non
 
 @dataclass(frozen=True, slots=True)
 class AtTarget:
-    """The best pair is feasible and its F good enough. Without a target it is never met."""
+    """The best pair is feasible, and its F is good enough. Without a target it is never met."""
 
     target: Target | None
     reason: ClassVar = StopReason.TARGET

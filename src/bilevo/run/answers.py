@@ -31,7 +31,7 @@ class Source(Events, Protocol):
 
     @property
     def counted(self) -> int:
-        """How many evaluations of the present batch have been made."""
+        """Return the number of evaluations of the present batch so far."""
         ...
 
     def answer(self, session: Session) -> Answers:
@@ -137,7 +137,7 @@ class Journalled:
 
     @property
     def next_number(self) -> int:
-        """The number of the next batch's first piece."""
+        """Return the number of the next batch's first piece."""
         return self._first + len(self._pieces)
 
     def begin(self, batch: Batch | StepBatch) -> tuple[slice, ...]:

@@ -28,7 +28,7 @@ class AskTell:
 
     @property
     def result(self) -> Result:
-        """The answer so far; final once `done`."""
+        """Return the answer so far; it is final once `done`."""
         return self._session.result()
 
     def ask(self) -> Batch:

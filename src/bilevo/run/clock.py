@@ -25,7 +25,7 @@ class Clock:
 
     @property
     def left(self) -> float:
-        """Seconds to the limit."""
+        """Return the seconds to the limit."""
         return self.limit - self.elapsed
 
     def set(self, seconds: float) -> None:

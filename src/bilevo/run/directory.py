@@ -142,7 +142,7 @@ class RunDir:
 
     @cached_property
     def _kind(self) -> snapshot.StateKind:
-        """What states of this run are made of."""
+        """Return the kind of this run's states."""
         first = _first_state(self._algorithm, self.spec)
         return snapshot.StateKind.of(self._algorithm.State, first)
 
@@ -159,7 +159,7 @@ class RunDir:
 
     @property
     def solver_states(self) -> Path:
-        """The folder of the states of the problem's own solver."""
+        """Return the folder of the states of the problem's own solver."""
         return self.path / SOLVER_STATES
 
     def append(self, record: Record) -> None:

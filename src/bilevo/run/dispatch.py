@@ -47,7 +47,7 @@ class HasCost(Protocol):
 
     @property
     def counted(self) -> int:
-        """What it counts for: evaluations, or the cost of a step."""
+        """Return the number of its evaluations, or the cost of a step."""
         ...
 
 

@@ -188,7 +188,7 @@ class Carrier:
 
     @cached_property
     def packed(self) -> tuple[bytes, bytes]:
-        """The problem as bytes, and a key to know them by."""
+        """Return the problem as bytes, and a key to know them by."""
         import cloudpickle
 
         try:
@@ -215,7 +215,7 @@ class Carrier:
             return evaluate_job(self.problem, job)
         except Exception as error:
             return Raised(error)
-        except BaseException as error:  # such as that of sys.exit
+        except BaseException as error:  # such as SystemExit
             return Raised(RuntimeError(f"the functions raised {error_line(error)}"))
 
     def _step(self, problem: Problem, job: StepJob) -> StepReply:

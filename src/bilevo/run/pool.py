@@ -1,9 +1,9 @@
 """Worker processes of our own: a hanging one can be ended, a dead one is replaced.
 
-Other pools do not offer that. In those of concurrent.futures and loky a worker that dies takes all
-running evaluations with it, and one that hangs cannot be ended; pebble's workers share a pipe under
-a lock, which a worker that is killed at the wrong moment never gives back. Here each process has a
-pipe of its own. loky starts them, without importing the main script again.
+Other pools do not offer that. With concurrent.futures and loky a worker that dies takes all running
+evaluations with it, and a worker that hangs cannot be ended. pebble's workers share a pipe under a
+lock, which a worker that is killed at the wrong moment never gives back. Here each process has its
+own pipe. loky starts them, without importing the main script again.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class WorkerPool:
         self._free += 1
 
     def next(self, seconds: float) -> tuple[int, Reply | Raised] | None:
-        """A job that has ended and its reply; None if none ends within that time."""
+        """Return the key and reply of a job that has ended; None if none ends in that time."""
         until = perf_counter() + seconds
         while True:
             busy = {worker.pipe: worker for worker in self._workers if worker.key is not None}

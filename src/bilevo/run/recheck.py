@@ -44,7 +44,7 @@ class Recheck:
         self._slight = spec.ftol if problem.vectorized else 0.0
 
     def __call__(self, session: Session) -> None:
-        """Compare, once, before a session goes on."""
+        """Compare the values, once, before a session goes on."""
         if self._stored.longest > LONGEST_CHECK:
             return
         record = session.record

@@ -56,12 +56,12 @@ class RunRecord:
 
     @property
     def lists_more(self) -> bool:
-        """Whether the next failure would be among those that a result lists."""
+        """Tell whether a result would list the next failure."""
         return len(self._failed) < LISTED
 
     @property
     def failed_points(self) -> list[Failure]:
-        """The first failed points, in the order of their requests."""
+        """Return the first failed points, in the order of their requests."""
         return [failure for _, failure in self._failed[:LISTED]]
 
     def result(

@@ -50,7 +50,7 @@ class Replayed:
         return self._then.counted if self._stored is None else self._stored
 
     def _following(self) -> Record | None:
-        """Return the next record; the end of an earlier sitting is passed over."""
+        """Return the next record; ends that the run has gone on from are passed over."""
         for record, _ in self._records:
             if record.kind is not RecordKind.END:
                 return record

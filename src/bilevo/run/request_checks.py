@@ -62,7 +62,7 @@ class RequestChecks:
             assert bounds is not None
             if not ((y >= bounds.lower) & (y <= bounds.upper)).all():
                 raise BadRequest(
-                    f"{name} is outside the follower's bounds; give those of StepValues.y"
+                    f"{name} is outside the follower's bounds; give the y of StepValues"
                 )
 
     def _check_points(self, points: Any, name: str, size: int, unit: bool = True) -> None:

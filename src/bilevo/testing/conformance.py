@@ -49,7 +49,7 @@ class AlgorithmTests:
 
     @property
     def drives_solver(self) -> bool:
-        """Whether the lower level of the problems is a solver."""
+        """Tell whether the lower level of the problems is a solver."""
         if self.solver is None:
             return self.algorithm().followers is Followers.SOLVER
         return self.solver
@@ -66,11 +66,11 @@ class AlgorithmTests:
     # What an algorithm must do
 
     def test_states_what_it_is(self) -> None:
-        """It has all members of `Algorithm`."""
+        """Check that it has all members of `Algorithm`."""
         require_algorithm(self.algorithm())
 
     def test_repeats_to_the_bit(self) -> None:
-        """One seed gives one result. Random numbers come from `stream`."""
+        """Check that one seed gives one result; random numbers come from `stream`."""
         runs = [self.run(get("smd2"), rng=8, budget=SHORT) for _ in "ab"]
         assert fingerprint(runs[0]) == fingerprint(runs[1])
 
@@ -146,7 +146,7 @@ class AlgorithmTests:
         assert result.x[1] == result.y[1] == 3.0
 
     def test_keeps_a_history(self) -> None:
-        """One row per generation; tasks may be left out of it, as empty arrays."""
+        """Check that there is a row per generation; tasks may be left out, as empty arrays."""
         result = self.run(get("smd1"), budget=SHORT, max_evals=10 * self.max_evals)
         assert len(result.history) == result.nit > 0
         for row in result.history:
