@@ -1,6 +1,6 @@
 """Algorithms that break the rules: each ends in `BadRequest` or in a right result.
 
-An algorithm is made up of moves, right ones and wrong ones. Its problem checks every call: a point
+An algorithm is made up of requests, right and wrong ones. Its problem checks every call: a point
 outside the bounds, or one that can be changed, is an error of another kind.
 """
 

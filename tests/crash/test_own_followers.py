@@ -1,4 +1,4 @@
-"""Runs with a follower of the user's that are broken off: states are restored, or made again."""
+"""Runs with a problem's own solver that are broken off: states are restored, or made again."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Where the answers to a run's batches come from. The driver knows `Source` only.
+"""Where the answers to a run's batches come from. The driver knows only `session.Source`.
 
     Live        computes answers by the user's functions and solvers, here or by workers
     Journalled  computes them, and writes each into the journal
@@ -10,7 +10,7 @@ A source also takes the run's events, because a journal keeps answers and events
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from bilevo.core.algorithm import AlgorithmState
 from bilevo.core.result import Result
@@ -18,29 +18,16 @@ from bilevo.core.solver import StepOutcome
 from bilevo.run import encoding
 from bilevo.run.clock import Clock
 from bilevo.run.dispatch import NOTHING, Keep, piece_rows
-from bilevo.run.evaluator import Evaluator, Outcome
+from bilevo.run.evaluator import Evaluator
+from bilevo.run.jobs import EvaluationOutcome
 from bilevo.run.journal import Record
-from bilevo.run.session import Answers, Batch, Events, Session, StepBatch
+from bilevo.run.session import Answers, Batch, Session, StepBatch
 from bilevo.run.stepper import Stepper
 
+if TYPE_CHECKING:
+    from bilevo.run.directory import RunDir
+
 Callback = Callable[[Result], Any]
-
-
-class Source(Events, Protocol):
-    """Answers a session's batches, and takes its events."""
-
-    @property
-    def counted(self) -> int:
-        """Return the number of evaluations of the present batch so far."""
-        ...
-
-    def answer(self, session: Session) -> Answers:
-        """Return the answers to the session's batch."""
-        ...
-
-    def ended(self, session: Session) -> Result:
-        """Return the result of a session that has ended."""
-        ...
 
 
 class Live:
@@ -101,22 +88,6 @@ class Live:
         return session.result()
 
 
-class RunWriter(Protocol):
-    """Keeps a run on the disk: the run directory."""
-
-    def append(self, record: Record) -> None:
-        """Write a record into the journal."""
-        ...
-
-    def generation_ended(self, state: AlgorithmState, own_time: float) -> None:
-        """Store the state if replaying the run up to it would take long."""
-        ...
-
-    def close_run(self, result: Result) -> bool:
-        """Tidy up after a run, and tell whether its end is to be written."""
-        ...
-
-
 class Journalled:
     """Computes answers, and writes each answer and event as it comes.
 
@@ -124,7 +95,7 @@ class Journalled:
     """
 
     def __init__(
-        self, live: Live, writer: RunWriter, clock: Clock, vectorized: bool, pieces: int = 0
+        self, live: Live, writer: RunDir, clock: Clock, vectorized: bool, pieces: int = 0
     ) -> None:
         self.live = live
         self._writer, self._clock, self._vectorized = writer, clock, vectorized
@@ -158,7 +129,9 @@ class Journalled:
         assert batch is not None
         counted = counts[batch.level]
 
-        def keep(batch: Batch | StepBatch, i: int, outcome: Outcome | StepOutcome) -> None:
+        def keep(
+            batch: Batch | StepBatch, i: int, outcome: EvaluationOutcome | StepOutcome
+        ) -> None:
             number, elapsed = self._first + i, self._clock.elapsed
             record = encoding.piece(batch, self._pieces[i], outcome, number, counted, elapsed)
             self.write(record)

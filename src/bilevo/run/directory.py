@@ -28,7 +28,7 @@ from bilevo.core.problem import Problem, Spec
 from bilevo.core.request import Incumbent
 from bilevo.core.result import Result
 from bilevo.run import snapshot
-from bilevo.run.answers import Journalled, Live, Source
+from bilevo.run.answers import Journalled, Live
 from bilevo.run.clock import Clock
 from bilevo.run.contract import Contract
 from bilevo.run.header import identity, require_same
@@ -36,7 +36,7 @@ from bilevo.run.journal import JournalFile, JournalWriter, Position, Record, Rec
 from bilevo.run.lock import DirectoryLock
 from bilevo.run.record import RunRecord
 from bilevo.run.replay import Replayed
-from bilevo.run.session import Session
+from bilevo.run.session import Session, Source
 from bilevo.run.stepper import remove_states
 from bilevo.run.stored import JOURNAL, StoredRun, take
 from bilevo.run.warn import warn_user

@@ -12,15 +12,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from time import perf_counter
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, TypeVar, cast
 
-from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import COUNT_LIMIT, StopReason
 from bilevo.core.checks import is_whole, shown
+from bilevo.core.solver import StepOutcome
 from bilevo.core.users_code import mark
 from bilevo.core.values import BadValue
 from bilevo.run.executors import Overhead, Workers
-from bilevo.run.jobs import CannotTravel, Changed, Job, Raised, Reply
+from bilevo.run.jobs import CannotTravel, Changed, EvaluationOutcome, Job, Raised, Reply
+from bilevo.run.session import Batch, StepBatch
 
 OnFailure = Literal["raise", "worst"]
 FATAL = (BadValue, CannotTravel, Changed)  # repeating or forgiving them would hide a mistake
@@ -35,24 +36,8 @@ class Stopped(Exception):  # noqa: N818 (not an error: a reason to stop)
         self.reason, self.counted = reason, counted
 
 
-class HasRows(Protocol):
-    """A batch: its leaders x (k, m)."""
-
-    @property
-    def x(self) -> FloatArray: ...
-
-
-class HasCost(Protocol):
-    """The outcome of a piece."""
-
-    @property
-    def counted(self) -> int:
-        """Return the number of its evaluations, or the cost of a step."""
-        ...
-
-
-B = TypeVar("B", bound=HasRows)
-P = TypeVar("P", bound=HasCost)
+B = TypeVar("B", bound=Batch | StepBatch)
+P = TypeVar("P", bound=EvaluationOutcome | StepOutcome)
 Keep = Callable[[B, int, P], None]
 
 
@@ -97,11 +82,7 @@ class Dispatcher(ABC, Generic[B, P]):
         """Compute a piece in this thread."""
 
     @abstractmethod
-    def _outcome(self, batch: B, rows: slice, reply: Reply) -> P:
-        """Return the outcome of a piece that was computed."""
-
-    @abstractmethod
-    def _failed(self, batch: B, rows: slice, error: Exception) -> P:
+    def _failed(self, rows: slice, error: Exception) -> P:
         """Return the outcome of a piece that failed."""
 
     @abstractmethod
@@ -134,7 +115,7 @@ class Dispatcher(ABC, Generic[B, P]):
     def _settle(self, batch: B, rows: slice, reply: Reply | Raised) -> P:
         """Return the outcome of a piece; raise its error unless failures are forgiven."""
         if not isinstance(reply, Raised):
-            return self._outcome(batch, rows, reply)
+            return cast(P, reply.outcome)
         error, place = reply.error, self._place(batch, rows)
         if isinstance(error, FATAL):  # raised by this package
             error.add_note(place)
@@ -142,7 +123,7 @@ class Dispatcher(ABC, Generic[B, P]):
         if not self._forgiving:
             mark(error, place)
             raise error
-        return self._failed(batch, rows, error)
+        return self._failed(rows, error)
 
     def _one_by_one(
         self, batch: B, pieces: dict[int, slice], time_left: Callable[[], float]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from bilevo.core.budget import StopReason
 from bilevo.core.result import Result
-from bilevo.run.answers import Source
 from bilevo.run.dispatch import Stopped
-from bilevo.run.session import Session
+from bilevo.run.session import Session, Source
 
 
 def drive(session: Session, source: Source) -> Result:

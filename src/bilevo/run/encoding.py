@@ -14,7 +14,7 @@ from bilevo.core.plain_data import plain, revive
 from bilevo.core.request import Incumbent, Level
 from bilevo.core.result import Failure, Generation, Result
 from bilevo.core.solver import StepOutcome
-from bilevo.run.evaluator import Outcome
+from bilevo.run.jobs import EvaluationOutcome
 from bilevo.run.journal import Record, RecordKind
 from bilevo.run.record import RunRecord
 from bilevo.run.session import Batch, StepBatch
@@ -36,7 +36,7 @@ def digest(batch: Batch | StepBatch, rows: slice) -> int:
 def piece(
     batch: Batch | StepBatch,
     rows: slice,
-    outcome: Outcome | StepOutcome,
+    outcome: EvaluationOutcome | StepOutcome,
     number: int,
     counted: int,
     elapsed: float,
@@ -45,7 +45,7 @@ def piece(
     if isinstance(batch, StepBatch):
         assert isinstance(outcome, StepOutcome)
         return _step(batch, rows, outcome, number, counted, elapsed)
-    assert isinstance(outcome, Outcome)
+    assert isinstance(outcome, EvaluationOutcome)
     return _evaluation(batch, rows, outcome, number, counted, elapsed)
 
 
@@ -60,7 +60,7 @@ def _step(
 
 
 def _evaluation(
-    batch: Batch, rows: slice, outcome: Outcome, number: int, counted: int, elapsed: float
+    batch: Batch, rows: slice, outcome: EvaluationOutcome, number: int, counted: int, elapsed: float
 ) -> Record:
     level, x, y = batch.level, batch.x[rows], batch.y[rows]
     if outcome.error is None:
@@ -81,15 +81,19 @@ def answers(record: Record, batch: Batch | StepBatch, rows: slice) -> bool:
     return asked == told and record.digest == digest(batch, rows)
 
 
-def outcome(record: Record) -> Outcome | StepOutcome:
+def outcome(record: Record) -> EvaluationOutcome | StepOutcome:
     """Return the outcome of a piece."""
     k = record.points
     if record.kind is RecordKind.STEP:
         return step_outcome(json.loads(record.payload))
     if record.kind is RecordKind.FAILURE:
-        return Outcome(np.full(k, np.nan), np.empty((k, 0)), json.loads(record.payload)["error"])
+        return EvaluationOutcome(
+            np.full(k, np.nan), np.empty((k, 0)), json.loads(record.payload)["error"]
+        )
     values = np.frombuffer(record.payload, np.float64).copy()
-    return Outcome(values[:k], values[k:].reshape(k, -1) if values.size > k else np.empty((k, 0)))
+    return EvaluationOutcome(
+        values[:k], values[k:].reshape(k, -1) if values.size > k else np.empty((k, 0))
+    )
 
 
 def step_outcome(content: dict[str, Any]) -> StepOutcome:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,29 +13,11 @@ from bilevo.core.request import Level
 from bilevo.core.values import Returned
 from bilevo.run.dispatch import NOTHING, ROWS, Dispatcher, Keep, OnFailure
 from bilevo.run.executors import Overhead, Workers
-from bilevo.run.jobs import EvaluationJob, EvaluationReply, Reply, error_line
+from bilevo.run.jobs import EvaluationJob, EvaluationOutcome, EvaluationReply, error_line
 from bilevo.run.session import Batch, Evaluated
 
 
-class Outcome(NamedTuple):
-    """The outcome of a piece: objective (k,), constraints (k, c), and the error if it failed."""
-
-    objective: FloatArray
-    constraints: FloatArray
-    error: str | None = None
-
-    @property
-    def counted(self) -> int:
-        return len(self.objective)
-
-    def constraints_of(self, width: int) -> FloatArray:
-        """Return the constraints; NaN, and as many as others have, where the piece failed."""
-        if self.error is None:
-            return self.constraints
-        return np.full((len(self.objective), width), np.nan)
-
-
-class Evaluator(Dispatcher[Batch, Outcome]):
+class Evaluator(Dispatcher[Batch, EvaluationOutcome]):
     """Calls a problem's functions on the pieces of a batch, here or by workers."""
 
     def __init__(
@@ -58,8 +39,8 @@ class Evaluator(Dispatcher[Batch, Outcome]):
     def __call__(
         self,
         batch: Batch,
-        known: Mapping[int, Outcome] = NOTHING,
-        keep: Keep[Batch, Outcome] | None = None,
+        known: Mapping[int, EvaluationOutcome] = NOTHING,
+        keep: Keep[Batch, EvaluationOutcome] | None = None,
         time_left: Callable[[], float] = lambda: math.inf,
     ) -> Evaluated:
         """Return the values of a batch; see `outcomes`."""
@@ -67,7 +48,7 @@ class Evaluator(Dispatcher[Batch, Outcome]):
             return self._one_piece(batch, keep)
         return self._join(batch.level, self.outcomes(batch, known, keep, time_left))
 
-    def _one_piece(self, batch: Batch, keep: Keep[Batch, Outcome] | None) -> Evaluated:
+    def _one_piece(self, batch: Batch, keep: Keep[Batch, EvaluationOutcome] | None) -> Evaluated:
         """Evaluate a batch that is one piece, in this thread."""
         self.done = 0
         rows = slice(0, len(batch.x))
@@ -79,7 +60,7 @@ class Evaluator(Dispatcher[Batch, Outcome]):
             return Evaluated(outcome.objective, outcome.constraints, NOTHING)
         return self._join(batch.level, [outcome])
 
-    def _join(self, level: Level, outcomes: list[Outcome]) -> Evaluated:
+    def _join(self, level: Level, outcomes: list[EvaluationOutcome]) -> Evaluated:
         """Put the outcomes of all pieces together."""
         returned = self._returned[level]
         errors: dict[int, str] = {}
@@ -91,9 +72,16 @@ class Evaluator(Dispatcher[Batch, Outcome]):
                 errors.update((row + i, error) for i in range(len(objective)))
             row += len(objective)
         width = returned.count or 0  # failed points may come before it is known
-        objective = np.concatenate([part.objective for part in outcomes])
-        constraints = np.concatenate([part.constraints_of(width) for part in outcomes])
-        return Evaluated(objective, constraints, errors)
+        return Evaluated(
+            np.concatenate([objective for objective, _, _ in outcomes]),
+            np.concatenate(
+                [
+                    constraints if error is None else np.full((len(objective), width), np.nan)
+                    for objective, constraints, error in outcomes
+                ]
+            ),
+            errors,
+        )
 
     def _job(self, batch: Batch, rows: slice) -> EvaluationJob:
         width = self._returned[batch.level].count
@@ -109,15 +97,12 @@ class Evaluator(Dispatcher[Batch, Outcome]):
         objective, constraints = self._functions[batch.level]
         x, y = self._arguments(batch, rows)
         values = returned.objective(objective, x, y)
-        return EvaluationReply(values, returned.constraints(constraints, x, y), 0.0)
+        outcome = EvaluationOutcome(values, returned.constraints(constraints, x, y))
+        return EvaluationReply(outcome, 0.0)
 
-    def _outcome(self, batch: Batch, rows: slice, reply: Reply) -> Outcome:
-        return Outcome(*reply[:2])
-
-    def _failed(self, batch: Batch, rows: slice, error: Exception) -> Outcome:
+    def _failed(self, rows: slice, error: Exception) -> EvaluationOutcome:
         points = rows.stop - rows.start
-        nothing = np.full(points, np.nan), np.empty((points, 0))
-        return Outcome(*nothing, error_line(error))
+        return EvaluationOutcome(np.full(points, np.nan), np.empty((points, 0)), error_line(error))
 
     def _place(self, batch: Batch, rows: slice) -> str:
         x, y = batch.x[rows].tolist(), batch.y[rows].tolist()

@@ -39,11 +39,22 @@ class EvaluationJob(NamedTuple):
     width: int | None
 
 
-class EvaluationReply(NamedTuple):
-    """A piece's objective (k,), constraints (k, c), and the seconds they took."""
+class EvaluationOutcome(NamedTuple):
+    """The outcome of a piece: objective (k,), constraints (k, c), and the error if it failed."""
 
     objective: FloatArray
     constraints: FloatArray
+    error: str | None = None
+
+    @property
+    def counted(self) -> int:
+        return len(self.objective)
+
+
+class EvaluationReply(NamedTuple):
+    """The outcome of a piece, and the seconds it took."""
+
+    outcome: EvaluationOutcome
     seconds: float
 
 
@@ -125,10 +136,10 @@ def evaluate_job(problem: Problem, job: EvaluationJob) -> EvaluationReply:
     level, x, y, width = job
     returned = Returned(level, problem.vectorized, width, problem.repeats(level))
     objective, constraints = problem.functions(level)
-    values = returned.objective(objective, x, y)
-    return EvaluationReply(
-        values, returned.constraints(constraints, x, y), perf_counter() - started
+    outcome = EvaluationOutcome(
+        returned.objective(objective, x, y), returned.constraints(constraints, x, y)
     )
+    return EvaluationReply(outcome, perf_counter() - started)
 
 
 def solver_stream(seed: int, task: int) -> np.random.Generator:

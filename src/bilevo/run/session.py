@@ -60,8 +60,21 @@ class Evaluated(NamedTuple):
 Answers = Evaluated | list[StepOutcome]
 
 
-class Events(Protocol):
-    """Takes the events of a run."""
+class Source(Protocol):
+    """Answers a session's batches, and takes its events."""
+
+    @property
+    def counted(self) -> int:
+        """Return the number of evaluations of the present batch so far."""
+        ...
+
+    def answer(self, session: Session) -> Answers:
+        """Return the answers to the session's batch."""
+        ...
+
+    def ended(self, session: Session) -> Result:
+        """Return the result of a session that has ended."""
+        ...
 
     def best(self, session: Session) -> None:
         """Take note of a new best pair."""
@@ -85,7 +98,7 @@ class Session:
         algorithm: Algorithm[Any],
         spec: Spec,
         limits: Limits,
-        events: Events | None = None,
+        source: Source | None = None,
         state: AlgorithmState | None = None,
         record: RunRecord | None = None,
         clock: Clock | None = None,
@@ -99,7 +112,7 @@ class Session:
         self._refused = 0  # points that a limit left no room for
         self._step_cost = spec.step_cost or 0
         self._repeats = {level: problem.repeats(level) for level in Level}
-        self._limits, self._events = limits, events
+        self._limits, self._source = limits, source
         self._limited = limits != Limits(time=limits.time)  # in evaluations
         self._contract = Contract(algorithm, spec, problem, earlier_unknown=state is not None)
         self._requests = self._run(algorithm, spec, state)
@@ -120,7 +133,7 @@ class Session:
             state = yield from contract.run(algorithm.generation, "generation", spec, state)
             contract.check_generation(state, self.record.best)
             self._note(state)
-            if self._events is not None and self._events.generation(self, state):
+            if self._source is not None and self._source.generation(self, state):
                 return StopReason.CALLBACK
         contract.check_end(self.record.best)
         return state.stop
@@ -234,8 +247,8 @@ class Session:
         x, y = self.x_box.real(best.x[None])[0], self.y_box.real(best.y[None])[0]
         F, f, violation, gap = map(float, (best.F, best.f, best.violation, best.gap))
         self.record.best = Incumbent(x, y, F, f, violation, gap, bool(best.unfinished))
-        if self._events is not None:
-            self._events.best(self)
+        if self._source is not None:
+            self._source.best(self)
 
     def _beyond(self, level: Level, points: int) -> bool:
         """Tell whether that many more points at a level would pass a limit."""

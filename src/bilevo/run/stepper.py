@@ -28,6 +28,7 @@ from bilevo.run import snapshot
 from bilevo.run.dispatch import NOTHING, Dispatcher, Keep, OnFailure
 from bilevo.run.executors import Overhead, Workers
 from bilevo.run.jobs import (
+    Raised,
     Reply,
     StepJob,
     StepReply,
@@ -189,15 +190,15 @@ class Stepper(Dispatcher[StepBatch, StepOutcome]):
         search.state, search.had = None, 0  # a step that fails leaves its state half changed
         return take_step(self._problem, job)
 
-    def _outcome(self, batch: StepBatch, rows: slice, reply: Reply) -> StepOutcome:
-        assert isinstance(reply, StepReply)
-        search = self._search(int(batch.task[rows.start]))
-        search.state, search.had = reply.state, int(batch.taken[rows.start]) + 1
-        search.last = reply.outcome
-        search.unsaved += reply.seconds
-        return reply.outcome
+    def _settle(self, batch: StepBatch, rows: slice, reply: Reply | Raised) -> StepOutcome:
+        if isinstance(reply, StepReply):
+            search = self._search(int(batch.task[rows.start]))
+            search.state, search.had = reply.state, int(batch.taken[rows.start]) + 1
+            search.last = reply.outcome
+            search.unsaved += reply.seconds
+        return super()._settle(batch, rows, reply)
 
-    def _failed(self, batch: StepBatch, rows: slice, error: Exception) -> StepOutcome:
+    def _failed(self, rows: slice, error: Exception) -> StepOutcome:
         y = np.full(self._problem.n, np.nan)
         cost = cost_of(self._problem.follower)
         return StepOutcome(y, math.inf, math.inf, True, cost, error_line(error))
