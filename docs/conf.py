@@ -32,11 +32,12 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"bilevo {__version__}"
 html_favicon = "pictures/icon.svg"
 html_show_sourcelink = False
-html_sidebars = {page: [] for page in ("quick_start", "concepts", "examples")}  # parts of one page
+ALONE = ("quick_start", "concepts", "methods", "examples", "design")  # parts of one page
+html_sidebars: dict[str, list[str]] = {page: [] for page in ALONE}
 html_context = {"default_mode": "auto"}  # light or dark, as the reader has it
 html_theme_options = {
     "navbar_align": "left",
-    "header_links_before_dropdown": 7,
+    "header_links_before_dropdown": 9,
     "show_prev_next": True,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],

@@ -1,4 +1,4 @@
-"""The pictures of the README and of the pages: `python docs/make_pictures.py`."""
+"""Draw the pictures of the README and of the pages: `python docs/make_pictures.py`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bilevo.core.result import Generation
 FOLDER = Path(__file__).parent / "pictures"
 METHODS = {"bl-cma-es": "BL-CMA-ES: each to its end", "drc-cma-es": "DRC-CMA-ES: they compete"}
 
-# Of the animation: sizes in pixels, times in seconds.
+# The animation: sizes in pixels, times in seconds.
 WIDTH, HEIGHT, BASE, UNIT, BAR = 640, 300, 250, 10, 22
 LOOP, GROWING, CHOOSING = 12.0, 8.0, 9.0
 
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def wholesale() -> bilevo.Problem:
-    """That of the practitioner's tutorial."""
+    """Make the problem of the practitioner's tutorial."""
     return bilevo.Problem(
         lambda x, y: -(x[0] - 10) * (100 - 2 * y[0]),
         lambda x, y: -(y[0] - x[0]) * (100 - 2 * y[0]),
@@ -45,7 +45,7 @@ def wholesale() -> bilevo.Problem:
 
 
 def tie() -> Figure:
-    """F over x where the follower may answer either way, and the two positions' optima."""
+    """Draw F over x for either answer of an indifferent follower, and both optima."""
     figure = Figure(figsize=(5.5, 3.2), layout="constrained")
     ax = figure.subplots()
     x = np.linspace(0, 2.2, 300)
@@ -63,32 +63,32 @@ def tie() -> Figure:
 
 
 def first_generation(problem: bilevo.Problem, method: str) -> tuple[list[int], Generation]:
-    """Whose search ran, execution by execution, and how the generation ended.
+    """Return which task ran in each execution, and how the generation ended.
 
-    A lower batch has the points of some followers' searches; a search is known by its leader's x.
+    A lower batch has points of one or more tasks. A task is recognized by its leader's x.
     """
     optimizer = bilevo.Optimizer(problem, method=method, rng=1)
     leaders: dict[bytes, int] = {}
-    turns: list[int] = []
+    executed: list[int] = []
     while optimizer.result.nit == 0:
         batch = optimizer.ask()
         rows = [leaders.setdefault(x.tobytes(), len(leaders)) for x in batch.x]
         if batch.level == "lower":
-            turns += sorted(set(rows))
+            executed += sorted(set(rows))
         F, _, f, _ = problem.evaluate(batch.x, batch.y)
         optimizer.tell(batch, F if batch.level == "upper" else f)
     row = optimizer.result.history[0]
-    competed = turns[: sum(row.executions)]  # what comes after is refinement
+    competed = executed[: sum(row.executions)]  # the rest is refinement
     assert tuple(map(competed.count, range(len(leaders)))) == row.executions
     return competed, row
 
 
 def animation(shown: dict[str, tuple[list[int], Generation]]) -> str:
-    """An SVG with a panel for each method, in which one execution after another is made."""
-    longest = max(len(turns) for turns, _ in shown.values())
+    """Return an SVG with a panel for each method, in which executions appear one by one."""
+    longest = max(len(executed) for executed, _ in shown.values())
     panels = [
-        panel(title, 20 + i * WIDTH // 2, turns, row.survived, longest)
-        for i, (title, (turns, row)) in enumerate(shown.items())
+        panel(title, 20 + i * WIDTH // 2, executed, row.survived, longest)
+        for i, (title, (executed, row)) in enumerate(shown.items())
     ]
     return "\n".join(
         [
@@ -102,12 +102,12 @@ def animation(shown: dict[str, tuple[list[int], Generation]]) -> str:
 
 
 def panel(
-    title: str, left: int, turns: Sequence[int], survived: Sequence[bool], longest: int
+    title: str, left: int, executed: Sequence[int], survived: Sequence[bool], longest: int
 ) -> str:
-    """The tasks of a method: a brick for each execution, laid when it is made."""
+    """Return the panel of a method: a column of blocks for each task, a block per execution."""
     lines = [f'<text x="{left}" y="20" font-weight="bold">{title}</text>']
     height = [0] * len(survived)
-    for number, task in enumerate(turns, 1):
+    for number, task in enumerate(executed, 1):
         height[task] += 1
         place = f'x="{left + task * (BAR + 10)}" y="{BASE - height[task] * UNIT}"'
         colour = plot.SURVIVED if survived[task] else plot.DROPPED
@@ -121,12 +121,12 @@ def panel(
         f' text-anchor="middle">{task + 1}</text>'
         for task in range(len(survived))
     ]
-    lines.append(f'<text x="{left}" y="{BASE + 37}">{len(turns)} executions in all</text>')
+    lines.append(f'<text x="{left}" y="{BASE + 37}">{len(executed)} executions in all</text>')
     return "\n".join(lines)
 
 
 def switched(attribute: str, before: str, after: str, time: float) -> str:
-    """An attribute that changes at a time, again and again; still pictures have the last value."""
+    """Return an SVG attribute that changes at a time, in a loop; still pictures show `after`."""
     return (
         f'<animate attributeName="{attribute}" values="{before};{after}" calcMode="discrete"'
         f' keyTimes="0;{time / LOOP:.4f}" dur="{LOOP}s" repeatCount="indefinite"/>'

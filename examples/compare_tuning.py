@@ -1,12 +1,14 @@
-"""Hyper-parameter tuning at equal numbers of epochs: drc-race, DRC, Optuna, nested CMA-ES, chance.
+"""Compare methods of hyper-parameter tuning at equal numbers of epochs.
 
-    python examples/compare_tuning.py           runs that docs/data/tuning.csv lacks, then the page
-    python examples/compare_tuning.py --page    docs/tuning.md and its picture from these runs
+    python examples/compare_tuning.py           make missing runs, then write docs/tuning.md
+    python examples/compare_tuning.py --page    write docs/tuning.md and its picture only
 
-All methods train with the code of examples/tuning.py: the same data, box on log scales, patience
-and longest training. What counts is the validation loss of the best network that any epoch has
-shown, finished or pruned, by the total number of epochs. A seed splits the data, in the same way
-for all methods, and starts each method. Needs optuna and scikit-learn; about 15 minutes.
+The methods are drc-race, drc-cma-es, Optuna, nested-cma-es and random search. All train with the
+code of examples/tuning.py: the same data, box on log scales, patience and longest training. They
+are compared by the total number of epochs, and by the least validation loss that any network had by
+then, whether its training was finished or pruned. A seed splits the data, in the same way for all
+methods, and starts each method. Runs are stored in docs/data/tuning.csv. The script needs optuna
+and scikit-learn, and takes about 15 minutes.
 """
 
 from __future__ import annotations
@@ -31,9 +33,8 @@ EPOCHS = (300, 1000, 3000)
 SHOWN = (50, 75, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000, 3000)  # epochs that are noted
 SEEDS = range(1, 11)
 OURS = "drc-race"
-STORE, PAGE, PICTURE = map(
-    Path, ("docs/data/tuning.csv", "docs/tuning.md", "docs/pictures/tuning.svg")
-)
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+STORE, PAGE, PICTURE = DOCS / "data/tuning.csv", DOCS / "tuning.md", DOCS / "pictures/tuning.svg"
 LOWER, UPPER = np.array(tuning.X_BOUNDS).T
 Key = tuple[str, str, int]  # data, method, seed
 
@@ -43,7 +44,7 @@ class SpentError(Exception):
 
 
 class Metered(Training):
-    """Training that counts its epochs, and notes the best loss seen by then."""
+    """Training that counts its epochs, and notes the best loss after each."""
 
     def __init__(self, data: Data, epochs: int) -> None:
         super().__init__(data)
@@ -58,7 +59,7 @@ class Metered(Training):
         return state
 
     def trained(self, x: Array, rng: np.random.Generator) -> float:
-        """The loss at the end of a training."""
+        """Return the loss at the end of a training."""
         state = self.start(x, rng)
         while not self.done(state):
             state = self.advance(state)
@@ -72,7 +73,7 @@ def chance(training: Metered, seed: int) -> None:
 
 
 def optuna(training: Metered, seed: int, pruned: bool) -> None:
-    """TPE as it comes, alone or with the Hyperband pruner."""
+    """Run TPE with its default settings, alone or with the Hyperband pruner."""
     from optuna import Trial, TrialPruned, create_study, logging, pruners, samplers
 
     def objective(trial: Trial) -> float:
@@ -108,7 +109,7 @@ METHODS: dict[str, Callable[[Metered, int], None]] = {
 
 
 def run(key: Key) -> list[float]:
-    """The best losses of a run after the epochs to show."""
+    """Make a run, and return its best loss after each number of epochs in SHOWN."""
     data, method, seed = key
     training = Metered(tuning.DATA[data](seed), max(SHOWN))
     with suppress(SpentError):
@@ -125,7 +126,7 @@ def stored() -> dict[Key, list[float]]:
 
 
 def run_missing() -> None:
-    """Runs are stored one by one, so that they can be taken up where they were left."""
+    """Make the runs that are not stored yet, and store each at once."""
     known = stored()
     wanted = [(d, method, seed) for seed in SEEDS for d in tuning.DATA for method in METHODS]
     with STORE.open("a", newline="") as file:
@@ -141,13 +142,13 @@ def run_missing() -> None:
 
 
 def at(runs: dict[Key, list[float]], data: str, method: str, epochs: int) -> Array:
-    """The losses of a method's runs by seed."""
+    """Return the losses of a method's runs, in the order of seeds."""
     column = SHOWN.index(epochs)
     return np.array([runs[data, method, seed][column] for seed in SEEDS])
 
 
 def medians(runs: dict[Key, list[float]]) -> str:
-    """Median losses of all methods."""
+    """Return the table of all methods' median losses."""
     lines = ["| data | epochs | " + " | ".join(METHODS) + " |", "|---|---|" + "---|" * len(METHODS)]
     for data in tuning.DATA:
         for epochs in EPOCHS:
@@ -159,7 +160,7 @@ def medians(runs: dict[Key, list[float]]) -> str:
 
 
 def pairs(runs: dict[Key, list[float]]) -> str:
-    """Our losses against the others', in pairs of one seed: ratio, wins/ties/losses, test."""
+    """Return the table of our losses against each rival's, in pairs of one seed."""
     lines = [
         f"| {OURS} against | epochs | median ratio | " + " | ".join(tuning.DATA) + " | all | p |",
         "|---|---|---|" + "---|" * (len(tuning.DATA) + 2),
@@ -179,14 +180,14 @@ def pairs(runs: dict[Key, list[float]]) -> str:
 
 
 def outcome(ours: Array, theirs: Array) -> str:
-    """Wins/ties/losses; losses of a thousandth or less apart are a tie."""
+    """Return wins/ties/losses; values that differ by a thousandth or less are a tie."""
     apart = ours / theirs - 1
     win, lose = int((apart < -1e-3).sum()), int((apart > 1e-3).sum())
     return f"{win}/{len(ours) - win - lose}/{lose}"
 
 
 def draw(runs: dict[Key, list[float]]) -> None:
-    """Median losses by epochs, one panel for each set of data."""
+    """Draw median losses over epochs, one panel for each set of data."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -216,7 +217,7 @@ def write_page() -> None:
 
 def main(arguments: list[str]) -> None:
     parser = ArgumentParser(description="Hyper-parameter tuning at equal numbers of epochs.")
-    parser.add_argument("--page", action="store_true", help="only write the page anew")
+    parser.add_argument("--page", action="store_true", help="make no runs, only write the page")
     if not parser.parse_args(arguments).page:
         run_missing()
     write_page()

@@ -1,25 +1,27 @@
-"""Electricity: what should a producer ask for, when a market clears by the cheapest dispatch?
+"""Electricity: which offers should a producer make to a market that clears at the least cost?
 
-Above, a producer chooses the offers of its units and earns (price - cost) x quantity. Below, the
-market operator serves the demand at the least offered cost: a linear program over a DC network
-with line limits, whose duals are the prices at the buses. The system is PJM's with five buses:
+The leader is a producer. It chooses the offers of its units and earns (price - cost) x quantity.
+The follower is the market operator, who serves the demand at the least offered cost. That is a
+linear program over a DC network with line limits; its duals are the prices at the buses. The system
+is PJM's with five buses:
 
     F. Li, R. Bo (2010). Small test systems for power system economic studies. IEEE PES General
-    Meeting; the numbers are those of MATPOWER's case5, which is theirs, modified.
+    Meeting. The numbers are from MATPOWER's case5, a modified form of their system.
 
-Lines without a limit have one of 1000 MW here, the whole demand. Demand may be left unserved at the
-price cap, 80 $/MWh: without it the producer that nobody can do without asks for infinity.
+Lines without a limit get one of 1000 MW here, the whole demand. Demand may be left unserved at the
+price cap, 80 $/MWh. Without the cap, a producer that is always needed could ask for any price.
 
     python examples/electricity.py [--small] [--out FOLDER]
     python examples/electricity.py --units Solitude Sundance
 
-**When bilevo is the wrong tool**: here, if these are all the data there are. A follower that is a
-linear program can be replaced by its optimality conditions, and the whole becomes one mixed-integer
-program (`single_level` below), which HiGHS solves in less time than a run of bilevo takes, and with
-a proof. It needs a bound M on the duals that nobody knows beforehand, and is silently wrong where M
-is too small or too large; that is shown, too. And a search can miss the best offers, as it does for
-the owner of Solitude and Sundance: those lie on an edge of the box, and runs end below them. bilevo
-is for clearing that has no such form: unit commitment, AC flows, or somebody else's simulator.
+**When bilevo is the wrong tool**: here, if the market is really this linear program. It can be
+replaced by its optimality conditions. The whole problem is then one mixed-integer program
+(`single_level` below), which HiGHS solves faster than a run of bilevo, and with a proof. That
+program needs a bound M on the duals, which is not known beforehand. Where M is too small or too
+large, its answer is wrong without a warning; the example shows that, too. Also, a search can miss
+the best offers. For the owner of Solitude and Sundance they lie on an edge of the box, and runs end
+with less profit. bilevo is for markets that have no such form: unit commitment, AC flows, or
+somebody else's simulator.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ LINES = {  # from, to: reactance (p.u.), limit (MW)
 }
 PRICE_CAP = 80.0  # $/MWh
 
-# What can be dispatched: the units, and demand that is not served at the price cap.
+# The market can dispatch the units, and can leave demand unserved at the price cap.
 COST = np.array([cost for _, _, cost in UNITS.values()] + [PRICE_CAP] * len(DEMAND))
 SIZE = np.array([size for _, size, _ in UNITS.values()] + list(DEMAND.values()), dtype=float)
 BUS = np.array([BUSES.index(bus) for bus in [*(bus for bus, _, _ in UNITS.values()), *DEMAND]])
@@ -64,7 +66,7 @@ LOAD = np.array([DEMAND.get(bus, 0.0) for bus in BUSES])
 
 
 def flow_factors() -> FloatArray:
-    """(lines, buses): the flow on each line by a MW fed in at each bus (the DC approximation)."""
+    """Return (lines, buses): the flow on each line per MW fed in at each bus (DC approximation)."""
     ends = np.array([[float(bus == a) - float(bus == b) for bus in BUSES] for a, b in LINES])
     by_angle = ends / np.array([[reactance] for reactance, _ in LINES.values()])
     factors: FloatArray = by_angle @ np.linalg.pinv(ends.T @ by_angle)
@@ -78,9 +80,9 @@ ROOM = np.append(LIMIT + FACTORS @ LOAD, LIMIT - FACTORS @ LOAD)  # ... and thei
 
 
 class Producer:
-    """The owner of some units: the leader, whose x are their offers in $/MWh.
+    """The owner of some units: the leader. Its x are the offers of these units in $/MWh.
 
-    Of the market's answer it sees y: what each unit sells, and the price at each bus.
+    The market's answer y is what each unit sells, and the price at each bus.
     """
 
     def __init__(self, *names: str) -> None:
@@ -89,14 +91,14 @@ class Producer:
         self.cost = COST[self.owned]
 
     def clearing(self, x: FloatArray) -> dict[str, Any]:
-        """The market's linear program: the dispatch of the least offered cost."""
+        """Return the market's linear program: the dispatch of the least offered cost."""
         offers = COST.copy()
         offers[self.owned] = x
         whole = {"A_eq": np.ones((1, SIZE.size)), "b_eq": [LOAD.sum()]}
         return {"c": offers, "A_ub": ROWS, "b_ub": ROOM, "bounds": [(0, s) for s in SIZE], **whole}
 
     def seen(self, x: FloatArray, cleared: Any) -> FloatArray:
-        """Quantities, and prices: that of energy anywhere, and what the lines add at a bus."""
+        """Return quantities and prices: the price of energy, and what lines add to it at a bus."""
         there, back = np.split(cleared.ineqlin.marginals, 2)
         prices = cleared.eqlin.marginals + FACTORS.T @ (there - back)
         return np.append(cleared.x[: len(UNITS)], prices)
@@ -106,13 +108,13 @@ class Producer:
         return float((self.cost - prices[BUS[self.owned]]) @ y[self.owned])
 
     def at_its_offer(self, x: FloatArray) -> FloatArray:
-        """What it loses by each MW if paid its offer, as a unit is that is tied with another."""
+        """Return the loss per MW of each unit if it is paid its own offer, as a tied unit is."""
         d = np.zeros_like(COST)
         d[self.owned] = self.cost - x
         return d
 
     def market(self, optimistic: bool = True) -> LinProg:
-        """Ties go to the producer, or against it."""
+        """Make the market, a solver. Ties go to the producer if `optimistic`, else against it."""
         sign = 1.0 if optimistic else -1.0
         return LinProg(self.clearing, lambda x: sign * self.at_its_offer(x), self.seen)
 
@@ -129,14 +131,14 @@ class Producer:
         )
 
     def profit(self, *offers: float, optimistic: bool = True) -> float:
-        """What it earns per hour by these offers."""
+        """Return what the producer earns per hour with these offers."""
         x, follower = np.array(offers, dtype=float), self.market(optimistic)
         y, _, _ = follower.best(follower.advance(follower.start(x, np.random.default_rng())))
         return -self.loss(x, y)
 
 
 class Claim(NamedTuple):
-    """What the single-level program says, and how long it took."""
+    """The answer of the single-level program, and the seconds that it took."""
 
     profit: float  # NaN if it says that there is no solution
     offers: FloatArray
@@ -144,11 +146,11 @@ class Claim(NamedTuple):
 
 
 def conditions(owned: list[int], big_m: float) -> list[tuple[Any, Any, dict[str, Any]]]:
-    """Optimality of the dispatch as rows: low, high, and the coefficients of variables.
+    """Return the optimality conditions of the dispatch as rows: low, high, coefficients.
 
-    offer - price of energy + what lines and bounds add = 0, and of each limit's room and its dual
-    one is zero. Which one a binary variable chooses, and that takes a bound on both: the room has
-    one, the dual gets `big_m`.
+    The first rows are stationarity: offer - price of energy + what lines and bounds add = 0. The
+    others are complementarity: of each limit's room and its dual, one is zero. A binary variable
+    chooses which one. That takes a bound on both; the room has one, and the dual gets `big_m`.
     """
     each, line, none, span = np.eye(SIZE.size), np.eye(ROOM.size), -np.inf, 2 * np.tile(LIMIT, 2)
     known = np.where(np.isin(np.arange(SIZE.size), owned), 0.0, COST)
@@ -167,7 +169,7 @@ def conditions(owned: list[int], big_m: float) -> list[tuple[Any, Any, dict[str,
 
 
 class Variables(NamedTuple):
-    """Some variables of the single-level program: profit by a unit of each, and their bounds."""
+    """Some variables of the single-level program: profit per unit of each, and their bounds."""
 
     profit: FloatArray
     lower: float = 0.0
@@ -176,7 +178,7 @@ class Variables(NamedTuple):
 
 
 def single_level(producer: Producer, big_m: float) -> Claim:
-    """The optimum by one mixed-integer program with the market's optimality conditions.
+    """Solve one mixed-integer program with the market's optimality conditions.
 
     Income, price x quantity, is linear by strong duality: C. Ruiz, A. Conejo (2009). Pool strategy
     of a producer with endogenous formation of locational marginal prices. IEEE Trans. Power Syst.
@@ -215,7 +217,10 @@ def single_level(producer: Producer, big_m: float) -> Claim:
 
 
 def searched(producer: Producer, runs: int, evaluations: int, seed: int = 1) -> list[bilevo.Result]:
-    """Some runs, the best one first: profit has several local optima, on jumps."""
+    """Make some runs, and return the best first.
+
+    Several runs are needed, because profit jumps and has several local optima.
+    """
     problem = producer.problem()
     seeds = range(seed, seed + runs)
     results = [bilevo.minimize(problem, max_evals=evaluations, rng=seed) for seed in seeds]
@@ -265,10 +270,10 @@ def picture(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="A producer's offers on PJM's five buses.")
+    parser = argparse.ArgumentParser(description="Find a producer's best offers on five buses.")
     parser.add_argument("--small", action="store_true", help="a coarse grid and short runs")
-    parser.add_argument("--out", type=Path, default=Path(), help="folder of the picture")
-    parser.add_argument("--units", nargs="+", choices=UNITS, help="the units of another producer")
+    parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
+    parser.add_argument("--units", nargs="+", choices=UNITS, help="units of another producer")
     options = parser.parse_args(arguments)
     need("pictures", "matplotlib", "plot")  # before the work, not after it
     runs, evaluations = (1, 300) if options.small else (3, 800)
@@ -287,22 +292,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     profits = np.array([brighton.profit(offer) for offer in offers])
     best = int(profits.argmax())
     print(f"  a grid           {profits[best]:10,.2f}  at {offers[best]:.4f}")
-    print("  single level by M, nan where it finds no solution:")
+    print("  single level, profit for each M (nan: it finds no solution):")
     print("    " + ", ".join(f"{M:g}: {claim.profit:,.0f}" for M, claim in claims.items()))
     for offer in (30.0, 30.0000001, 40.0):
         friendly, hostile = (brighton.profit(offer, optimistic=good) for good in (True, False))
         print(f"  at {offer:.7f} {friendly:10,.2f} if ties go to Brighton, {hostile:,.2f} if not")
     print(
-        "Brighton runs as much as before, and sets the price at its bus itself: it can ask for\n"
-        "what Solitude costs, 30, where offering its own cost earns nothing. A hair more, and\n"
-        "Solitude runs instead. At 30 the two are tied, so a careful producer asks for 29.99."
+        "If Brighton offers at its own cost, it earns nothing. But it sets the price at its bus.\n"
+        "So it can ask for 30, the cost of Solitude, and run as much as before. If it asks for\n"
+        "more, Solitude runs instead. At 30 the two are tied, so a careful producer asks for 29.99."
     )
 
     pair = Producer("Brighton", "Alta")
     report(pair, searched(pair, runs, 2 * evaluations), single_level(pair, 1e4))
     print(
-        "Brighton's offer sets the price at Alta's bus, too, and Alta runs by any offer up to it:\n"
-        "an owner of both asks for 30 again, and has Alta's share of the gain besides."
+        "Brighton's offer sets the price at Alta's bus, too, and Alta runs at any offer up to\n"
+        "that price. So an owner of both asks for 30 again, and also earns Alta's profit."
     )
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "electricity.png"

@@ -1,12 +1,11 @@
-"""An algorithm of your own in about fifty lines, and how it compares.
+"""Write an algorithm of your own in about fifty lines, and compare it.
 
-The leader keeps its best x and tries a few steps around it; each step's follower is searched by a
-simple evolution strategy from the best y so far. Compare it by
+The leader keeps its best x and tries a few points around it. At each of them, a simple evolution
+strategy searches the follower from the best y so far. Run this file to see one run. These commands,
+in the folder of this file, compare the algorithm:
 
     bilevo bench --problems smd1 --methods drc-cma-es,own_algorithm:StepByStep --out exp
     bilevo table exp
-
-in the folder of this file, or run the file to see one run.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from bilevo.core.streams import stream
 
 @dataclass(slots=True)
 class Walk:
-    """Arrays and numbers only, so that a run can be stored between two generations and resumed."""
+    """The state: arrays and numbers, so that it can be stored between two generations."""
 
     best: Incumbent
     step: float = 0.25
@@ -39,6 +38,8 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class StepByStep(Algorithm[Walk]):
+    """The algorithm. Its settings are fields of a frozen dataclass."""
+
     leaders: int = 6
     iterations: int = 40
 
@@ -47,7 +48,7 @@ class StepByStep(Algorithm[Walk]):
     State = Walk
 
     def init(self, spec: Spec) -> Procedure[Walk]:
-        """The first pair: both levels are searched in the unit box."""
+        """Make the first pair. An algorithm sees both levels as unit boxes."""
         middle = np.full((1, spec.m), 0.5), np.full((1, spec.n), 0.5)
         (best,) = yield from self.answered(spec, *middle, generation=0, step=0.25)
         yield best
@@ -55,7 +56,7 @@ class StepByStep(Algorithm[Walk]):
 
     def generation(self, spec: Spec, state: Walk) -> Procedure[Walk]:
         state.generation += 1
-        rng = stream(spec.seed, "leaders", state.generation)  # the same whenever it is made
+        rng = stream(spec.seed, "leaders", state.generation)  # the same after a resumption
         x = state.best.x + state.step * rng.standard_normal((self.leaders, spec.m))
         y = np.repeat(state.best.y[None], self.leaders, axis=0)
         pairs = yield from self.answered(spec, x.clip(0, 1), y, state.generation, state.step)
@@ -64,11 +65,11 @@ class StepByStep(Algorithm[Walk]):
         better = (new.violation, new.F) < (old.violation, old.F)
         if better:
             state.best = new
-            yield new  # what `minimize` returns if it is stopped here
+            yield new  # `minimize` returns this pair if it is stopped here
         state.step *= 1.3 if better else 0.8
         state.executions = np.full(self.leaders, self.iterations)
         state.survived = np.isin(np.arange(self.leaders), order[: self.leaders // 2])
-        # When to end is the algorithm's own business, also at the target.
+        # The algorithm itself decides when to end, also at the target.
         rules = AtTarget(spec.target), Settled()
         shrunk = state.step < 1e-7
         state.stop = first_met(rules, Progress(state.best.F, state.best.violation, settled=shrunk))
@@ -77,7 +78,7 @@ class StepByStep(Algorithm[Walk]):
     def answered(
         self, spec: Spec, x: FloatArray, y: FloatArray, generation: int, step: float
     ) -> Procedure[list[Incumbent]]:
-        """Pairs of leaders x (k, m) and their followers' answers, searched from y (k, n)."""
+        """Return pairs of leaders x (k, m) and their followers' answers, searched from y (k, n)."""
         rng = stream(spec.seed, "followers", generation)
         values = yield Evaluate(Level.LOWER, x, y)
         f, violation, steps = values.objective, values.violation, np.full((len(x), 1), step)

@@ -1,20 +1,21 @@
-"""Pricing: what should a shop ask for, when a customer packs a bag of limited size?
+"""Pricing: which prices should a shop ask of a customer who packs a bag of limited size?
 
-Above, a shop chooses whole prices for its goods and earns what the customer pays. Below, the
-customer fills a bag with the shop's goods and others at hand, for the greatest value less price: a
-knapsack, an integer program (`bilevo.followers.Milp`: HiGHS, without a gap). The customer's choice
-jumps as prices pass certain values, and just there several bags are equally good. So it matters
-which way ties go: to the shop (the optimistic position) or against it (the pessimistic one).
+The leader is a shop. It chooses whole prices for its goods and earns what the customer pays. The
+follower is the customer, who fills a bag with goods of the shop and with free goods, for the
+greatest value less price. That is a knapsack problem, an integer program, which HiGHS solves
+exactly (`bilevo.followers.Milp`). The customer's choice jumps as prices pass certain values, and at
+these values several bags are equally good. So it matters whether ties go to the shop (the
+optimistic position) or against it (the pessimistic position).
 
     python examples/pricing.py [--small] [--out FOLDER]
 
-Two checks. A follower that tries all bags answers for the customer in place of HiGHS, and shows at
-the same time what a follower of one's own looks like. And of so few goods all whole prices can be
-tried, which gives the best ones for certain.
+There are two checks. First, a solver that tries all bags takes the place of HiGHS; it also shows
+how to write a solver of your own. Second, there are so few goods that all whole prices can be
+tried, which finds the best prices with certainty.
 
-**When bilevo is the wrong tool**: where all prices can be tried, as here; that takes no time and
-proves its answer. With ten goods of twenty prices there are 1e13 of them, and then a search is what
-is left, unless the customer's program is one that can be written into the shop's.
+**When bilevo is the wrong tool**: where all prices can be tried, as here. That takes no time and
+proves its answer. Ten goods with twenty prices each have 1e13 combinations. Then a search is the
+only way, unless the customer's program can be written into the shop's.
 """
 
 from __future__ import annotations
@@ -49,19 +50,19 @@ class Shop:
 
     @classmethod
     def random(cls, rng: np.random.Generator, goods: int = 12, own: int = 5) -> Shop:
-        """Values up to 20 and weights up to 10, in a bag for half of the goods."""
+        """Make a shop with values up to 20, weights up to 10 and a bag for half of the goods."""
         value, weight = rng.integers(1, (21, 11), (goods, 2)).T.astype(float)
         return cls(value, weight, float(weight.sum() // 2), own)
 
     def prices(self, x: FloatArray) -> FloatArray:
-        """The whole price of each good: what is not the shop's is free."""
+        """Return the whole price of each good; goods that are not the shop's are free."""
         return np.append(np.round(x), np.zeros(self.value.size - self.own))
 
     def loss(self, x: FloatArray, bag: FloatArray) -> float:
         return -float(self.prices(x) @ bag)
 
     def packing(self, x: FloatArray) -> dict[str, Any]:
-        """The customer's integer program."""
+        """Return the customer's integer program."""
         return {
             "c": self.prices(x) - self.value,
             "integrality": 1,
@@ -70,11 +71,14 @@ class Shop:
         }
 
     def tie(self, x: FloatArray) -> FloatArray:
-        """What the shop loses by each good that is bought, or gains if ties go against it."""
+        """Return the shop's loss by each good bought, or its gain if ties go against it.
+
+        Among equally good bags, the customer takes the one with the least sum of these.
+        """
         return -self.prices(x) if self.optimistic else self.prices(x)
 
     def problem(self, customer: Solver[Any] | None = None) -> bilevo.Problem:
-        """With HiGHS as the customer, or another follower."""
+        """Make the bilevel problem, with HiGHS as the customer or with another solver."""
         return bilevo.Problem(
             self.loss,
             None,
@@ -86,7 +90,7 @@ class Shop:
 
 
 class Enumeration:
-    """The customer by trying all bags: a follower of one's own, done after one step."""
+    """A customer who tries all bags: a solver that is done after one step."""
 
     def __init__(self, shop: Shop) -> None:
         self.shop = shop
@@ -111,15 +115,16 @@ class Enumeration:
 
 
 def income(shop: Shop, x: FloatArray, customer: Any) -> float:
-    """What the shop earns by these prices from this follower."""
+    """Return what the shop earns from this customer with these prices."""
     bag, _, _ = customer.best(customer.advance(customer.start(x, np.random.default_rng())))
     return -shop.loss(x, bag)
 
 
 def best_income(shop: Shop) -> tuple[float, FloatArray]:
-    """The most that the shop can earn, and prices for it, by trying all whole prices.
+    """Return the most that the shop can earn, and prices for it, by trying all whole prices.
 
-    The customer chooses among sets of the shop's goods, each with the best that fits beside it.
+    The customer chooses among sets of the shop's goods. Each set comes with the most valuable free
+    goods that fit beside it, so these need to be found only once.
     """
     sets: dict[tuple[float, ...], float] = {}
     for bag in Enumeration(shop).bags:
@@ -139,16 +144,19 @@ def best_income(shop: Shop) -> tuple[float, FloatArray]:
 def searched(
     problem: bilevo.Problem, runs: int, evaluations: int, seed: int = 1
 ) -> list[bilevo.Result]:
-    """Some runs, the best one first: income is flat between its jumps, and a run may stay there."""
+    """Make some runs, and return the best first.
+
+    Several runs are needed, because income is flat between jumps, and a run may end there.
+    """
     seeds = range(seed, seed + runs)
     results = [bilevo.minimize(problem, max_evals=evaluations, rng=seed) for seed in seeds]
     return sorted(results, key=lambda result: result.F)
 
 
 def ties(count: int) -> FloatArray:
-    """(count, 2): what shops with five goods at random prices earn if ties go to them, and if not.
+    """Return (count, 2): what shops with random prices earn if ties go to them, and if not.
 
-    Both by HiGHS, and both compared with enumeration.
+    HiGHS computes both, and enumeration checks both.
     """
     rng, incomes = np.random.default_rng(7), []
     for _ in range(count):
@@ -195,9 +203,9 @@ SHOP = Shop(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Prices for a customer who packs a knapsack.")
+    parser = argparse.ArgumentParser(description="Set prices for a customer who packs a knapsack.")
     parser.add_argument("--small", action="store_true", help="fewer runs and fewer shops")
-    parser.add_argument("--out", type=Path, default=Path(), help="folder of the picture")
+    parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
     options = parser.parse_args(arguments)
 
     need("pictures", "matplotlib", "plot")  # before the work, not after it
@@ -218,14 +226,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"  verified    {-certificate.F:g} by a customer who tries all bags")
         print(f"  all prices  {best:g} by prices {prices}")
     print(
-        "The shop asks for what its goods are worth to the customer beside what else fits in the\n"
-        "bag, to the last coin, if it can count on goodwill; if not, it takes a coin off each."
+        "If ties go to the shop, it asks for exactly what its goods add to the value of the bag.\n"
+        "If ties go against it, it asks for one coin less for each good."
     )
     incomes = ties(20 if options.small else 300)
     differing = int((incomes[:, 0] > incomes[:, 1]).sum())
     print(
-        f"At random prices ties matter to {differing} of {len(incomes)} shops: what a solver\n"
-        "happens to answer there is neither position. A follower needs to be told (`tie`)."
+        f"With random prices, ties matter to {differing} of {len(incomes)} shops. A solver may\n"
+        "return any of several equally good bags, so it is told which one to choose (`tie`)."
     )
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "pricing.png"

@@ -1,20 +1,25 @@
-"""Two problems of the literature: a gold mine and its tax, a company and its divisions.
+"""Solve two problems of the literature: a gold mine and its tax, a company and its divisions.
 
-Gold mining (Kuusamo): the government chooses a tax on each unit and how much the mine is to look at
-its profit rather than at pollution; the mine answers with its production. Decision making: an
-executive chooses two quantities and the divisions' weight of profit; they answer with three more.
-Both are `bilevo.problems`, from M. M. Islam, H. K. Singh and T. Ray (2017), used in the DRC paper.
+Gold mining (Kuusamo): the government chooses a tax on each unit, and the weight that the mine has
+to give to its profit rather than to pollution. The mine answers with its production.
+
+Decision making: an executive chooses two quantities, and the weight that the divisions give to
+profit. The divisions answer with three more quantities.
+
+Both are in `bilevo.problems`. They are from M. M. Islam, H. K. Singh and T. Ray (2017), and the DRC
+paper uses them.
 
     python examples/real_world.py [--small] [--out FOLDER]
 
-Two checks. The mine's single quantity can be searched by scipy for every tax that scipy tries. And
-the company's F and constraints are linear: a program in which the executive decides everything can
-only be better, and the best run is as good as that, so there is no better answer. Other runs end in
-local optima, such as F = -1084.24, where most runs of the published algorithms end.
+There are two checks. scipy searches over taxes, and finds the mine's single quantity for each of
+them. The company's F and constraints are linear, so a linear program finds the best F that the
+executive would get by deciding everything. No bilevel answer can be better. The best run is as good
+as that. Other runs end in local optima, such as F = -1084.24, where most runs of the published
+algorithms end.
 
-**When bilevo is the wrong tool**: here. A follower of one variable, or a convex one such as the
-divisions', is solved by scipy in a moment, and each check takes less time than the search. It would
-be the right tool if production came out of a simulation.
+**When bilevo is the wrong tool**: here. scipy solves a follower with one variable, or a convex one
+such as the divisions, in a moment, and each check takes less time than the search. bilevo would be
+the right tool if a simulation computed the production.
 """
 
 from __future__ import annotations
@@ -35,7 +40,7 @@ from bilevo.core.extras import need
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The best verified result of some runs, what all of them found, and the check's F."""
+    """The best verified result of some runs, the verified F of each run, and the check's F."""
 
     result: bilevo.Result
     certificate: bilevo.Certificate
@@ -46,7 +51,7 @@ class Answer:
 def solved(
     problem: bilevo.Problem, seeds: Sequence[int], max_evals: int | None, check: float
 ) -> Answer:
-    """Run with each seed, verify, and take the best that is feasible where the follower answers."""
+    """Run with each seed, verify all results, and take the best feasible one."""
     results = [bilevo.minimize(problem, rng=seed, max_evals=max_evals) for seed in seeds]
     certificates = [bilevo.verify(problem, result) for result in results]
     order = sorted(
@@ -57,7 +62,7 @@ def solved(
 
 
 def mine_by_scipy(problem: bilevo.Problem) -> float:
-    """F of gold mining by Nelder-Mead, with the mine's production searched for every tax."""
+    """Return the best F of gold mining by Nelder-Mead, with the mine solved at every tax."""
 
     def production(x: FloatArray) -> float:
         most = max(0.0, (99 - x[0]) / 2)  # beyond it the mine makes a loss
@@ -78,7 +83,7 @@ def mine_by_scipy(problem: bilevo.Problem) -> float:
 
 
 def without_follower(problem: bilevo.Problem) -> float:
-    """F if the leader of a problem with linear F, G and g decided everything: a bound."""
+    """Return the best F if the leader decided everything, a bound. F, G and g must be linear."""
     m, n = problem.m, problem.n
     points = np.concatenate([np.zeros((1, m + n)), np.eye(m + n)])
     F, G, _, g = problem.evaluate(points[:, :m], points[:, m:])
@@ -96,9 +101,10 @@ def gold_mining(small: bool, folder: Path) -> Answer:
     tax, weight = answer.result.x
     (production,) = answer.certificate.y
     print(
-        f"gold mining: a tax of {tax:.1f} a unit, at which a mine that weighs its profit with "
-        f"{weight:.2f} digs {production:.2f} units.\nThe state takes {tax * production:.0f}; F = "
-        f"{answer.certificate.F:.4f}, by scipy {answer.check:.4f}. {answer.certificate.message}"
+        f"gold mining: a tax of {tax:.1f} a unit. A mine that gives its profit a weight of "
+        f"{weight:.2f} then digs {production:.2f} units.\nThe state takes {tax * production:.0f}. "
+        f"bilevo finds F = {answer.certificate.F:.4f}, scipy {answer.check:.4f}.\n"
+        f"Verification: {answer.certificate.message}"
     )
     figure = plot.landscape(problem, answer.result, points=9 if small else None)
     plot.save(figure, folder / "gold_mining.png")
@@ -111,17 +117,18 @@ def decision_making(small: bool, folder: Path) -> Answer:
     answer = solved(problem, seeds, most, without_follower(problem))
     x, y = answer.result.x, answer.certificate.y
     print(
-        f"decision making: the executive sets {x[0]:.1f} and {x[1]:.1f} and has the divisions "
-        f"weigh profit with {x[2]:.2f}; they answer {', '.join(f'{part:.1f}' for part in y)}.\n"
-        f"F = {answer.certificate.F:.4f}, and if the divisions obeyed {answer.check:.4f}: "
-        f"they cost {answer.certificate.F - answer.check:.4f}. {answer.certificate.message}"
+        f"decision making: the executive sets {x[0]:.1f} and {x[1]:.1f}, and a weight of profit of "
+        f"{x[2]:.2f}. The divisions answer {', '.join(f'{part:.1f}' for part in y)}.\n"
+        f"bilevo finds F = {answer.certificate.F:.4f}. If the divisions obeyed, F would be "
+        f"{answer.check:.4f}, a difference of {answer.certificate.F - answer.check:.4f}.\n"
+        f"Verification: {answer.certificate.message}"
     )
     draw_runs(answer, folder / "decision_making.png")
     return answer
 
 
 def draw_runs(answer: Answer, path: Path) -> None:
-    """What each run found beside the bound: runs end in different local optima."""
+    """Draw the F of each run and the bound: runs end in different local optima."""
     figure = need("pictures", "matplotlib.figure", "plot").Figure(
         figsize=(5, 3), layout="constrained"
     )
@@ -136,8 +143,8 @@ def draw_runs(answer: Answer, path: Path) -> None:
 
 def main(words: Sequence[str] | None = None) -> tuple[Answer, Answer]:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--small", action="store_true", help="short runs, to see that all works")
-    parser.add_argument("--out", type=Path, default=Path(), help="where the pictures go")
+    parser.add_argument("--small", action="store_true", help="short runs, for a quick look")
+    parser.add_argument("--out", type=Path, default=Path(), help="folder for the pictures")
     options = parser.parse_args(words)
     options.out.mkdir(parents=True, exist_ok=True)
     return gold_mining(options.small, options.out), decision_making(options.small, options.out)

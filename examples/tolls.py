@@ -1,27 +1,30 @@
-"""Tolls on a few roads: what they are worth when drivers choose their routes in answer.
+"""Set tolls on a few roads so that travel is fastest when drivers choose their own routes.
 
-The leader sets tolls and wants the least total travel time. The follower is all drivers together:
-everyone takes the route of least time and toll, until nobody gains by changing (Wardrop's user
-equilibrium). That is the minimum of Beckmann's convex function, found by a Frank-Wolfe method of
-conjugate directions (Mitradjieva and Lindberg 2013, The stiff is moving, Transportation Science
-47(2)). How far it is from the end, its gap, is an error of the leader's objective. One `advance`
-is ten of its iterations, so the competition decides how exactly a toll is known: those that look
-hopeless are left at a coarse gap, and only the best are followed to a fine one.
+The leader sets tolls and wants the least total travel time. The follower is all drivers together.
+Each driver takes the route with the least time and toll, until nobody gains by changing (Wardrop's
+user equilibrium). This equilibrium minimizes Beckmann's convex function. A Frank-Wolfe method of
+conjugate directions finds it (Mitradjieva and Lindberg 2013, The stiff is moving, Transportation
+Science 47(2)). Its gap tells how far it still is from the equilibrium, and causes an error in the
+leader's objective. One `advance` is ten iterations. So the competition decides how exactly F is
+known at a toll: searches of hopeless tolls stop at a coarse gap, and only the best reach a fine
+one.
 
     python examples/tolls.py --out pictures            # two minutes with Sioux Falls
     python examples/tolls.py --out pictures --small    # a few seconds
 
-The small network is that of Hearn and Ramana (1998), Solving congestion toll pricing models; the
-totals quoted for it, 2455.87 without tolls and 2253.92 at best, come out. Two links may be tolled,
-and neither toll alone is worth much: descents from no tolls end at 2453.88, as a search may, of
-which three are made; the best is 2419.87. Sioux Falls (76 links, 360,600 trips; LeBlanc, Morlok and
-Pierskalla 1975) is read from the package aequilibrae, if installed. Tolls are in units of time.
+The small network is from Hearn and Ramana (1998), Solving congestion toll pricing models. The
+example reproduces the total times quoted for it: 2455.87 without tolls, and 2253.92 at best. Two
+links may be tolled, and neither toll alone is worth much. So a descent that starts without tolls
+ends at 2453.88. A search may end there, too, so three runs are made; the best total time is
+2419.87. Sioux Falls (76 links, 360,600 trips; LeBlanc, Morlok and Pierskalla 1975) is read from the
+package aequilibrae, if that is installed. Tolls are in units of time.
 
-When not to use bilevo for this: if every link can be tolled, the marginal costs of the system
-optimum are the answer, by one more equilibrium and no search. And equilibria have derivatives by
-the tolls (Tobin and Friesz 1988, Transportation Science 22(4)), which need fewer equilibria than
-any search, from a good start. Both are computed here for comparison. A search is for what they
-cannot do: local optima and kinks, as here, and drivers who are a simulation without derivatives.
+**When bilevo is the wrong tool**: if every link can be tolled, the marginal costs of the system
+optimum are the answer, which takes one more equilibrium and no search. Also, an equilibrium has
+derivatives by the tolls (Tobin and Friesz 1988, Transportation Science 22(4)). From a good start, a
+descent with them needs fewer equilibria than any search. The example computes both for comparison.
+A search is for what they cannot do: local optima and kinks, as here, and drivers that are a
+simulation without derivatives.
 """
 
 from __future__ import annotations
@@ -53,8 +56,8 @@ NINE_NODES = """
 6 9 7 32   7 3 3 25   7 4 6 24   7 8 2 19   8 3 8 39   8 4 6 43   8 7 4 36   9 7 4 26   9 8 8 30
 """
 MEANING = {
-    "nine nodes": "Either toll of the answer alone is worse than none, as drivers crowd the other "
-    "link; both together save a sixth of what is possible. A descent from no tolls misses that.",
+    "nine nodes": "Either of these tolls alone is worse than none, because drivers crowd the other "
+    "link. Both together save 18% of what is possible. A descent from no tolls misses that.",
     "Sioux Falls": "Tolls on five of 38 roads save two thirds of what tolls on all of them could.",
 }
 
@@ -69,8 +72,8 @@ class Network:
     rise: FloatArray
     power: FloatArray
     trips: FloatArray
-    first: IntArray = field(init=False)  # of the links that leave a node, as in a sparse array
-    link: IntArray = field(init=False)  # (n, n): which link leads from one node to another
+    first: IntArray = field(init=False)  # first link that leaves each node, as in a sparse array
+    link: IntArray = field(init=False)  # (n, n): the link from one node to another
 
     def __post_init__(self) -> None:
         nodes = len(self.trips)
@@ -84,7 +87,7 @@ class Network:
 
     @classmethod
     def of(cls, links: Any, trips: FloatArray) -> Network:
-        """From rows (tail, head, free, capacity, factor, power), nodes counted from 0."""
+        """Make a network from rows (tail, head, free, capacity, factor, power); nodes from 0 on."""
         rows = np.array(sorted(map(tuple, links)))
         tail, head, (free, capacity, factor, power) = *rows.T[:2].astype(int), rows.T[2:]
         return cls(tail, head, free, free * factor / capacity**power, power, trips)
@@ -99,21 +102,22 @@ class Network:
         return float(flow @ self.time(flow))
 
     def beckmann(self, flow: FloatArray) -> float:
-        """The sum of the integrals of time over flow, which an equilibrium minimises."""
+        """Return the sum of the integrals of time over flow, which an equilibrium minimizes."""
         return float(flow @ (self.free + self.rise * flow**self.power / (self.power + 1)))
 
     def routes(self, cost: FloatArray) -> tuple[FloatArray, IntArray]:
-        """For every node of origin: the costs of the cheapest routes, and the nodes before."""
-        positive = np.maximum(cost, 1e-9)  # links that cost nothing would leave the order open
+        """Return costs of the cheapest routes from every origin, and the node before each node."""
+        positive = np.maximum(cost, 1e-9)  # with zeros, the order of nodes would be arbitrary
         graph = csr_array((positive, self.head, self.first), shape=self.trips.shape)
         distances, before = dijkstra(graph, return_predecessors=True)
         return distances, before
 
     def all_or_nothing(self, cost: FloatArray) -> FloatArray:
-        """Flows of the links when everybody takes the cheapest route."""
+        """Return the flows of links when everybody takes the cheapest route."""
         distances, before = self.routes(cost)
         nodes = len(self.trips)
-        rows = np.arange(nodes) * (nodes + 1)  # of `load`: a last column takes what has no link
+        # A row of `load` for each origin; its last column stands for the node before the origin.
+        rows = np.arange(nodes) * (nodes + 1)
         order = np.argsort(-distances, axis=1).T  # the farthest first
         previous = np.where(before < 0, nodes, before)[np.arange(nodes), order]
         load = np.pad(self.trips, ((0, 0), (0, 1)))
@@ -127,7 +131,7 @@ class Network:
 
 @dataclass(slots=True)
 class Traffic:
-    """Where Frank-Wolfe stands: flows, its last two targets and step. Arrays and numbers only."""
+    """The state of Frank-Wolfe, in arrays and numbers: flows, the last two targets and the step."""
 
     toll: FloatArray
     flow: FloatArray
@@ -135,17 +139,17 @@ class Traffic:
     last_but_one: FloatArray
     step: float = 1.0
     gap: float = 1.0
-    iterations: int = 1  # the start has looked for the cheapest routes, too
+    iterations: int = 1  # the start counts, because it searches the cheapest routes, too
 
 
 @dataclass(frozen=True, slots=True)
 class Drivers:
-    """The follower: bi-conjugate Frank-Wolfe until changing routes saves `gap` of all costs."""
+    """The follower: bi-conjugate Frank-Wolfe until new routes save less than `gap` of all costs."""
 
     network: Network
-    share: FloatArray  # (links, m): which links each toll of the leader is raised on
+    share: FloatArray  # (links, m): 1 where a toll of the leader is raised on a link
     gap: float = 1e-6
-    cost: int = 10  # iterations of one advance, each with the cheapest routes of all origins
+    cost: int = 10  # iterations of one `advance`, each with the cheapest routes of all origins
     limit: int = 3000
 
     def start(self, x: FloatArray, rng: np.random.Generator) -> Traffic:
@@ -184,9 +188,9 @@ class Drivers:
         state.last, state.last_but_one = target, state.last
 
     def conjugate(self, state: Traffic, cheapest: FloatArray) -> FloatArray:
-        """The target whose direction is conjugate to the last two."""
+        """Return the target whose direction is conjugate to the last two."""
         flow, step, curvature = state.flow, state.step, self.network.slope(state.flow)
-        if step > 1 - 1e-9:  # the last target is reached: nothing to be conjugate to
+        if step > 1 - 1e-9:  # the last target is reached: no direction to be conjugate to
             return cheapest
         forward, one = cheapest - flow, state.last - flow
         two = step * state.last + (1 - step) * state.last_but_one - flow
@@ -198,7 +202,7 @@ class Drivers:
         return np.asarray((cheapest + nu * state.last + mu * state.last_but_one) / (1 + nu + mu))
 
     def line_search(self, state: Traffic, direction: FloatArray) -> float:
-        """The step in [0, 1] to the least of Beckmann's function."""
+        """Return the step in [0, 1] that minimizes Beckmann's function."""
 
         def slope(step: float) -> float:
             time = self.network.time(state.flow + step * direction)
@@ -208,7 +212,7 @@ class Drivers:
 
 
 def settled(drivers: Drivers, x: Any) -> Traffic:
-    """How drivers answer tolls x, without a leader's search."""
+    """Return the drivers' answer to tolls x, without a leader's search."""
     state = drivers.start(np.asarray(x, float), np.random.default_rng(1))
     while not drivers.done(state):
         state = drivers.advance(state)
@@ -217,7 +221,7 @@ def settled(drivers: Drivers, x: Any) -> Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A network and its roads with a toll of at most `most`: links as nodes counted from 1."""
+    """A network, and the roads with a toll of at most `most`, as pairs of nodes from 1 on."""
 
     name: str
     network: Network
@@ -236,7 +240,7 @@ class Case:
         return [f"{road[0][0]}-{road[0][1]}" for road in self.roads]
 
     def problem(self, gap: float = 1e-6) -> bilevo.Problem:
-        """Total travel time over tolls; the leader sees the flows of all links."""
+        """Make the bilevel problem: F is the total travel time, y are the flows of all links."""
         return bilevo.Problem(
             lambda x, flow: self.network.total_time(flow),
             None,
@@ -262,7 +266,7 @@ def nine_nodes() -> Case:
 
 
 def sioux_falls(archive: Path) -> Case:
-    """From the sample of aequilibrae; each road is tolled in both directions."""
+    """Read the sample of aequilibrae; each road is tolled in both directions."""
     columns = "a_node, b_node, free_flow_time, capacity_ab, b, power"
     with zipfile.ZipFile(archive) as sample, closing(sqlite3.connect(":memory:")) as database:
         database.deserialize(sample.read("project_database.sqlite"))
@@ -278,7 +282,7 @@ def sioux_falls(archive: Path) -> Case:
 
 
 def trip_matrix(content: bytes) -> tuple[IntArray, FloatArray]:
-    """The zones and the first matrix of a file in aequilibrae's format (its matrix class)."""
+    """Return the zones and the first matrix of a file in aequilibrae's matrix format."""
     (zones,) = np.frombuffer(content, "<u4", 1, offset=10)
     matrices, indices = content[14], content[15]
     start = 182 + 50 * matrices + 20 * indices
@@ -289,7 +293,7 @@ def trip_matrix(content: bytes) -> tuple[IntArray, FloatArray]:
 
 
 def sample_of_aequilibrae() -> Path | None:
-    """Where the package keeps Sioux Falls; it is found without being imported."""
+    """Return where the package keeps Sioux Falls, without importing the package."""
     package = importlib.util.find_spec("aequilibrae")
     if package is None or package.origin is None:
         return None
@@ -298,15 +302,15 @@ def sample_of_aequilibrae() -> Path | None:
 
 
 def system_optimum(network: Network, gap: float) -> FloatArray:
-    """Flows of the least total time: the equilibrium of drivers who bear what they cost others."""
+    """Return flows of the least total time: the equilibrium of drivers who pay what others lose."""
     considerate = replace(network, rise=network.rise * (1 + network.power))
     return settled(Drivers(considerate, np.zeros((len(network.tail), 0)), gap), ()).flow
 
 
 def sensitivity(case: Case, state: Traffic, tolerance: float = 1e-2) -> FloatArray:
-    """Derivatives of total time by the tolls, at an equilibrium (Tobin and Friesz).
+    """Return derivatives of total time by the tolls, at an equilibrium (Tobin and Friesz).
 
-    Flows change within the links that the trips of each origin use, and keep their sums at nodes.
+    Flows change only on links that trips use, for each origin, and keep their balance at nodes.
     """
     network, links = case.network, np.arange(len(case.network.tail))
     cost = network.time(state.flow) + state.toll
@@ -326,8 +330,8 @@ def sensitivity(case: Case, state: Traffic, tolerance: float = 1e-2) -> FloatArr
 
 
 def descend(case: Case, start: Any, gap: float) -> tuple[FloatArray, int]:
-    """Tolls of L-BFGS-B with these derivatives, and how many equilibria it needed."""
-    scale = case.total_time(start, gap) / 1000  # first steps are as long as derivatives
+    """Return tolls by L-BFGS-B with these derivatives, and how many equilibria it needed."""
+    scale = case.total_time(start, gap) / 1000  # the first step is as long as the derivative
 
     def value(x: FloatArray) -> tuple[float, FloatArray]:
         state = case.equilibrium(x, gap)
@@ -340,19 +344,19 @@ def descend(case: Case, start: Any, gap: float) -> tuple[FloatArray, int]:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A case, and how exactly drivers are followed: in the search, and beside it."""
+    """A case, and how exactly equilibria are solved for it."""
 
     case: Case
-    gap: float
-    fine: float
+    gap: float  # in the search
+    fine: float  # in checks and comparisons
     evals: int
-    seeds: range  # of runs: one may end in a local optimum
+    seeds: range  # several runs, because one may end in a local optimum
 
     def bounds(self) -> tuple[float, float]:
-        """What is known without a search: total time without tolls, and the least there can be."""
+        """Print and return total time without tolls, and the least possible total time."""
         case, network = self.case, self.case.network
         print(f"\n{case.name}: {len(network.tail)} links, {network.trips.sum():,.0f} trips")
-        print("The follower's gap is the leader's error. Without tolls:")
+        print("The follower's gap causes an error in total time. Without tolls:")
         for gap in (1e-2, 1e-3, 1e-4, 1e-5, self.fine):
             state = case.equilibrium(np.zeros(len(case.roads)), gap)
             total = network.total_time(state.flow)
@@ -361,12 +365,13 @@ class Study:
         least = network.total_time(optimum)
         all_links = Drivers(network, np.eye(len(network.tail)), self.fine)
         priced = network.total_time(settled(all_links, optimum * network.slope(optimum)).flow)
-        print(f"Its objective (Beckmann) is {network.beckmann(state.flow):,.2f}.")
-        print(f"The least total time is {least:,.2f}; marginal costs on all links: {priced:,.2f}.")
+        print(f"The follower's objective (Beckmann) is {network.beckmann(state.flow):,.2f}.")
+        print(f"The least total time is {least:,.2f}.")
+        print(f"With tolls of marginal costs on all links it is {priced:,.2f}.")
         return total, least
 
     def search(self) -> bilevo.Result:
-        """The best tolls of some runs, what they cost, and drivers followed more exactly."""
+        """Make some runs, print what they found and spent, and return the best."""
         problem = self.case.problem(self.gap)
         runs = [bilevo.minimize(problem, max_evals=self.evals, rng=seed) for seed in self.seeds]
         result = min(runs, key=lambda run: run.F)
@@ -374,13 +379,14 @@ class Study:
         found = bilevo.verify(problem, result, starts=1, follower=finer)
         steps = np.concatenate([row.executions for row in result.history])
         kept = np.concatenate([row.survived for row in result.history])
-        print(f"bilevo: {', '.join(f'{run.F:,.2f}' for run in runs)}; exactly {found.F:,.2f}.")
-        means = f"{steps[kept].mean():.1f} where they survived, {steps[~kept].mean():.1f} elsewhere"
-        print(f"  {result.nfev_lower} iterations for {len(steps)} tolls, in steps of ten: {means}.")
+        listed = ", ".join(f"{run.F:,.2f}" for run in runs)
+        print(f"bilevo finds {listed}. With a finer gap the best is {found.F:,.2f}.")
+        means = f"{steps[kept].mean():.1f} if selected, {steps[~kept].mean():.1f} if not"
+        print(f"  {result.nfev_lower} iterations for {len(steps)} tolls. Steps of a toll: {means}.")
         return result
 
     def compare(self, result: bilevo.Result, untolled: float, least: float) -> None:
-        """The answer beside those of descents with derivatives."""
+        """Print the answer beside the answers of descents with derivatives."""
         case, answers = self.case, [("bilevo", result.x)]
         for name, start in (("no tolls", 0 * result.x), ("the answer", result.x)):
             x, count = descend(case, start, self.gap)
@@ -392,7 +398,7 @@ class Study:
             print(f"  {name:42} {total:,.2f}, {saved:.1%} of what is possible; {tolls}")
 
     def pictures(self, result: bilevo.Result, folder: Path, points: int) -> list[Path]:
-        """Where tolls change the time lost and, over two tolls, what the leader is up against."""
+        """Draw the links where tolls change the time lost, and total time over two tolls."""
         figures = {"links": self.delays(result)}
         if len(result.x) == 2:
             figures["landscape"] = bilevo.plot.landscape(self.case.problem(1e-5), result, points)
@@ -404,7 +410,7 @@ class Study:
         return paths
 
     def delays(self, result: bilevo.Result) -> Figure:
-        """Bars of the time lost on the links where tolls change it most."""
+        """Draw bars of the time lost on the links where tolls change it most."""
         network = self.case.network
         flows = {
             "no tolls": self.case.equilibrium(0 * result.x, self.gap).flow,
@@ -426,7 +432,7 @@ class Study:
 
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--out", type=Path, default=Path(), help="folder of the pictures")
+    parser.add_argument("--out", type=Path, default=Path(), help="folder for the pictures")
     parser.add_argument("--small", action="store_true", help="a few seconds, for tests")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args(words)

@@ -1,18 +1,19 @@
-"""Hyper-parameters as a bilevel problem: validation loss above, training below, epochs to share.
+"""Tune hyper-parameters as a bilevel problem: the follower is the training of a network.
 
 The leader chooses four hyper-parameters of a small network, all on a log scale: learning rate,
-weight decay, batch size and width. The follower is training itself: one `advance` is an epoch of
-Adam, and it is done when the validation loss has not improved for eight epochs, or after fifty.
-What the leader sees of it is the validation loss of the best epoch so far, the network that one
-would keep. Followers of many leaders share one budget of epochs: `drc-race` gives few of them to
-most networks and many to those that may become the best.
+weight decay, batch size and width. The follower is the training itself. One `advance` is an epoch
+of Adam. Training is done when the validation loss has not improved for eight epochs, or after
+fifty. The leader sees the validation loss of the best epoch so far, because one would keep that
+network. All networks together get a limited number of epochs. `drc-race` gives few epochs to most
+networks, and many to those that may become the best.
 
     python examples/tuning.py                           the digits, 1000 epochs, some seconds
     python examples/tuning.py friedman --epochs 300 --out pictures
 
-Wrong tool: where only regularisation of a convex loss is to be tuned, the validation loss can be
-differentiated by it, and gradients need far fewer trainings. docs/tuning.md has a comparison with
-Optuna. Needs scikit-learn, for its data.
+**When bilevo is the wrong tool**: where only the regularization of a convex loss is tuned. The
+validation loss can then be differentiated, and gradients need far fewer trainings.
+
+docs/tuning.md compares with Optuna. The example needs scikit-learn, for its data.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ class Data:
     targets: Array
     validation_inputs: Array
     validation_targets: Array
-    classes: bool  # cross entropy of classes, or else the squared error
+    classes: bool  # whether the loss is the cross entropy of classes; else the squared error
 
     @classmethod
     def split(cls, X: Array, T: Array, classes: bool, training: int, seed: int) -> Data:
-        """Split by a seed; inputs are scaled by what is seen in training."""
+        """Split rows by a seed; inputs are scaled by the training rows only."""
         order = np.random.default_rng([seed, 8]).permutation(len(X))
         seen, held = order[:training], order[training:]
         mean, deviation = X[seen].mean(axis=0), X[seen].std(axis=0) + 1e-9
@@ -56,13 +57,13 @@ class Data:
         return cls(scaled[seen], T[seen], scaled[held], T[held], classes)
 
     def loss(self, outputs: Array, targets: Array) -> float:
-        """Of a network's outputs, per row."""
+        """Return the loss of a network's outputs, per row."""
         if self.classes:
             return float(-(targets * log_softmax(outputs)).sum() / len(outputs))
         return float(((outputs - targets) ** 2).sum() / len(outputs))
 
     def slope(self, outputs: Array, targets: Array) -> Array:
-        """The derivative of the loss by the outputs."""
+        """Return the derivative of the loss by the outputs."""
         if self.classes:
             return np.asarray((np.exp(log_softmax(outputs)) - targets) / len(outputs))
         return np.asarray(2 * (outputs - targets) / len(outputs))
@@ -74,7 +75,7 @@ def log_softmax(outputs: Array) -> Array:
 
 
 def digits(seed: int) -> Data:
-    """8x8 pictures of ten digits, the first 800 of 1797, 300 of them for training."""
+    """Load 8x8 pictures of digits: the first 800 of 1797, 300 of them for training."""
     from sklearn.datasets import load_digits
 
     X, labels = load_digits(return_X_y=True)
@@ -82,7 +83,7 @@ def digits(seed: int) -> Data:
 
 
 def breast_cancer(seed: int) -> Data:
-    """Thirty measurements of cells, benign or malignant, 300 of 569 for training."""
+    """Load thirty measurements of cells, benign or malignant, 300 of 569 for training."""
     from sklearn.datasets import load_breast_cancer
 
     X, labels = load_breast_cancer(return_X_y=True)
@@ -90,7 +91,7 @@ def breast_cancer(seed: int) -> Data:
 
 
 def friedman(seed: int) -> Data:
-    """Friedman-1: a smooth function of five of ten inputs, with noise; 300 of 700 for training."""
+    """Make Friedman-1: a smooth function of five of ten inputs, with noise; 300 of 700 to train."""
     from sklearn.datasets import make_friedman1
 
     X, t = make_friedman1(700, noise=1.0, random_state=seed)
@@ -106,7 +107,7 @@ DATA: dict[str, Callable[[int], Data]] = {
 
 @dataclass(slots=True)
 class Network:
-    """A training under way: all weights in one vector, Adam's moments, and what has been seen."""
+    """The state of a training: all weights in one vector, Adam's moments, losses seen so far."""
 
     width: int
     batch: int
@@ -125,7 +126,7 @@ class Network:
 
 
 class Training:
-    """The follower: x (4,) to a network, an epoch at a time."""
+    """The solver: trains a network with hyper-parameters x (4,), an epoch at a time."""
 
     def __init__(self, data: Data) -> None:
         self.data = data
@@ -142,13 +143,13 @@ class Training:
         return Network(width, batch, rate, decay, weights, np.zeros(count), np.zeros(count), rng)
 
     def layers(self, vector: Array, width: int) -> tuple[Array, Array, Array, Array]:
-        """Views of a vector of weights, or of their derivatives: two layers and their biases."""
+        """Return views of a vector of weights or derivatives: two layers and their biases."""
         ends = np.cumsum([self.inputs * width, width, width * self.outputs])
         W1, b1, W2, b2 = np.split(vector, ends)
         return W1.reshape(self.inputs, width), b1, W2.reshape(width, self.outputs), b2
 
     def advance(self, state: Network) -> Network:
-        """One epoch, then a look at the validation data."""
+        """Train for one epoch, then take the validation loss."""
         data, total = self.data, 0.0
         order = state.rng.permutation(len(data.inputs))
         slopes = np.empty_like(state.weights)
@@ -168,7 +169,7 @@ class Training:
         return state
 
     def forward(self, layers: tuple[Array, ...], X: Array) -> tuple[Array, Array]:
-        """The hidden layer and the outputs."""
+        """Return the hidden layer and the outputs."""
         W1, b1, W2, b2 = layers
         hidden = np.maximum(X @ W1 + b1, 0.0)
         return hidden, hidden @ W2 + b2
@@ -176,7 +177,7 @@ class Training:
     def backward(
         self, layers: tuple[Array, ...], slopes: tuple[Array, ...], X: Array, T: Array
     ) -> float:
-        """The loss of a batch, and its derivatives by all weights."""
+        """Return the loss of a batch, and write its derivatives by all weights into `slopes`."""
         hidden, outputs = self.forward(layers, X)
         by_output = self.data.slope(outputs, T)
         by_hidden = (by_output @ layers[2].T) * (hidden > 0)
@@ -192,7 +193,7 @@ class Training:
 
 
 def adam(state: Network, slopes: Array, b1: float = 0.9, b2: float = 0.99) -> None:
-    """One step of Adam with decoupled weight decay, in place."""
+    """Make one step of Adam with decoupled weight decay, in place."""
     state.steps += 1
     state.first *= b1
     state.first += (1 - b1) * slopes
@@ -208,7 +209,7 @@ def bounded(loss: float) -> float:
 
 
 def problem(training: Training) -> bilevo.Problem:
-    """The bilevel problem of a training: F is the validation loss that the follower tells."""
+    """Make the bilevel problem of a training: F is the validation loss that the solver gives."""
     return bilevo.Problem(
         validation_loss,
         None,
@@ -224,7 +225,7 @@ def validation_loss(x: Array, y: Array) -> float:
 
 
 def meaning(x: Array) -> dict[str, float]:
-    """Hyper-parameters as people write them."""
+    """Return hyper-parameters as people write them."""
     values = (10.0 ** x[0], 10.0 ** x[1], round(2 ** x[2]), round(2 ** x[3]))
     return {name: float(f"{value:.3g}") for name, value in zip(NAMES, values, strict=True)}
 
@@ -249,7 +250,7 @@ class Watched(Training):
 
 
 def again(training: Training, x: Array, times: int) -> Array:
-    """The validation losses of new networks with the same hyper-parameters."""
+    """Return validation losses of new networks with the same hyper-parameters."""
     losses = []
     for seed in range(times):
         state = training.start(x, np.random.default_rng([seed, 4]))
@@ -260,7 +261,7 @@ def again(training: Training, x: Array, times: int) -> Array:
 
 
 def picture(path: Path, curves: list[list[float]], answer: float, title: str) -> None:
-    """Who got the epochs: each network's loss of its best epoch so far, the answer's in red."""
+    """Draw each network's best loss over its epochs; the answer is red."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -278,12 +279,12 @@ def picture(path: Path, curves: list[list[float]], answer: float, title: str) ->
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Tune a small network by bilevel optimisation.")
+    parser = argparse.ArgumentParser(description="Tune a small network by bilevel optimization.")
     parser.add_argument("data", nargs="?", choices=DATA, default="digits")
-    parser.add_argument("--epochs", type=int, default=1000, help="of all networks together")
+    parser.add_argument("--epochs", type=int, default=1000, help="epochs of all networks together")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--small", action="store_true", help="200 epochs")
-    parser.add_argument("--out", type=Path, default=Path(), help="folder of the picture")
+    parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
     options = parser.parse_args(arguments)
 
     training = Watched(DATA[options.data](options.seed))
@@ -300,9 +301,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"Trained again: {np.median(losses):.4f}, from {losses.min():.4f} to {losses.max():.4f}")
     print(
         f"{result.nfev_lower} epochs went to {len(curves)} networks: {short} of them got three or\n"
-        f"fewer, the longest training took {max(map(len, curves))}. The loss found is that of a\n"
-        "network to keep, and has some luck in it: one trained again with the same settings is\n"
-        "likely to be a little worse."
+        f"fewer, and the longest training took {max(map(len, curves))}. The best network found\n"
+        "was partly lucky: a network that is trained again with the same settings is likely to be\n"
+        "a little worse."
     )
     options.out.mkdir(parents=True, exist_ok=True)
     title = f"{options.data}: who got {result.nfev_lower} epochs"

@@ -175,8 +175,8 @@ def verify(
     other random numbers. A `follower` given here is a second solver, for any problem; its values
     of f are used where the problem has no f.
     """
-    from bilevo.verification.by_search import resolve_follower
-    from bilevo.verification.by_solver import claimed_by, resolve_by
+    from bilevo.verification.by_search import verify_by_search
+    from bilevo.verification.by_solver import claimed_answer, verify_by_solver
 
     require_count("starts", starts, optional=False)
     if not isinstance(problem, Problem) or not isinstance(res, Result):
@@ -197,11 +197,11 @@ def verify(
     solver = problem.follower if follower is None else bind_solver(follower, problem)
     with kernels.using(kernels.default()):
         if solver is None:
-            res.certificate = resolve_follower(problem, x, y, seed_of(rng), starts)
+            res.certificate = verify_by_search(problem, x, y, seed_of(rng), starts)
         else:
-            claimed = claimed_by(problem, x, y, res.f, res.violation)
+            claimed = claimed_answer(problem, x, y, res.f, res.violation)
             checked = problem.checked_solver(solver)
-            res.certificate = resolve_by(checked, problem, claimed, x, seed_of(rng), starts)
+            res.certificate = verify_by_solver(checked, problem, claimed, x, seed_of(rng), starts)
     return res.certificate
 
 

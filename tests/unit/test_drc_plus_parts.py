@@ -48,7 +48,7 @@ def test_a_wrong_answer_of_the_follower_is_refuted() -> None:
     driven, state = with_elite("smd3", [0.0, 0.0], [0.99, 0.0, 0.0])
     wrong = state.the_elite
     state.known.learn(wrong)
-    driven.run(DRCPlus().certify(driven.spec(), state))
+    driven.run(DRCPlus().certify_elite(driven.spec(), state))
     assert wrong.f > 0.9 and state.the_elite.f == pytest.approx(0.0, abs=1e-9)
     assert pytest.approx(0.0, abs=1e-6) == state.the_elite.F and state.certified
     assert driven.told[-1].f == state.the_elite.f and driven.told[-1].gap == 0
@@ -58,17 +58,17 @@ def test_a_wrong_answer_of_the_follower_is_refuted() -> None:
 def test_a_right_answer_has_its_certificate_once() -> None:
     driven, state = with_elite("smd3", [0.0, 0.0], [0.0, 0.0, 0.0])
     right = state.the_elite
-    driven.run(DRCPlus().certify(driven.spec(), state))
+    driven.run(DRCPlus().certify_elite(driven.spec(), state))
     assert state.elite is right and driven.told[-1].gap == 0
     cost = driven.counts[Level.LOWER]
-    driven.run(DRCPlus().certify(driven.spec(), state))
+    driven.run(DRCPlus().certify_elite(driven.spec(), state))
     assert driven.counts[Level.LOWER] == cost > 0
 
 
 def test_a_new_best_pair_has_no_certificate() -> None:
     driven, state = with_elite("smd1", [0.0, 0.0], [0.0, 0.0, 0.0])
     state.certified = True
-    driven.run(state.crown(state.the_elite))
+    driven.run(state.accept_elite(state.the_elite))
     assert not state.certified and math.isnan(driven.told[-1].gap)
 
 
@@ -118,7 +118,7 @@ def flat_of(problem: Problem, y: np.ndarray) -> np.ndarray:
     state = driven.run(DRCPlus().init(driven.spec()))
     x = np.full(problem.m, 0.5)
     values = driven.run(state.known.evaluate(x, y[None]))
-    driven.run(state.find_flat(Pair(x, y, float(values.objective[0]), 0.0)))
+    driven.run(state.find_flat_directions(Pair(x, y, float(values.objective[0]), 0.0)))
     return np.asarray(state.flat)
 
 
@@ -169,13 +169,13 @@ def test_rough_followers_are_handed_over_and_the_run_resumes(
 ) -> None:
     monkeypatch.setattr("bilevo.run.directory.SNAPSHOT_AFTER", 0.0)
     seen: list[bool] = []
-    handing_over = DRCPlus.hand_over
+    handing_over = DRCPlus.run_fallback
 
     def noted(self: DRCPlus, spec: object, state: DRCPlusState) -> object:
-        seen.append(state.rough is not None)
+        seen.append(state.fallback is not None)
         return handing_over(self, spec, state)
 
-    monkeypatch.setattr(DRCPlus, "hand_over", noted)
+    monkeypatch.setattr(DRCPlus, "run_fallback", noted)
     for stop in (2, 5, 9):
 
         def callback(result: bilevo.Result, stop: int = stop) -> None:
@@ -199,13 +199,13 @@ def test_a_certificate_is_valid_also_after_a_snapshot() -> None:
         driven = Driven(get(ROUGH))
         spec, method = driven.spec(seed=3), DRCPlus()
         state = driven.run(method.init(spec))
-        while state.rough is None:
+        while state.fallback is None:
             state = driven.run(method.generation(spec, state))
         state.certified, elite = True, state.the_elite
         elite.F, elite.f = -1e3, -1e3  # nobody replaces it
         if copied:
-            assert state.rough is not None
-            state.rough.elite = Pair(*(getattr(elite, name) for name in elite.__slots__))
+            assert state.fallback is not None
+            state.fallback.elite = Pair(*(getattr(elite, name) for name in elite.__slots__))
         state = driven.run(method.generation(spec, state))
         outcomes.append(state.certified)
     assert outcomes == [True, True]

@@ -8,10 +8,10 @@ import pytest
 from bilevo.algorithms.rivals.archive import Archive
 from bilevo.algorithms.rivals.local_search import (
     best_of,
-    favour_leader,
     misjudged,
     polish_follower,
     polish_leader,
+    resolve_ties,
 )
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.leader import LeaderState
@@ -82,7 +82,7 @@ def test_a_leader_is_polished_with_its_follower_solved_at_every_point() -> None:
 
 def test_the_leader_may_choose_among_a_followers_answers() -> None:
     tied = Pair(np.array([0.3]), np.array([0.5, 0.1]), 0.0, 0.0, 0.16, 0.0)
-    found, _ = drive(favour_leader(LeaderState(None), tied, 100))
+    found, _ = drive(resolve_ties(LeaderState(None), tied, 100))
     assert isinstance(found, Pair)
     assert found.y == pytest.approx([0.1, 0.5], abs=1e-3)
     assert found.f < 1e-9 and found.F < 1e-6
@@ -90,7 +90,7 @@ def test_the_leader_may_choose_among_a_followers_answers() -> None:
 
 def test_nothing_is_chosen_where_the_follower_has_one_answer() -> None:
     only = Pair(np.array([0.3]), np.array([0.3, 0.3]), 0.0, 0.0, 0.04, 0.0)
-    steps = favour_leader(LeaderState(None), only, 100)
+    steps = resolve_ties(LeaderState(None), only, 100)
     request = steps.send(None)
     assert isinstance(request, Evaluate) and request.level is Level.LOWER
     values = ((request.y - 0.3) ** 2).sum(axis=1)

@@ -20,7 +20,7 @@ ALLOWED = {  # room -> the rooms it may import from
     "algorithms": {"core", "kernels", "optimizers", "algorithms"},
     "run": {"core", "kernels", "run", "safe_files", "version"},
     "safe_files": set(),
-    "verification": {"core", "optimizers", "run", "verification"},
+    "verification": {"algorithms", "core", "optimizers", "run", "verification"},
     "plot": {"core", "verification"},
     "registry": {"core", "algorithms", "optimizers"},
     "api": {"core", "kernels", "optimizers", "registry", "run", "verification"},
@@ -124,8 +124,8 @@ def test_a_first_run_loads_what_it_uses_only(monkeypatch: pytest.MonkeyPatch) ->
     others = {"cloudpickle", "cyclopts", "loky", "matplotlib", "polars", "rich", "scipy.optimize"}
     assert not found & (others | {"bilevo.verification.by_search", "bilevo.run.pool", "sklearn"})
     algorithms = {name for name in found if name.startswith("bilevo.algorithms.")}
-    shared = ("follower_search", "leader", "quadratic_program", "sqp", "ties")
-    plus = ("fallback", "leader_view", "method", "warm_follower")
+    shared = ("differences", "follower_search", "leader", "quadratic_program", "sqp", "ties")
+    plus = ("fallback", "leader_view", "method", "state", "warm_follower")
     used = ["drc", "drc_plus", "shared", *(f"shared.{name}" for name in shared)]
     used += [f"drc_plus.{name}" for name in plus]
     assert algorithms == {f"bilevo.algorithms.{name}" for name in used}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from bilevo.algorithms.shared.sqp import Answer, LocalRule, sqp
+from bilevo.algorithms.shared.sqp import LocalRule, SearchEnd, sqp
 from bilevo.core.request import Level, Procedure, Values, evaluate
 from bilevo.problems import get
 
@@ -36,7 +36,7 @@ class Driver:
         max_points: int = 500,
         low: float = 0.0,
         high: float = 1.0,
-    ) -> Answer:
+    ) -> SearchEnd:
         d = len(start)
         box = np.full(d, low), np.full(d, high)
         steps = sqp(at, np.array(start), *box, LocalRule(max_points))
@@ -45,7 +45,7 @@ class Driver:
             try:
                 request = steps.send(values)
             except StopIteration as end:
-                answer: Answer = end.value
+                answer: SearchEnd = end.value
                 assert answer.points == sum(self.batches) <= max_points
                 return answer
             values = self.values(request.y)

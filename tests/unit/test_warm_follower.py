@@ -33,7 +33,7 @@ class Bed:
 
     def explored(self, x: np.ndarray, seed: int = 0, relaxed: bool = False) -> tuple[WarmTask, int]:
         rng = stream(seed, "explore")
-        return self.cost(self.solver.explore(self.spec, self.known, x, rng, relaxed))
+        return self.cost(self.solver.search_box(self.spec, self.known, x, rng, relaxed))
 
     def warm(self, x: np.ndarray) -> Procedure[WarmTask]:
         """A start and a search from it."""
@@ -168,14 +168,19 @@ def two_basins(x: np.ndarray, y: np.ndarray) -> float:
 def test_answers_of_others_lead_to_a_better_basin() -> None:
     bed = Bed(box_of(two_basins))
     x = np.array([0.5, 0.5])
-    wrong, _ = bed.cost(SOLVER.local(bed.known, bed.at(x, np.full(2, 0.3)), 1e-12))
+    wrong, _ = bed.cost(SOLVER.search_locally(bed.known, bed.at(x, np.full(2, 0.3)), 1e-12))
     assert wrong.solved and wrong.pair.y == pytest.approx(0.2, abs=1e-6)
-    assert bed.cost(SOLVER.challenge(bed.known, wrong, 1e-12)) == (wrong, 0)  # nothing is known
+    assert bed.cost(SOLVER.test_against_neighbours(bed.known, wrong, 1e-12)) == (
+        wrong,
+        0,
+    )  # nothing is known
     bed.known.learn(Pair(np.array([0.1, 0.1]), np.array([0.75, 0.9]), 0.0, 0.0))
-    better, cost = bed.cost(SOLVER.challenge(bed.known, wrong, 1e-12))
+    better, cost = bed.cost(SOLVER.test_against_neighbours(bed.known, wrong, 1e-12))
     assert better.pair.y == pytest.approx(0.8, abs=1e-6) and cost < 40
-    assert bed.cost(SOLVER.challenge(bed.known, better, 1e-12))[0] is better
-    assert bed.cost(WarmFollower(rivals=False).challenge(bed.known, wrong, 1e-12)) == (wrong, 0)
+    assert bed.cost(SOLVER.test_against_neighbours(bed.known, better, 1e-12))[0] is better
+    assert bed.cost(
+        WarmFollower(rivals=False).test_against_neighbours(bed.known, wrong, 1e-12)
+    ) == (wrong, 0)
 
 
 def test_rivals_are_far_from_the_answer_and_from_each_other() -> None:
@@ -190,7 +195,7 @@ def wrong_answer_of_smd3(bed: Bed) -> WarmTask:
     """A local minimum of its follower's Rastrigin function."""
     x = bed.driven.x_box.unit(np.zeros(2))
     y = bed.driven.y_box.unit(np.array([1.0, -2.0, 0.0]))
-    task, _ = bed.cost(SOLVER.local(bed.known, bed.at(x, y), 1e-12))
+    task, _ = bed.cost(SOLVER.search_locally(bed.known, bed.at(x, y), 1e-12))
     assert task.solved and task.pair.f > 4
     return task
 
@@ -216,7 +221,7 @@ def test_a_right_answer_is_confirmed_and_kept() -> None:
 def test_probes_leave_a_basin_along_the_axes() -> None:
     bed = Bed(get("smd3"))
     wrong = wrong_answer_of_smd3(bed)
-    found, cost = bed.cost(SOLVER.probed(bed.known, wrong))
+    found, cost = bed.cost(SOLVER.probe_axes(bed.known, wrong))
     assert found.pair.f == pytest.approx(0.0, abs=1e-9)
     assert cost < bed.explored(wrong.pair.x)[1]
 

@@ -3,8 +3,8 @@
 X. He, Y. Zhou and Z. Chen, "Evolutionary bilevel optimization based on covariance matrix
 adaptation", IEEE Transactions on Evolutionary Computation 23(2), 2019.
 
-The published program runs the lower searches one after another; here they advance side by side
-in one batch, which gives the same answers because each draws from its own random stream.
+The published program runs the lower searches one after another. Here they run side by side in one
+batch; the answers are the same because each search draws from its own random stream.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ D. Xu, K. Ye, Z. Zheng, T. Zhou, G. G. Yen and M. Jiang, "An Efficient Dynamic R
 Framework for Evolutionary Bilevel Optimization" (DRC-BLEA), 2024, cited below by its algorithm and
 equation numbers. Read it with this file:
 
-    Algorithm 1  DRC.generation             framework, one turn of its loop
+    Algorithm 1  DRC.generation             framework, one pass of its loop
     Algorithm 2  DRC.compete                dynamic resource competition
     Algorithm 3  selection_probability      Eqs. (2)-(8)
     Algorithm 4  DRC.cooperate              cooperation in competition, Eqs. (9)-(10)
@@ -26,13 +26,14 @@ says what they are here for those that keep a population. The competition is the
 `parallel="rounds"` is a variant of ours for slow objectives on many workers. The paper executes one
 task at a time, so that a request holds the few points of one lower generation. The variant keeps
 the rules of Algorithms 2-4 and changes their order:
-- half of the tasks are drawn at once, without repetition, and executed side by side; after two such
-  draws (p turns, a round) their new answers are evaluated above in one batch, and rated. Draws in
-  between see no ratings of this round. The competition still stops at the execution that ends it;
+- half of the tasks are drawn at once, without repetition, and executed side by side. After two such
+  draws (a round of p executions) their new answers are evaluated above in one batch, and rated.
+  Draws within a round do not see its ratings. The competition still stops at the execution that
+  ends it;
 - refinement runs beside the next generation's competition (see `JointSearch.conclude_later`).
   The refined pair joins that generation's upper update, also when it is the elite. A candidate
-  that waits for its refinement is left out of the update: unrefined, it makes the leader follow
-  the follower's errors, as SMD4 shows.
+  that waits for its refinement is left out of the update: on SMD4 the leader follows the errors
+  of unrefined candidates.
 Medians at (2,3) on SMD1-6, 9 and 12 by `python benchmarks/rounds.py --runs 31`: a request holds 23
 to 24 points instead of 6.7, 3.5 to 3.6 times as many; evaluations are 0.97 to 1.02 of the exact
 mode's, those above 0.87 to 0.95. All runs met the target (in the exact mode 25 of 31 on SMD12, all
@@ -71,9 +72,9 @@ LARGEST = 1e300  # fitness is kept within this, so that its sums are numbers
 
 @kernel("f8(f8[:,::1])")
 def fluctuation(means: FloatArray) -> float:
-    """std(.) of Eq. (9): the norm of the standard deviations of three means (3, d).
+    """Return std(.) of Eq. (9): the norm of the standard deviations of three means (3, d).
 
-    They move up by one, to make room for the next.
+    The means move up by one row, to make room for the next.
     """
     u, v = means[1] - means[0], means[2] - means[1]
     means[0], means[1] = means[1], means[2]
@@ -91,8 +92,8 @@ class Task:
 
     index: int
     follower: AnyFollowerSearch
-    optimizer: PopulationOptimizer[Any]  # the follower's, unless it is a solver of the user's
-    means: FloatArray  # (3, n): where it was after the last two executions, and room for a third
+    optimizer: PopulationOptimizer[Any]  # of the follower search, unless a solver searches
+    means: FloatArray  # (3, n): of the search after the last two executions, and the next
     gamma: float
     fitness: float = 0.0  # of the last entry: -F where feasible, -violation where not
     violation: float = 0.0  # of the last entry
@@ -117,14 +118,16 @@ class Task:
         return self.follower.search
 
     def execute(self, state: LeaderState, guide: FloatArray | None = None) -> Procedure[None]:
-        """One lower generation, then the leader's view of it."""
-        improved = yield from self.advance(guide)
+        """Execute the search once, and rate a new answer by the leader."""
+        improved = yield from self.execute_below(guide)
         yield from self.rate(state, improved)
 
-    def advance(self, guide: FloatArray | None = None) -> Procedure[bool]:
-        """One lower generation; True when there is a new answer."""
+    def execute_below(self, guide: FloatArray | None = None) -> Procedure[bool]:
+        """Execute the search once; return True if there is a new answer."""
         improved = yield from self.follower.execute(guide)
-        if isinstance(self.follower, SolverSearch):  # it has no distribution that others could use
+        if isinstance(
+            self.follower, SolverSearch
+        ):  # a solver has no distribution that others could use
             return improved
         self.means[2] = self.optimizer.mean(self.search)
         fluctuates = fluctuation(self.means)
@@ -133,7 +136,7 @@ class Task:
         return improved
 
     def rate(self, state: LeaderState, improved: bool) -> Procedure[None]:
-        """A new answer costs one upper evaluation. Archive the pair."""
+        """Evaluate F at a new answer (one upper evaluation), and archive the pair."""
         if improved:
             yield from evaluate_answer(state, self.pair)
         self.archive()
@@ -205,14 +208,14 @@ class DRC(JointSearch):
 
     @property
     def name(self) -> str:
-        """That of a registered method only for its settings."""
+        """The name of the registered method with these settings, else "drc"."""
         for name in optimizers.NAMES:
             if self == DRC(optimizers.make(name), optimizers.make(name)):
                 return f"drc-{name}"
         return "drc"
 
     def generation(self, spec: Spec, state: LeaderState) -> Procedure[LeaderState]:
-        """One turn of Algorithm 1: new leaders, competition of their followers, upper update."""
+        """Make one pass of Algorithm 1: new leaders, competition, upper update."""
         followers = self.new_followers(spec, state)
         tasks = [
             Task(i, follower, self.lower, np.zeros((3, spec.n)), self.gamma)
@@ -227,15 +230,15 @@ class DRC(JointSearch):
     def compete(
         self, state: LeaderState, tasks: list[Task], rng: np.random.Generator
     ) -> Procedure[None]:
-        """Algorithm 2: tasks are drawn and executed until half of them have finished."""
+        """Draw and execute tasks until half of them have finished (Algorithm 2)."""
         yield from together(task.execute(state) for task in tasks)
         near = neighbours(tasks)
-        take_turns = self.side_by_side if self.parallel == "rounds" else self.one_by_one
+        run_round = self.side_by_side if self.parallel == "rounds" else self.one_by_one
         while not self.decided(tasks):
-            yield from take_turns(state, tasks, near, rng)
+            yield from run_round(state, tasks, near, rng)
 
     def decided(self, tasks: list[Task]) -> bool:
-        """Whether enough tasks have finished to end the competition."""
+        """Tell whether enough tasks have finished to end the competition."""
         wanted = len(tasks) // 2 if self.stop == "half" else len(tasks)
         return len(tasks) - len(unfinished(tasks)) >= wanted
 
@@ -246,7 +249,7 @@ class DRC(JointSearch):
         near: list[Neighbours],
         rng: np.random.Generator,
     ) -> Procedure[None]:
-        """A round of p turns, each of which sees what came of the one before."""
+        """Run a round of p executions, each of which sees the result of the last."""
         live = unfinished(tasks)
         wheel = self.wheel(tasks, live)
         fitness, violation = last_entries(tasks)
@@ -269,16 +272,17 @@ class DRC(JointSearch):
         near: list[Neighbours],
         rng: np.random.Generator,
     ) -> Procedure[None]:
-        """A round of p turns in two halves of distinct tasks, whose answers are rated at its end.
+        """Run a round of p executions in two halves of distinct tasks; rate answers at its end.
 
-        Three batches: two below, one above. An answer that the second half replaces is not rated.
+        There are two batches below and one above. An answer that the second half replaces is not
+        rated.
         """
         before, answers = last_entries(tasks), [task.pair for task in tasks]
         drawn: dict[int, Task] = {}
         for _ in range(2):
             half = self.draw(tasks, (len(tasks) + 1) // 2, rng)
             yield from together(
-                task.advance(self.cooperate(task, near[task.index])) for task in half
+                task.execute_below(self.cooperate(task, near[task.index])) for task in half
             )
             drawn |= {task.index: task for task in half}
             if self.decided(tasks):
@@ -290,20 +294,20 @@ class DRC(JointSearch):
             task.add_potential(evolving_potential(task, *before))
 
     def draw(self, tasks: list[Task], count: int, rng: np.random.Generator) -> list[Task]:
-        """Distinct unfinished tasks, each by Algorithm 3 among those that are left."""
+        """Draw distinct unfinished tasks, each by Algorithm 3 among those that are left."""
         left = unfinished(tasks)
         count = min(count, len(left))
         draws = rng.random(count).tolist()
         return [left.pop(roulette(self.wheel(tasks, left), draw)) for draw in draws]
 
     def wheel(self, tasks: list[Task], live: list[Task]) -> list[float]:
-        """The live tasks' cumulative probabilities of being drawn."""
+        """Return the live tasks' cumulative probabilities of being drawn."""
         if self.selection == "uniform":
             return [(k + 1) / len(live) for k in range(len(live))]
         return list(accumulate(selection_probability(tasks, live, self)))
 
     def cooperate(self, target: Task, near: Neighbours) -> FloatArray | None:
-        """Algorithm 4: mix the features of more settled, near tasks into the target's.
+        """Mix the features of near tasks that are more settled into the target's (Algorithm 4).
 
         Returns the navigational solution, the answer of the most intense source; None without one.
         """
@@ -333,7 +337,7 @@ class DRC(JointSearch):
 
 
 def neighbours(tasks: list[Task]) -> list[Neighbours]:
-    """For each task the nearer half of the others, near ones first."""
+    """Return for each task the nearer half of the others, near ones first."""
     distances = fractional_distances(np.array([task.follower.x for task in tasks]))[0]
     np.fill_diagonal(distances, np.inf)
     nearer = distances.argsort(axis=1, kind="stable")[:, : len(tasks) // 2].tolist()
@@ -346,7 +350,7 @@ def unfinished(tasks: list[Task]) -> list[Task]:
 
 
 def selection_probability(tasks: list[Task], live: list[Task], drc: DRC) -> list[float]:
-    """Algorithm 3: each live task's probability from base, performance and potential."""
+    """Return each live task's probability: base, performance and potential (Algorithm 3)."""
     K = len(live)
     CF = competing_fitness(tasks, live)
     lowest = min(CF)
@@ -368,7 +372,7 @@ def shares(values: list[float]) -> list[float]:
 
 
 def competing_fitness(tasks: list[Task], live: list[Task]) -> list[float]:
-    """CF of Eq. (3) with all archived entries rated as one set (see `rated`)."""
+    """Return CF of Eq. (3), with all archived entries rated as one set (see `rated`)."""
     floor = min([task.worst_feasible for task in tasks])
     floor = floor if floor < math.inf else 0.0
     worst = max([task.worst_violation for task in tasks])
@@ -379,15 +383,15 @@ def competing_fitness(tasks: list[Task], live: list[Task]) -> list[float]:
 
 
 def last_entries(tasks: list[Task]) -> tuple[list[float], list[float]]:
-    """Fitness and violation of the tasks' last archive entries."""
+    """Return fitness and violation of the tasks' last archive entries."""
     return [task.fitness for task in tasks], [task.violation for task in tasks]
 
 
 def rated(fitness: list[float], violation: list[float]) -> list[float]:
-    """Fitness to be maximized within a set of archive entries (see `Task`).
+    """Return the fitness, to be maximized, of a set of archive entries (see `Task`).
 
-    An infeasible entry lies below the worst feasible one by its violation, a failed one as far as
-    the worst infeasible one.
+    An infeasible entry lies below the worst feasible one by its violation. A failed entry lies as
+    low as the worst infeasible one.
     """
     both = list(zip(fitness, violation, strict=True))
     floor = min((own for own, violated in both if violated == 0), default=0.0)
@@ -404,9 +408,9 @@ def bounded(fitness: float) -> float:
 
 
 def evolving_potential(task: Task, fitness: list[float], violation: list[float]) -> float:
-    """PT of Eq. (5): relative change of fitness, with reward and penalty against all tasks.
+    """Return PT of Eq. (5): the relative change of fitness, with reward and penalty.
 
-    `fitness` and `violation` are those of all tasks' last entries before.
+    `fitness` and `violation` are of all tasks' last entries before the execution.
     """
     a = task.fitness
     if task.violation or any(violation):
@@ -421,5 +425,5 @@ def evolving_potential(task: Task, fitness: list[float], violation: list[float])
 
 
 def roulette(wheel: list[float], draw: float) -> int:
-    """The index where a draw from [0, 1) falls among the cumulative probabilities `wheel`."""
+    """Return where a draw from [0, 1) falls among the cumulative probabilities `wheel`."""
     return min(bisect_right(wheel, draw * wheel[-1]), len(wheel) - 1)

@@ -1,8 +1,9 @@
-"""Plain nested CMA-ES: the honest baseline. Nothing is shared between the levels or the tasks.
+"""Nested CMA-ES, the plain baseline: nothing is shared between levels or tasks.
 
-A CMA-ES over x; every x gets a CMA-ES over y of its own, from a uniform mean and a third of the
-box, run until it has shrunk to a hundred-millionth of the box (or ten times the usual lower budget
-is used). A rule on the value of f would stop some searches early, and the leader would pick them.
+A CMA-ES runs over x. Every x gets its own CMA-ES over y, with a uniform mean and deviations of
+about a third of the box. It runs until it has shrunk to 1e-8 of the box, or has used ten times the
+usual lower budget. A rule on the value of f would stop some searches early, and the leader would
+prefer these, because their errors make F look better.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from bilevo.algorithms.shared.leader import (
     close_generation,
     first_by_itself,
     leader_ranking,
-    own_followers,
     sample_leaders,
     solve_follower,
+    solver_searches,
     start_leader,
     tell_leader,
 )
@@ -33,7 +34,7 @@ from bilevo.optimizers.protocol import Start
 
 @dataclass(frozen=True, slots=True)
 class PatientCMAES(CMAES):
-    """CMA-ES that goes on until all its deviations are below 1e-8 of the box."""
+    """CMA-ES that runs until all its deviations are below 1e-8 of the box."""
 
     def exhausted(self, state: CMAState) -> bool:
         return bool(state.sigma**2 * state.C.diagonal().max() < 1e-16)
@@ -63,10 +64,10 @@ class NestedCMAES(Algorithm[LeaderState]):
         followers: Sequence[AnyFollowerSearch] = (
             [self.follower(spec, state, x, i) for i, x in enumerate(leaders)]
             if spec.step_cost is None
-            else own_followers(spec, state, leaders)
+            else solver_searches(spec, state, leaders)
         )
-        advance = together if state.generation else first_by_itself
-        yield from advance(solve_follower(state, follower) for follower in followers)
+        run = together if state.generation else first_by_itself
+        yield from run(solve_follower(state, follower) for follower in followers)
         pairs = [follower.answer for follower in followers]
         best = pairs[int(leader_ranking(pairs)[0])]
         if state.elite is None or best.no_worse(state.elite):

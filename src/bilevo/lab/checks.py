@@ -11,8 +11,8 @@ from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.problem import Problem
 from bilevo.core.request import Level, Values
 from bilevo.core.result import Certificate
-from bilevo.verification.by_search import resolve_follower
-from bilevo.verification.by_solver import claimed_by, resolve_by
+from bilevo.verification.by_search import verify_by_search
+from bilevo.verification.by_solver import claimed_answer, verify_by_solver
 
 
 class Checks(NamedTuple):
@@ -58,9 +58,9 @@ def _resolved(
 ) -> Certificate:
     with kernels.using(kernels.default()):
         if problem.follower is None:
-            return resolve_follower(problem, x, y, seed=1, starts=5)
-        claimed = claimed_by(problem, x, y, f, violation)
-        return resolve_by(problem.checked_solver(), problem, claimed, x, seed=1, starts=5)
+            return verify_by_search(problem, x, y, seed=1, starts=5)
+        claimed = claimed_answer(problem, x, y, f, violation)
+        return verify_by_solver(problem.checked_solver(), problem, claimed, x, seed=1, starts=5)
 
 
 def known_response(problem: Problem, x: FloatArray) -> FloatArray | None:

@@ -8,9 +8,9 @@ ALGORITHMS = "bilevo.algorithms"
 CLASSES = {
     f"{ALGORITHMS}.bleaq2.Population": f"{ALGORITHMS}.rivals.bleaq2.Population",
     f"{ALGORITHMS}.descents.Descent": f"{ALGORITHMS}.drc_race.descents.Descent",
-    f"{ALGORITHMS}.drc_plus.DRCPlusState": f"{ALGORITHMS}.drc_plus.method.DRCPlusState",
-    f"{ALGORITHMS}.drc_plus.Search": f"{ALGORITHMS}.drc_plus.method.Search",
-    f"{ALGORITHMS}.drc_plus.State": f"{ALGORITHMS}.drc_plus.method.DRCPlusState",
+    f"{ALGORITHMS}.drc_plus.DRCPlusState": f"{ALGORITHMS}.drc_plus.state.DRCPlusState",
+    f"{ALGORITHMS}.drc_plus.Search": f"{ALGORITHMS}.drc_plus.state.LeaderSearch",
+    f"{ALGORITHMS}.drc_plus.State": f"{ALGORITHMS}.drc_plus.state.DRCPlusState",
     f"{ALGORITHMS}.drc_race.DRCRaceState": f"{ALGORITHMS}.drc_race.method.DRCRaceState",
     f"{ALGORITHMS}.drc_race.State": f"{ALGORITHMS}.drc_race.method.DRCRaceState",
     f"{ALGORITHMS}.drc_race.Task": f"{ALGORITHMS}.drc_race.method.RaceTask",
@@ -28,7 +28,7 @@ CLASSES = {
     f"{ALGORITHMS}.sa_bl_imode.SABLIMODEState": f"{ALGORITHMS}.rivals.sa_bl_imode.SABLIMODEState",
     f"{ALGORITHMS}.sa_bl_imode.State": f"{ALGORITHMS}.rivals.sa_bl_imode.SABLIMODEState",
     f"{ALGORITHMS}.warm_follower.Experience": f"{ALGORITHMS}.drc_plus.warm_follower.Experience",
-    "bilevo.followers.minimize.State": "bilevo.followers.minimize.MinimizeState",
+    "bilevo.followers.minimise.State": "bilevo.followers.minimize.MinimizeState",
     "bilevo.followers.population.State": "bilevo.followers.population.PopulationState",
     "bilevo.optimizers.cma_es.State": "bilevo.optimizers.cma_es.CMAState",
     "bilevo.optimizers.de.State": "bilevo.optimizers.de.DEState",
@@ -38,4 +38,9 @@ CLASSES = {
 }
 FIELDS = {  # by class: the old name of a field and the new one
     f"{ALGORITHMS}.shared.follower_search.Pair": {"turns": "steps"},
+    f"{ALGORITHMS}.drc_plus.state.DRCPlusState": {
+        "milestone": "restart_elite",
+        "proven": "certified_elite",
+        "rough": "fallback",
+    },
 }

@@ -1,11 +1,11 @@
-"""What a leader of one or two variables is up against: the follower's answers over a grid of x.
+"""The follower's answers over a grid of x, for leaders of one or two variables.
 
-Numbers only; `bilevo.plot.landscape` draws them. The follower's answer at a grid point is the
-problem's `response` where that is known; else the best of local searches from the neighbours'
-answers and from points spread over the follower's box, more of them at a few grid points. A second
-pass, backwards, starts from the answers of the neighbours that came later: an answer found anywhere
-spreads to where it is the best, and the line between two that compete is sharp. A follower that is
-a solver of the user's is asked, instead.
+Numbers only; `bilevo.plot.landscape` draws them. Where the problem knows its `response`, that is
+the answer at a grid point. Else it is the best of local searches from the neighbours' answers and
+from points spread over the follower's box, with more of these at a few grid points. A second pass,
+backwards, starts from the answers of later neighbours. So an answer that is found anywhere spreads
+to all points where it is the best, and the line between two competing answers is sharp. Where the
+follower is a solver, the solver is asked instead.
 """
 
 from __future__ import annotations
@@ -18,19 +18,17 @@ import numpy as np
 
 from bilevo.core.arrays import BoolArray, FloatArray
 from bilevo.core.problem import Problem
-from bilevo.core.request import Level, Values
+from bilevo.core.request import Level
 from bilevo.core.streams import stream
 from bilevo.core.values import BadValue
-from bilevo.run.evaluator import Evaluator
-from bilevo.run.session import Batch
-from bilevo.verification.by_search import (
+from bilevo.verification.by_search import latin_hypercube, search_locally
+from bilevo.verification.by_solver import solve
+from bilevo.verification.follower_problem import (
     Answer,
     FollowerProblem,
     best_answer,
-    latin_hypercube,
-    local_search,
+    values_at,
 )
-from bilevo.verification.by_solver import Solved, solve
 
 SPREAD = 16  # points over the follower's box for each of its variables
 SEARCHES = 1  # from the best of these points, beside those from the neighbours' answers
@@ -47,6 +45,11 @@ class Found(NamedTuple):
     f: FloatArray
     violation: FloatArray
     cost: int
+
+    @classmethod
+    def of(cls, answers: list[Answer], cost: int) -> Found:
+        y, f = np.array([answer.y for answer in answers]), np.array([a.f for a in answers])
+        return cls(y, f, np.array([answer.violation for answer in answers]), cost)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,10 +94,10 @@ def survey(problem: Problem, points: int | None = None) -> Landscape:
     x = np.stack([side.ravel() for side in np.meshgrid(*axes, indexing="ij")], axis=1)
     x.flags.writeable = False
     if problem.follower is not None:
-        found = _told(problem, x)
+        found = _solve_all(problem, x)
     else:
-        found = _searched(problem, x, [points**k for k in range(problem.m)])
-    above = _values(problem, Level.UPPER, x, found.y)
+        found = _search_all(problem, x, [points**k for k in range(problem.m)])
+    above = values_at(problem, Level.UPPER, x, found.y)
     return Landscape(
         axes,
         x,
@@ -108,92 +111,76 @@ def survey(problem: Problem, points: int | None = None) -> Landscape:
 
 
 def follower_view(problem: Problem, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """A follower's single variable (k,), and its f (k, len(x)) over that and the leader's x.
+    """Return a grid (k,) of the follower's only variable, and f (k, len(x)) over it and x.
 
-    NaN where a constraint of the follower's is violated.
+    f is NaN where a constraint of the follower is violated.
     """
     low, high = problem.y_bounds.lower[0], problem.y_bounds.upper[0]
     y = np.linspace(low, high, SIDE[1])
-    pairs = [side.ravel()[:, None] for side in np.meshgrid(x, y)]
-    values = _values(problem, Level.LOWER, *pairs)
+    leaders, answers = (side.ravel()[:, None] for side in np.meshgrid(x, y))
+    values = values_at(problem, Level.LOWER, leaders, answers)
     f = np.where(values.violation > 0, np.nan, values.objective)
     return y, f.reshape(len(y), len(x))
 
 
-def _values(problem: Problem, level: Level, x: FloatArray, y: FloatArray) -> Values:
-    """A level's values at pairs; points that fail are violated infinitely."""
-    x.flags.writeable = y.flags.writeable = False
-    objective, constraints, _ = Evaluator(problem, "worst")(Batch(level, x, y))
-    return Values.of(objective, constraints, problem.repeats(level), len(x))
-
-
-def _told(problem: Problem, x: FloatArray) -> Found:
-    """What a problem's own follower answers; where it fails, no value is finite."""
+def _solve_all(problem: Problem, x: FloatArray) -> Found:
+    """Ask the problem's own solver at all points; where it fails, no value is finite."""
     solver, middle = problem.checked_solver(), (problem.y_bounds.lower + problem.y_bounds.upper) / 2
-    nothing, rows, cost = Solved(middle, math.inf, math.inf), [], 0
+    nothing, answers, cost = Answer(middle, math.inf, math.inf), [], 0
     for i, leader in enumerate(x):
         try:
             solved, paid = solve(solver, leader, stream(SEED, "landscape", i))
         except BadValue:
             raise
         except Exception:  # the user's solver may do anything
-            rows.append(nothing)
+            answers.append(nothing)
             continue
-        rows.append(solved if np.isfinite(solved.y).all() else nothing)
+        answers.append(solved if np.isfinite(solved.y).all() else nothing)
         cost += paid
-    y, f, violation, _ = (np.array(column) for column in zip(*rows, strict=True))
-    return Found(y, f, violation, cost)
+    return Found.of(answers, cost)
 
 
-def _searched(problem: Problem, x: FloatArray, steps: list[int]) -> Found:
-    """Answers at the points x by searches of f; `steps` lead from a point to its neighbours."""
-    leaders = [FollowerProblem(problem, row, SEED) for row in x]
-    answers = _answers(problem, leaders, x, steps)
-    return Found(
-        y=leaders[0].box.real(np.array([answer.y for answer in answers])),
-        f=np.array([answer.f for answer in answers]),
-        violation=np.array([answer.violation for answer in answers]),
-        cost=sum(leader.counts[Level.LOWER] for leader in leaders),
-    )
+def _search_all(problem: Problem, x: FloatArray, steps: list[int]) -> Found:
+    """Search f at all points; `steps` lead from a point to its neighbours in the grid."""
+    followers = [FollowerProblem(problem, row, SEED) for row in x]
+    answers = _answers(problem, followers, x, steps)
+    found = Found.of(answers, sum(follower.counts[Level.LOWER] for follower in followers))
+    return found._replace(y=followers[0].box.real(found.y))
 
 
 def _answers(
-    problem: Problem, leaders: list[FollowerProblem], x: FloatArray, steps: list[int]
+    problem: Problem, followers: list[FollowerProblem], x: FloatArray, steps: list[int]
 ) -> list[Answer]:
+    """Return the answer at each point, by the known response or from neighbours' answers."""
     unknown = np.full((len(x), problem.n), np.nan)
     known = unknown if problem.response is None else problem.response(x)
     open_places = np.flatnonzero(~np.isfinite(known).all(axis=1)).tolist()
     found = {
-        i: leaders[i].answer(leaders[i].box.unit(known[i]))
+        i: followers[i].answer(followers[i].box.unit(known[i]))
         for i in sorted(set(range(len(x))) - set(open_places))
     }
     each = max(1, len(open_places) // THOROUGH)
     for place, i in enumerate(open_places):
         near = [found[i - step] for step in steps if i - step in found]
-        found[i] = _solved(leaders[i], near, SEARCHES if place % each else None)
+        found[i] = _solved(followers[i], near, SEARCHES if place % each else None)
     for i in reversed(open_places):
         near = [found[i + step] for step in steps if i + step in found]
-        found[i] = _revised(leaders[i], found[i], near)
+        found[i] = _revised(followers[i], found[i], near)
     return [found[i] for i in range(len(x))]
 
 
-def _solved(leader: FollowerProblem, near: list[Answer], searches: int | None) -> Answer:
-    """The best of searches from other leaders' answers and the best (or all) of spread points."""
-    d = leader.box.size
-    spread = _at(leader, latin_hypercube(SPREAD * d, d, stream(leader.seed, "landscape")))
+def _solved(follower: FollowerProblem, near: list[Answer], searches: int | None) -> Answer:
+    """Search from neighbours' answers, and from the best few (None: all) of spread points."""
+    d = follower.box.size
+    points = latin_hypercube(SPREAD * d, d, stream(follower.seed, "landscape"))
+    spread = follower.answers(points)
     spread.sort(key=lambda answer: (answer.violation, answer.f))
-    starts = _at(leader, np.array([answer.y for answer in near])) if near else []
-    return best_answer([local_search(leader, start) for start in starts + spread[:searches]])
+    starts = follower.answers(np.array([answer.y for answer in near])) if near else []
+    return best_answer([search_locally(follower, start) for start in starts + spread[:searches]])
 
 
-def _revised(leader: FollowerProblem, answer: Answer, near: list[Answer]) -> Answer:
-    """The answer, or a better one that is found from other answers of other leaders."""
+def _revised(follower: FollowerProblem, answer: Answer, near: list[Answer]) -> Answer:
+    """Return the answer, or a better one that searches from other answers of neighbours find."""
     others = [other.y for other in near if np.abs(other.y - answer.y).max() > APART]
-    starts = _at(leader, np.array(others)) if others else []
-    return best_answer([answer, *(local_search(leader, start) for start in starts)])
-
-
-def _at(leader: FollowerProblem, y: FloatArray) -> list[Answer]:
-    values = leader(Level.LOWER, y)
-    rows = zip(y, values.objective.tolist(), values.violation.tolist(), strict=True)
-    return [Answer(*row) for row in rows]
+    starts = follower.answers(np.array(others)) if others else []
+    return best_answer([answer, *(search_locally(follower, start) for start in starts)])

@@ -1,12 +1,12 @@
-"""DRC-CMA-ES whose followers give up sooner: what DRC-plus does where followers are not smooth.
+"""The fallback of drc-plus for followers that are not smooth: DRC with shorter follower searches.
 
-The same competition as in drc, with three changes that need no smoothness:
+The competition is that of drc, with three changes that need no smoothness:
 
-- a follower's value has to stand still for one execution less;
-- changes of f count as none up to a tenth of the spread of F among the last leaders: finer ones
-  do not change the leaders' order;
-- the candidate is refined only if it is no worse than the elite; otherwise the elite is, in one of
-  four generations, and not in every second.
+- A follower's value has to settle for one execution less.
+- Changes of f up to a tenth of the spread of F among the last leaders count as none: finer ones do
+  not change the order of leaders.
+- The candidate is refined only if it is no worse than the elite. Else the elite is refined, in one
+  of four generations.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from bilevo.core.request import Procedure
 from bilevo.core.streams import stream
 from bilevo.optimizers.protocol import PopulationOptimizer
 
-TOLD_APART = 0.1  # of the spread of F: differences of f that matter
-REFINED = 0.25  # of the generations without a better candidate: those that refine the elite
+RESOLVED = 0.1  # of the spread of F: smaller differences of f do not matter
+REFINED = 0.25  # of the generations without a better candidate refine the elite
 
 
 @dataclass(frozen=True, slots=True)
-class HastyDRC(DRC):
-    """DRC with followers that give up sooner."""
+class FallbackDRC(DRC):
+    """DRC with follower searches that stop sooner."""
 
     def follower_searches(
         self,
@@ -42,11 +42,13 @@ class HastyDRC(DRC):
         followers = DRC.follower_searches(self, spec, state, leaders, name, optimizer)
         for follower in followers:
             rule = follower.rule
-            absolute = max(ABSOLUTE, TOLD_APART * state.F_spread)
+            absolute = max(ABSOLUTE, RESOLVED * state.F_spread)
             follower.rule = replace(rule, window=max(2, rule.window - 1), absolute=absolute)
         return followers
 
-    def elect(self, spec: Spec, state: LeaderState, pairs: list[Pair], i: int) -> Procedure[None]:
+    def update_elite(
+        self, spec: Spec, state: LeaderState, pairs: list[Pair], i: int
+    ) -> Procedure[None]:
         candidate = pairs[i]
         if state.elite is None or candidate.no_worse(state.elite):
             pairs[i] = yield from self.settle(spec, state, candidate)

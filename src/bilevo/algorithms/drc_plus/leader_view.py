@@ -1,64 +1,62 @@
-"""phi(x) = F(x, y*(x)): the leader's objective as a function of x alone, and its local search.
+"""The leader's view of followers in drc-plus: values of F, ties, and local searches over x.
 
-What DRC-plus (see drc_plus) knows of a run at any time is `Knowledge`; the functions here evaluate
-pairs, solve followers (see warm_follower) as far as a leader needs it, and resolve ties.
-
-- Optimism. Where f is flat around an answer, F decides: a local search on F along the directions in
-  which f neither bends nor slopes, which are looked for once.
-- Descent. Once followers are cheap, phi is a function like others: `sqp` searches it, each
-  neighbour a follower solved. Constraints are looked at only where the search without them ends: if
-  that is feasible, it is as good as it gets.
+phi(x) = F(x, y*(x)) is the leader's objective as a function of x alone. `LeaderView` holds what a
+run knows: it evaluates pairs, solves followers (see warm_follower) as far as the leader needs it,
+and resolves ties (see ties) for the leader. `descent` searches phi locally by `sqp`, with a
+follower solved at every neighbour. It regards the leader's constraints only where the search
+without them ends at an infeasible point.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
 from bilevo.algorithms.drc_plus.warm_follower import (
+    CONSTRAINT_MARGIN,
     ITERATIONS,
-    SLIM,
     UNKNOWN,
     Experience,
     WarmFollower,
     WarmTask,
 )
-from bilevo.algorithms.shared.follower_search import Pair
-from bilevo.algorithms.shared.sqp import Answer, LocalRule, sqp
-from bilevo.algorithms.shared.ties import flat_directions
+from bilevo.algorithms.shared.follower_search import Pair, evaluate_answers
+from bilevo.algorithms.shared.sqp import LocalRule, SearchEnd, sqp
+from bilevo.algorithms.shared.ties import FlatSet, flat_directions
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Scale
 from bilevo.core.problem import Spec
 from bilevo.core.request import Level, Procedure, Values, evaluate, together
 from bilevo.core.streams import stream
 
-LEADER_DIFFERENCE = 1e-5  # of the box: well above what the followers' errors make of F
+LEADER_DIFFERENCE = 1e-5  # of the box: well above the errors of F that followers leave
 LEADER_TOLERANCE = 1e-9  # of F
 LEADER_ITERATIONS = 15
-FLAT = 1e-7  # of f: a change that is none
-FLAT_REACH = 0.05  # of the box: how far f is to be flat
-FINESSE = 0.05  # of a difference in F: what a follower's error may make of it
+SAME_F = 1e-7  # of f: answers that differ by less are ties
+FLAT_REACH = 0.05  # of the box: f must be level so far along a flat direction
+F_ERROR = 0.05  # of a difference in F: the error that a follower may leave in it
 
 
 @dataclass(slots=True, eq=False)
-class Knowledge:
-    """What a run has learnt of followers and of the leader's view of them."""
+class LeaderView:
+    """What a run has learnt of followers, and of their effect on F."""
 
     known: Experience
     generation: int = 0
     elite: Pair | None = None
-    certified: bool = False  # the elite is
-    sensitivity: float = 1.0  # change of F per root of a change of f, of late
+    certified: bool = False  # whether the elite has its certificate
+    sensitivity: float = 1.0  # recent change of F per root of a change of f
     flat: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # directions (k, n)
     flat_hessian: FloatArray = field(default_factory=lambda: UNKNOWN)  # of F along them
     F_scale: Scale = field(default_factory=Scale)
     spent: int = 0  # upper evaluations so far
-    streams: int = 0  # of random numbers, used up
+    streams: int = 0  # random streams used so far
 
     def stream(self, spec: Spec, name: str) -> np.random.Generator:
-        """Random numbers that nobody has had."""
+        """Return a random stream that no other search has."""
         self.streams += 1
         return stream(spec.seed, name, self.generation, self.streams)
 
@@ -69,22 +67,23 @@ class Knowledge:
 
     @property
     def total(self) -> int:
-        """Evaluations so far."""
+        """Evaluations of both levels so far."""
         return self.spent + self.known.spent
 
-    def crown(self, pair: Pair) -> Procedure[None]:
+    def accept_elite(self, pair: Pair) -> Procedure[None]:
+        """Make a pair the elite; it has no certificate yet."""
         self.elite, self.certified = pair, False
         yield pair.incumbent
 
-    def tolerance(self, difference: float) -> float:
-        """Of f, for a leader who is to see such a difference in F."""
+    def f_tolerance(self, difference: float) -> float:
+        """Return the tolerance on f that resolves a difference of `difference` in F."""
         if not math.isfinite(difference):
             return self.known.tight
-        allowed = FINESSE * difference / max(self.sensitivity, 1e-9)
+        allowed = F_ERROR * difference / max(self.sensitivity, 1e-9)
         return max(self.known.tight, allowed * allowed)
 
-    def rate(self, tasks: list[WarmTask]) -> Procedure[None]:
-        """Fill in F and the total violation: one upper evaluation each."""
+    def evaluate_leaders(self, tasks: list[WarmTask]) -> Procedure[None]:
+        """Fill in F and the total violation of tasks: one upper evaluation each."""
         x, y = (np.array([getattr(task.pair, name) for task in tasks]) for name in "xy")
         values = yield from evaluate(Level.UPPER, x, y)
         self.spent = values.spent
@@ -93,69 +92,75 @@ class Knowledge:
             task.pair.violation = float(values.violation[i]) + task.pair.lower_violation
             task.G = values.constraints[i]
 
-    def find_flat(self, pair: Pair) -> Procedure[None]:
-        """The directions in which f neither bends nor slopes around an answer."""
+    def find_flat_directions(self, pair: Pair) -> Procedure[None]:
+        """Find the directions in which f has neither curvature nor slope around an answer."""
         self.flat_hessian = UNKNOWN
-        flat = yield from flat_directions(pair)
+        flat = yield from flat_directions(partial(evaluate_answers, pair.x), pair.y)
         if not len(flat):
             return
         rows = np.clip(pair.y + FLAT_REACH * np.concatenate([flat, -flat]), 0.0, 1.0)
         values = yield from self.known.evaluate(pair.x, rows)
         change = np.abs(values.objective - pair.f).reshape(2, -1).max(axis=0)
-        self.flat = np.asarray(flat[change <= FLAT * (self.known.unit + abs(pair.f))])
+        self.flat = np.asarray(flat[change <= SAME_F * self.known.size(pair.f)])
 
-    def favour(self, task: WarmTask, again: bool = True) -> Procedure[WarmTask]:
-        """Of equally good answers around a task's the leader's best.
+    def resolve_ties(self, task: WarmTask, again: bool = True) -> Procedure[WarmTask]:
+        """Return a task at the leader's best among the ties around its answer.
 
-        Flat directions may turn with x: where f rises along them they are looked for again, once.
+        Flat directions may change with x. Where f rises along them, they are found again, once.
         """
-        pair, flat, k = task.pair, self.flat, len(self.flat)  # others may find new ones meanwhile
-        if not k or pair.lower_violation > 0:
+        pair = task.pair
+        flat = FlatSet(pair.y, self.flat)  # searches side by side may find others meanwhile
+        if not flat.size or pair.lower_violation > 0:
             return task
+        G: dict[bytes, FloatArray] = {}  # the leader's constraints by coordinates
+        end = yield from self.search_ties(task, flat, G)
+        if end.violation > pair.violation or not end.point.any():
+            return task
+        y = flat.points(end.point[None])
+        lower = yield from self.known.evaluate(pair.x, y)
+        allowed = pair.f + SAME_F * self.known.size(pair.f)
+        if lower.violation[0] > 0 or lower.objective[0] > allowed:
+            if not again:
+                return task
+            yield from self.find_flat_directions(pair)
+            return (yield from self.resolve_ties(task, again=False))
+        F, f = end.objective, float(lower.objective[0])
+        new = replace(pair, y=y[0], f=f, F=F, violation=end.violation)
+        self.known.learn(new)
+        return replace(task, pair=new, lower=lower, G=G[end.point.tobytes()])
 
-        def place(rows: FloatArray) -> FloatArray:
-            return np.clip(pair.y + rows @ flat, 0.0, 1.0)
-
-        G = {np.zeros(k).tobytes(): task.G}
+    def search_ties(
+        self, task: WarmTask, flat: FlatSet, G: dict[bytes, FloatArray]
+    ) -> Procedure[SearchEnd]:
+        """Search F over a flat set; G is given the leader's constraints of all points."""
+        pair, k = task.pair, flat.size
+        G[np.zeros(k).tobytes()] = task.G
 
         def at(rows: FloatArray) -> Procedure[Values]:
             x = np.repeat(pair.x[None], len(rows), axis=0)
-            values = yield from evaluate(Level.UPPER, x, place(rows))
+            values = yield from evaluate(Level.UPPER, x, flat.points(rows))
             self.spent = values.spent
             G.update(zip((row.tobytes() for row in rows), values.constraints, strict=True))
             return values
 
-        reach = np.full(k, math.sqrt(len(pair.y)))
         tolerance = self.F_scale.tolerance(0.1 * LEADER_TOLERANCE)
         rule = LocalRule(20 * (k + 1), tolerance, trusting=True)
-        bent = self.flat_hessian if len(self.flat_hessian) == k else None
-        violation = np.array([pair.violation])
-        start = Values(np.array([pair.F]), violation, task.G[None], self.spent)
-        answer = yield from sqp(at, np.zeros(k), -reach, reach, rule, bent, start)
-        if answer.hessian is not None:
-            self.flat_hessian = answer.hessian
-        if answer.violation > pair.violation or not answer.point.any():
-            return task
-        y = place(answer.point[None])
-        lower = yield from self.known.evaluate(pair.x, y)
-        allowed = pair.f + FLAT * (self.known.unit + abs(pair.f))
-        if lower.violation[0] > 0 or lower.objective[0] > allowed:
-            if not again:
-                return task
-            yield from self.find_flat(pair)
-            return (yield from self.favour(task, again=False))
-        F, f = answer.objective, float(lower.objective[0])
-        new = replace(pair, y=y[0], f=f, F=F, violation=answer.violation)
-        self.known.learn(new)
-        return replace(task, pair=new, lower=lower, G=G[answer.point.tobytes()])
+        hessian = self.flat_hessian if len(self.flat_hessian) == k else None
+        here = np.array([pair.F]), np.array([pair.violation]), task.G[None]
+        end = yield from flat.search(at, rule, hessian, Values(*here, self.spent))
+        if end.hessian is not None:
+            self.flat_hessian = end.hessian
+        return end
 
-    def challenged(self, follower: WarmFollower, task: WarmTask) -> Procedure[WarmTask]:
-        """A task, or a better answer of its follower that others' answers lead to."""
-        new = yield from follower.challenge(self.known, task, self.known.tight)
+    def test_against_neighbours(
+        self, follower: WarmFollower, task: WarmTask
+    ) -> Procedure[WarmTask]:
+        """Return a task, or a better one for its follower that other answers lead to."""
+        new = yield from follower.test_against_neighbours(self.known, task, self.known.tight)
         if new is task:
             return task
-        yield from self.rate([new])
-        new = yield from self.favour(new)
+        yield from self.evaluate_leaders([new])
+        new = yield from self.resolve_ties(new)
         self.known.learn(new.pair)
         return new
 
@@ -169,11 +174,11 @@ class Knowledge:
         iterations: int = ITERATIONS,
         thorough: bool = False,
     ) -> Procedure[WarmTask]:
-        """Go on with a follower's search and look at its leader again."""
+        """Search a follower on, evaluate its leader again, and learn how much F depends on f."""
         how = iterations, thorough
         new = yield from follower.improve(spec, self.known, task, tolerance, rng, *how)
-        yield from self.rate([new])
-        new = yield from self.favour(new)
+        yield from self.evaluate_leaders([new])
+        new = yield from self.resolve_ties(new)
         new.executions += task.executions
         if new.pair.violation == task.pair.violation:  # F was known before
             new.moved = abs(new.pair.F - task.pair.F)
@@ -185,13 +190,16 @@ class Knowledge:
 
 @dataclass(slots=True, eq=False)
 class Phi:
-    """phi as `sqp` wants it; new best pairs become the elite. A relaxed one has no constraints."""
+    """phi in the form that `sqp` takes; new best pairs become the elite.
+
+    While it is relaxed, the leader's constraints are left out.
+    """
 
     spec: Spec
-    state: Knowledge
+    state: LeaderView
     follower: WarmFollower
     relaxed: bool = True
-    constrained: bool = False  # the leader is
+    constrained: bool = False  # whether the leader has constraints; known after the first call
 
     def __call__(self, rows: FloatArray) -> Procedure[Values]:
         state = self.state
@@ -199,10 +207,10 @@ class Phi:
         self.constrained = tasks[0].G.size > 0
         for i, task in enumerate(tasks):
             if task.solved and task.pair.no_worse(state.the_elite):
-                if len(tasks) == 1:  # a step that goes somewhere
-                    tasks[i] = yield from state.challenged(self.follower, task)
+                if len(tasks) == 1:  # a step of the search, not a neighbour for differences
+                    tasks[i] = yield from state.test_against_neighbours(self.follower, task)
                 if tasks[i].pair.no_worse(state.the_elite):
-                    yield from state.crown(tasks[i].pair)
+                    yield from state.accept_elite(tasks[i].pair)
         F = np.array([t.pair.F if t.pair.lower_violation == 0 else np.inf for t in tasks])
         if self.relaxed:
             violation = np.where(np.isfinite(F), 0.0, np.inf)
@@ -212,6 +220,7 @@ class Phi:
         return Values(F, violation, G, state.spent)
 
     def solved(self, x: FloatArray) -> Procedure[WarmTask]:
+        """Solve the follower of a leader x (m,)."""
         known = self.state.known
         task = yield from self.follower.start(known, x, np.ones(len(x)))
         rng = self.state.stream(self.spec, "descent")
@@ -219,32 +228,32 @@ class Phi:
 
 
 def descent(
-    spec: Spec, state: Knowledge, follower: WarmFollower, x: FloatArray, ceiling: float
-) -> Procedure[Answer]:
-    """A local search of phi from x, given up where it will not come below a ceiling."""
+    spec: Spec, state: LeaderView, follower: WarmFollower, x: FloatArray, ceiling: float
+) -> Procedure[SearchEnd]:
+    """Search phi locally from x; give up where the search will not come below a ceiling."""
     box = np.zeros(spec.m), np.ones(spec.m)
     rule = LocalRule(
         LEADER_ITERATIONS * (spec.m + 1),
         state.F_scale.tolerance(LEADER_TOLERANCE),
-        LEADER_DIFFERENCE,
-        SLIM,
-        ceiling,
-        state.F_scale.tolerance(1.0),
+        difference=LEADER_DIFFERENCE,
+        margin=CONSTRAINT_MARGIN,
+        ceiling=ceiling,
+        unit=state.F_scale.tolerance(1.0),
         repairing=True,
         trusting=True,
     )
     phi = Phi(spec, state, follower)
-    answer = yield from sqp(phi, x, *box, rule)
+    end = yield from sqp(phi, x, *box, rule)
     if not phi.constrained:
-        return answer
+        return end
     phi.relaxed = False
-    values = yield from phi(answer.point[None])
+    values = yield from phi(end.point[None])
     if 0 < values.violation[0] < math.inf:
-        answer = yield from sqp(phi, answer.point, *box, rule, values=values)
-    return answer
+        end = yield from sqp(phi, end.point, *box, rule, values=values)
+    return end
 
 
-def settled(state: Knowledge, answer: Answer) -> bool:
-    """Whether a descent ended where phi is smooth and has nothing better to offer."""
+def is_smooth_end(state: LeaderView, end: SearchEnd) -> bool:
+    """Tell whether a descent ended where phi is smooth and the model expects no more gain."""
     near = 100 * state.F_scale.tolerance(LEADER_TOLERANCE)
-    return answer.violation == 0 and answer.left <= near
+    return end.violation == 0 and end.left <= near

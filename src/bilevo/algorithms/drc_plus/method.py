@@ -1,135 +1,62 @@
-"""DRC-plus: followers that learn from each other, a leader that descends, answers with a proof.
+"""drc-plus: DRC with followers that learn from each other, leaders that descend, and certificates.
 
-Ours; docs/drc-plus.md tells what each ingredient is worth. DRC (see drc) lets searches of followers
-compete for evaluations. Here a follower's search is mostly one gradient and one step, because it
-starts from what other followers have taught (see warm_follower). The rest follows from that:
+The method is ours; docs/drc-plus.md tells what each ingredient is worth. DRC (see drc) lets
+searches of followers compete for evaluations. Here most searches of followers take one gradient and
+one step, because they start from what other followers have taught (see warm_follower). The rest
+follows from that:
 
-- **Competition** (`compete`). A generation's followers start at their predicted answers. Those
-  whose leaders are in the better half go on, a few iterations a bout; the others get no more.
-  Where the best ones hardly moved, the predictions of all are believed. The tolerance of f is tied
-  to the differences of F that the leader sees.
-- **Descent** (`descend`; see phi). The leader has local searches, too.
-- **Global search.** Descents from hops around the best pair (`hop`) and CMA-ES over x with
-  restarts (`sample`) take turns: CMA-ES gets a quarter of the evaluations. Where CMA-ES has
-  narrowed, a descent saves the rest of it; where a descent ends at a kink, a small CMA-ES does
+- **Competition** (`compete`). A generation's followers start at their predicted answers. Those of
+  leaders in the better half are searched on, for a few iterations a round; the others are not.
+  Where the best ones hardly change, all predictions are accepted. The tolerance on f depends on the
+  differences of F that the leader has to see.
+- **Descent** (`descend`; see leader_view). The leader is searched locally, too.
+- **Global search.** Descents from hops around the elite (`hop`) alternate with CMA-ES over x with
+  restarts (`sample`). CMA-ES gets a quarter of the evaluations. Where CMA-ES has become narrow, a
+  descent replaces the rest of it. Where a descent ends at a kink, a small CMA-ES follows
   (`polish`).
-- **Certificate** (`certify`). A best pair that ends a descent, or is about to end the run, has its
-  follower solved again by independent global searches. A better answer replaces it, and the run
-  goes on.
+- **Certificate** (`certify_elite`). When an elite ends a descent, or is about to end the run,
+  independent global searches solve its follower again. A better answer replaces the elite's, and
+  the run goes on.
 
-Where local searches of followers do not settle (kinks, noise), nothing of this holds, and the run
-is handed to DRC with followers that give up sooner (see hasty_drc).
+Where local searches of followers do not settle (kinks, noise), none of this works, and the run is
+handed to DRC with followers that stop sooner (see fallback).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from bilevo.algorithms.drc_plus.fallback import HastyDRC
-from bilevo.algorithms.drc_plus.leader_view import FLAT, Knowledge, descent, settled
-from bilevo.algorithms.drc_plus.warm_follower import Experience, WarmFollower, WarmTask
+from bilevo.algorithms.drc_plus.fallback import FallbackDRC
+from bilevo.algorithms.drc_plus.leader_view import SAME_F, descent, is_smooth_end
+from bilevo.algorithms.drc_plus.state import DRCPlusState, LeaderSearch, is_better, spread_of
+from bilevo.algorithms.drc_plus.warm_follower import ITERATIONS, Experience, WarmFollower, WarmTask
 from bilevo.algorithms.shared.follower_search import Pair
-from bilevo.algorithms.shared.leader import LeaderState as JointState
 from bilevo.algorithms.shared.leader import leader_ranking, reached
 from bilevo.core.algorithm import Algorithm, variant_name
-from bilevo.core.arrays import BoolArray, FloatArray, IntArray
+from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import StopReason
 from bilevo.core.problem import Spec
-from bilevo.core.request import Procedure, Values, together
-from bilevo.core.stop_rules import AtTarget, BudgetUsed, Progress, Settled, first_met
+from bilevo.core.request import Procedure, together
+from bilevo.core.stop_rules import AtTarget, BudgetUsed, Settled, first_met
 from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
 
-BELIEVED = 0.1  # of the spread of F: a change by which the best pair stays the best
-BOUT = 3  # iterations of a follower before its leader is looked at again
-BOUTS = 3  # of a follower in a generation
-SHARE = 3  # evaluations of descents for each one of CMA-ES
-REFUTATIONS = 3  # of the ends of a descent before others have their turn
-FRUITLESS = 2  # restarts that end a run; four times as many where it is to reach a target
-BLUR = 1e-2  # of f: a difference that tells answers apart where followers are not smooth
-
-
-@dataclass(slots=True, eq=False)
-class Search:
-    """A search by CMA-ES over x."""
-
-    leader: Any  # its state
-    population: int
-    best: Pair | None = None
-    stale: int = 0  # generations without progress
-    descended: float = math.inf  # width at which its best pair was last the start of a descent
-
-    @classmethod
-    def start(cls, start: Start, population: int) -> Search:
-        return cls(CMAES().start(start), population)
-
-    @property
-    def spread(self) -> FloatArray:
-        """Standard deviations (m,)."""
-        return np.asarray(self.leader.sigma * np.sqrt(self.leader.C.diagonal()))
-
-    @property
-    def width(self) -> float:
-        return float(self.spread.max())
-
-    @property
-    def ended(self) -> bool:
-        patience = 10 + math.ceil(30 * self.leader.d / self.population)
-        return self.stale > patience or self.width < 1e-9 or not self.leader.sigma < 1e3
-
-    def tell(self, x: FloatArray, pairs: list[Pair], tolerance: float) -> None:
-        """Learn from a generation; progress is more than a tolerance of F."""
-        F, violation = np.array([p.F for p in pairs]), np.array([p.violation for p in pairs])
-        CMAES(self.population).tell(self.leader, x, F, violation)
-        best = pairs[int(leader_ranking(pairs)[0])]
-        self.stale += 1
-        if self.best is None or improved(self.best, best, tolerance):
-            self.stale = 0
-        if self.best is None or best.no_worse(self.best):
-            self.best = best
-
-
-@dataclass(slots=True, eq=False)
-class DRCPlusState(Knowledge):
-    """A run at the boundary of an upper generation."""
-
-    search: Search = field(kw_only=True)  # over the whole box
-    proven: Pair | None = None  # the last elite that had its certificate
-    ends: FloatArray = field(kw_only=True)  # of descents, (k, m)
-    descending: int = 0  # evaluations of descents
-    sampling: int = 0  # evaluations of the search
-    milestone: Pair | None = None  # the elite at the last restart that had a better one
-    fruitless: int = 0  # restarts since
-    rough: JointState | None = None  # of DRC, where followers are not smooth
-    stop: StopReason | None = None
-    executions: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    survived: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
-
-    def progress(self, settled: bool = False) -> Progress:
-        """Return how far the run has come; the elite is the best pair."""
-        F, violation = self.the_elite.F, self.the_elite.violation
-        lower = self.total - self.spent
-        return Progress(F, violation, self.spent, lower, self.generation, settled=settled)
-
-    def descended(self, before: int) -> None:
-        """A generation was a descent, which counts as one task, from so many evaluations on."""
-        self.descending += self.total - before
-        self.executions, self.survived = np.array([self.total - before]), np.ones(1, np.bool_)
-
-    def remember(self, x: FloatArray) -> None:
-        """Where a descent ended, if none did before."""
-        if (np.abs(self.ends - x).max(axis=1) > 1e-3).all():
-            self.ends = np.concatenate([self.ends, x[None]])[-100:]
+ACCEPTED_CHANGE = 0.1  # of the spread of F: after a smaller change predictions are accepted
+ROUND_ITERATIONS = 3  # of a follower before its leader is ranked again
+ROUNDS = 3  # of the competition in a generation
+DESCENT_SHARE = 3  # evaluations of descents for each one of CMA-ES
+MOST_REFUTATIONS = 3  # of the ends of one descent
+FRUITLESS_RESTARTS = 2  # that end a run; four times as many where it has a target
+ROUGH_F = 1e-2  # of f: where followers are not smooth, a smaller gain refutes no answer
 
 
 @dataclass(frozen=True, slots=True)
 class DRCPlus(Algorithm[DRCPlusState]):
-    """The method. Switches leave out one ingredient each, for ablations."""
+    """The method. Each switch turns one ingredient off, for ablations."""
 
     regression: bool = True  # these four: see WarmFollower
     curvature: bool = True
@@ -160,146 +87,149 @@ class DRCPlus(Algorithm[DRCPlusState]):
             start.mean[:] = spec.x0
         return DRCPlusState(
             Experience.none(spec.m, spec.n),
-            search=Search.start(start, CMAES().population_size(spec.m)),
+            search=LeaderSearch.start(start, CMAES().population_size(spec.m)),
             ends=np.empty((0, spec.m)),
         )
 
     def generation(self, spec: Spec, state: DRCPlusState) -> Procedure[DRCPlusState]:
-        """The first pair, and then a hop or a generation of CMA-ES, by what they have had."""
+        """Find the first pair; later hop, or make a generation of CMA-ES, by their shares."""
         before = state.total
         if state.elite is None:
-            yield from self.begin(spec, state)
-            state.descended(before)
-        elif state.rough is not None or (state.known.rough and self.fallback):
-            yield from self.hand_over(spec, state)
-        elif self.hops and self.descends(state) and state.descending <= SHARE * state.sampling:
+            yield from self.find_first_pair(spec, state)
+            state.note_descent(before)
+        elif state.fallback is not None or (state.known.rough and self.fallback):
+            yield from self.run_fallback(spec, state)
+        elif self.may_hop(state):
             yield from self.hop(spec, state)
-            state.descended(before)
+            state.note_descent(before)
         else:
             yield from self.sample(spec, state, state.search)
-            yield from self.narrow(spec, state)
+            yield from self.follow_up_search(spec, state)
             state.sampling += state.total - before
-        if state.rough is None:
-            yield from self.judge(spec, state)
+        if state.fallback is None:
+            yield from self.check_stop(spec, state)
         state.generation += 1
         return state
 
-    def descends(self, state: DRCPlusState) -> bool:
+    def may_descend(self, state: DRCPlusState) -> bool:
         return self.descents and not state.known.rough
+
+    def may_hop(self, state: DRCPlusState) -> bool:
+        share = state.descending <= DESCENT_SHARE * state.sampling
+        return self.hops and self.may_descend(state) and share
 
     # The first pair, and the end
 
-    def begin(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
-        """The first pair, its follower solved from scratch; and a descent from there.
+    def find_first_pair(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
+        """Solve the first follower from scratch, and descend from there.
 
-        Until then the middle of the follower's box answers, and what the first search found: a run
-        that is stopped has a pair.
+        Until then the elite has the middle of the follower's box, and later the first search's
+        answer, so that a run that is stopped has a pair.
         """
         x, middle = state.search.leader.mean.copy(), np.full((1, spec.n), 0.5)
         stopgap = WarmTask.at(x, middle, (yield from state.known.evaluate(x, middle)))
-        yield from self.present(state, stopgap)
+        yield from self.accept_task(state, stopgap)
         rng = state.stream(spec, "first")
-        first = yield from self.follower.explore(spec, state.known, x, rng)
-        yield from self.present(state, first)
+        first = yield from self.follower.search_box(spec, state.known, x, rng)
+        yield from self.accept_task(state, first)
         task = yield from self.follower.confirm(spec, state.known, rng, first)
         if task is not first:
-            yield from state.rate([task])
+            yield from state.evaluate_leaders([task])
         if self.optimism:
-            yield from state.find_flat(task.pair)
-            task = yield from state.favour(task)
+            yield from state.find_flat_directions(task.pair)
+            task = yield from state.resolve_ties(task)
         state.known.learn(task.pair)
-        yield from state.crown(task.pair)
-        if self.descends(state):
+        yield from state.accept_elite(task.pair)
+        if self.may_descend(state):
             yield from self.descend(spec, state, task.pair)
 
-    def present(self, state: DRCPlusState, task: WarmTask) -> Procedure[None]:
-        """Make a task's pair the elite."""
-        yield from state.rate([task])
-        yield from state.crown(task.pair)
+    def accept_task(self, state: DRCPlusState, task: WarmTask) -> Procedure[None]:
+        """Evaluate a task's leader and make its pair the elite."""
+        yield from state.evaluate_leaders([task])
+        yield from state.accept_elite(task.pair)
 
-    def judge(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
-        """Test the stop rules; nothing ends a run but a pair that has its certificate."""
+    def check_stop(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
+        """Test the stop rules; only a pair with a certificate ends a run."""
         target, spent = AtTarget(spec.target), first_met([budget_of(spec)], state.progress())
         if spent or state.stop or target.met(state.progress()):
-            yield from self.certify(spec, state)
+            yield from self.certify_elite(spec, state)
         state.stop = first_met([target], state.progress()) or spent or state.stop
 
-    def certify(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
-        """Have the best pair's follower solved again by searches that know nothing of it."""
+    def certify_elite(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
+        """Solve the elite's follower again by independent searches; replace a refuted elite.
+
+        A replaced elite that is worse than the last certified one gives way to that.
+        """
         if state.certified or not self.certificate:
             return
-        elite = state.the_elite
-        told = np.array([elite.f]), np.array([elite.lower_violation])
-        mine = WarmTask(elite, Values(*told, np.empty((1, 0)), 0))
-        rng = state.stream(spec, "certify")
-        best = yield from self.follower.confirm(spec, state.known, rng, mine)
-        least, f = best.pair.f, elite.f
-        smooth_blur = FLAT if len(state.flat) else 0.0
-        blur = smooth_blur if state.rough is None else BLUR
-        refuted = f - least > blur * (state.known.unit + abs(f))
-        if refuted or best.pair.lower_violation < elite.lower_violation:
-            yield from state.rate([best])
-            best = yield from state.favour(best)
+        elite, rng = state.the_elite, state.stream(spec, "certify")
+        own = WarmTask.of_pair(elite, np.empty(0))
+        best = yield from self.follower.confirm(spec, state.known, rng, own)
+        least = best.pair.f
+        if is_refuted(state, elite, best.pair):
+            yield from state.evaluate_leaders([best])
+            best = yield from state.resolve_ties(best)
             state.known.forget()
             state.known.learn(best.pair)
             state.elite = best.pair
-            if state.proven is not None and not best.pair.no_worse(state.proven):
-                state.elite, least = state.proven, state.proven.f
-        state.proven, state.certified = state.the_elite, True
+            last = state.certified_elite
+            if last is not None and not best.pair.no_worse(last):
+                state.elite, least = last, last.f
+        state.certified_elite, state.certified = state.the_elite, True
         yield state.the_elite.incumbent._replace(gap=max(0.0, state.the_elite.f - least))
 
-    def hand_over(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
-        """A generation of DRC, for followers that are not smooth."""
-        drc = HastyDRC()
-        if state.rough is None:
-            state.rough = yield from drc.init(spec)
-        state.rough.elite = state.elite  # the same object also after a snapshot
-        rough = yield from drc.generation(spec, state.rough)
-        state.certified &= state.elite is rough.elite
-        state.elite, state.spent, state.stop = rough.elite, rough.spent, rough.stop
-        state.executions, state.survived = rough.executions, rough.survived
+    def run_fallback(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
+        """Make a generation of DRC, for followers that are not smooth."""
+        drc = FallbackDRC()
+        if state.fallback is None:
+            state.fallback = yield from drc.init(spec)
+        state.fallback.elite = state.elite  # the same object also after a snapshot
+        other = yield from drc.generation(spec, state.fallback)
+        state.certified &= state.elite is other.elite
+        state.elite, state.spent, state.stop = other.elite, other.spent, other.stop
+        state.executions, state.survived = other.executions, other.survived
         if state.stop is not None:
-            yield from self.certify(spec, state)
-            rough.elite = state.elite
-            if rough.stop is StopReason.TARGET and not reached(spec, state.the_elite):
-                state.stop = rough.stop = None
+            yield from self.certify_elite(spec, state)
+            other.elite = state.elite
+            if other.stop is StopReason.TARGET and not reached(spec, state.the_elite):
+                state.stop = other.stop = None
 
     # The leader's local search
 
     def descend(
         self, spec: Spec, state: DRCPlusState, pair: Pair, ceiling: float = math.inf
     ) -> Procedure[bool]:
-        """A local search from a pair; where it ends with a new elite, that is certified.
+        """Search locally from a pair; certify a new elite, and search on where it is refuted.
 
-        True if there is nothing better around its end.
+        Returns True if the search ended where nothing better is around.
         """
         smooth, tolerance = False, state.F_scale.tolerance(spec.ftol)
-        for _ in range(REFUTATIONS):
+        for _ in range(MOST_REFUTATIONS):
             before = state.the_elite
-            answer = yield from descent(spec, state, self.follower, pair.x, ceiling)
-            if math.isfinite(answer.objective):
-                state.remember(answer.point)
-            smooth = settled(state, answer)
-            if not improved(before, state.the_elite, tolerance):
+            end = yield from descent(spec, state, self.follower, pair.x, ceiling)
+            if math.isfinite(end.objective):
+                state.remember_end(end.point)
+            smooth = is_smooth_end(state, end)
+            if not is_better(state.the_elite, before, tolerance):
                 break
-            if not smooth and answer.hessian is not None:
-                yield from self.polish(spec, state, answer.hessian, answer.left)
+            if not smooth and end.hessian is not None:
+                yield from self.polish(spec, state, end.hessian, end.left)
             found = state.the_elite
-            yield from self.certify(spec, state)
+            yield from self.certify_elite(spec, state)
             pair = state.the_elite
             if pair is found:
                 break
         return smooth
 
     def polish(
-        self, spec: Spec, state: DRCPlusState, bent: FloatArray, left: float
+        self, spec: Spec, state: DRCPlusState, hessian: FloatArray, left: float
     ) -> Procedure[None]:
-        """CMA-ES where a descent ended at a kink, in the shape of what that has learnt."""
-        eigenvalues, vectors = np.linalg.eigh(bent)
+        """Run CMA-ES where a descent ended at a kink, shaped by the descent's Hessian."""
+        eigenvalues, vectors = np.linalg.eigh(hessian)
         variances = 2 * left / np.maximum(eigenvalues, 1e-12 * eigenvalues[-1])
         covariance = (vectors * np.clip(variances, 1e-16, 1e-2)) @ vectors.T
         start = Start(state.the_elite.x, covariance, np.zeros(spec.m))
-        search = Search.start(start, CMAES().population_size(spec.m))
+        search = LeaderSearch.start(start, CMAES().population_size(spec.m))
         record = [state.the_elite.F]
         ends = AtTarget(spec.target), budget_of(spec)
         while not (search.ended or first_met(ends, state.progress())):
@@ -309,7 +239,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
                 break
 
     def hop(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
-        """A descent from a place some of whose coordinates differ from the elite's."""
+        """Descend from a point some of whose coordinates differ from the elite's."""
         rng = state.stream(spec, "hop")
         chosen = rng.random(spec.m) < rng.random()
         chosen[rng.integers(spec.m)] = True
@@ -320,104 +250,103 @@ class DRCPlus(Algorithm[DRCPlusState]):
         elite = state.the_elite
         x = np.clip(elite.x + chosen * step, 0.0, 1.0)
         task = yield from self.follower.start(state.known, x, np.ones(spec.m))
-        yield from state.rate([task])
+        yield from state.evaluate_leaders([task])
         ceiling = elite.F if elite.violation == 0 else math.inf
         yield from self.descend(spec, state, task.pair, ceiling)
 
     # The leader's global search
 
-    def sample(self, spec: Spec, state: DRCPlusState, search: Search) -> Procedure[None]:
-        """A generation of CMA-ES."""
+    def sample(self, spec: Spec, state: DRCPlusState, search: LeaderSearch) -> Procedure[None]:
+        """Make a generation of CMA-ES."""
         rng = state.stream(spec, "leader")
         x = CMAES(search.population).ask(search.leader, rng)
-        tasks = yield from self.compete(spec, state, x, search.spread)
+        tasks = yield from self.compete(spec, state, x, search.deviations)
         if search is state.search:  # others are too narrow to show how much F differs
             state.F_scale.see(np.array([task.pair.F for task in tasks]))
-        yield from self.elect(spec, state, tasks)
+        yield from self.accept_best(spec, state, tasks)
         pairs = [task.pair for task in tasks]
-        state.executions = np.array([task.executions for task in tasks])
-        state.survived = np.zeros(len(tasks), np.bool_)
-        state.survived[leader_ranking(pairs)[: len(tasks) // 2]] = True
+        state.note_tasks(pairs, [task.executions for task in tasks])
         search.tell(x, pairs, 0.1 * state.F_scale.tolerance(spec.ftol))
 
-    def narrow(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
-        """Where CMA-ES has narrowed a descent may save the rest of it; where it stalls it ends."""
+    def follow_up_search(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
+        """Descend from the best pair of CMA-ES when it has become narrow; restart when it ends."""
         search = state.search
         assert search.best is not None
         ended = search.ended
         if ended or search.width < search.descended / 8:
             search.descended = search.width
-            if self.descends(state) and not reached(spec, state.the_elite):
+            if self.may_descend(state) and not reached(spec, state.the_elite):
                 ended |= yield from self.descend(spec, state, search.best)
         if ended:
-            yield from self.certify(spec, state)
+            yield from self.certify_elite(spec, state)
             self.restart(spec, state)
 
     def restart(self, spec: Spec, state: DRCPlusState) -> None:
-        """CMA-ES from anywhere, with twice the population; or the end, where that is fruitless."""
+        """Restart CMA-ES anywhere with twice the population, or stop after fruitless restarts."""
         tolerance = state.F_scale.tolerance(spec.ftol)
-        if state.milestone is None or improved(state.milestone, state.the_elite, tolerance):
-            state.milestone, state.fruitless = state.the_elite, 0
+        if state.restart_elite is None or is_better(
+            state.the_elite, state.restart_elite, tolerance
+        ):
+            state.restart_elite, state.fruitless = state.the_elite, 0
         else:
             state.fruitless += 1
-        most = FRUITLESS if spec.target is None else 4 * FRUITLESS
+        most = FRUITLESS_RESTARTS if spec.target is None else 4 * FRUITLESS_RESTARTS
         state.stop = first_met([Settled()], state.progress(settled=state.fruitless >= most))
         rng = state.stream(spec, "restart")
         largest = 16 * CMAES().population_size(spec.m)
         population = min(2 * state.search.population, largest)
-        state.search = Search.start(Start.uniform(spec.spread[: spec.m], rng), population)
+        state.search = LeaderSearch.start(Start.uniform(spec.spread[: spec.m], rng), population)
 
     def compete(
         self, spec: Spec, state: DRCPlusState, x: FloatArray, scale: FloatArray
     ) -> Procedure[list[WarmTask]]:
-        """Followers of leaders in the better half go on; without competition, all to the end."""
+        """Search on followers of leaders in the better half; without competition, all of them."""
         tasks = yield from together(self.follower.start(state.known, row, scale) for row in x)
-        yield from state.rate(tasks)
+        yield from state.evaluate_leaders(tasks)
         if not self.competition:
-            return (yield from self.bout(spec, state, tasks, list(range(len(tasks)))))
-        for bout in range(BOUTS):
+            everyone = list(range(len(tasks)))
+            yield from self.search_on(spec, state, tasks, everyone, state.known.tight, ITERATIONS)
+            return tasks
+        for number in range(ROUNDS):
             order = leader_ranking([task.pair for task in tasks])
-            going = [int(i) for i in order[: len(tasks) // 2] if not tasks[i].solved]
-            if not going:
+            chosen = [int(i) for i in order[: len(tasks) // 2] if not tasks[i].solved]
+            if not chosen:
                 break
             spread = spread_of([task.pair for task in tasks])
-            if bout == 0:  # the best two tell for all
-                going = going[:2]
-            tasks = yield from self.bout(spec, state, tasks, going, state.tolerance(spread), BOUT)
-            moved = max(tasks[i].moved for i in going)
-            if bout == 0 and moved <= BELIEVED * spread < math.inf:
+            if number == 0:  # the best two show how good all predictions are
+                chosen = chosen[:2]
+            tolerance = state.f_tolerance(spread)
+            yield from self.search_on(spec, state, tasks, chosen, tolerance, ROUND_ITERATIONS)
+            moved = max(tasks[i].moved for i in chosen)
+            if number == 0 and moved <= ACCEPTED_CHANGE * spread < math.inf:
                 break
         return tasks
 
-    def bout(
+    def search_on(
         self,
         spec: Spec,
         state: DRCPlusState,
         tasks: list[WarmTask],
-        going: list[int],
-        tolerance: float | None = None,
-        iterations: int | None = None,
-    ) -> Procedure[list[WarmTask]]:
-        """All tasks, some of which have gone on side by side; to their end unless limited."""
-        tolerance = state.known.tight if tolerance is None else tolerance
-        limit = () if iterations is None else (iterations,)
+        chosen: list[int],
+        tolerance: float,
+        iterations: int,
+    ) -> Procedure[None]:
+        """Search the followers of chosen tasks on, side by side, and replace these tasks."""
         new = yield from together(
             state.solve(
-                spec,
-                self.follower,
-                tasks[i],
-                tolerance,
-                state.stream(spec, "bout"),
-                *limit,
+                spec, self.follower, tasks[i], tolerance, state.stream(spec, "bout"), iterations
             )
-            for i in going
+            for i in chosen
         )
-        return [new[going.index(i)] if i in going else task for i, task in enumerate(tasks)]
+        for i, task in zip(chosen, new, strict=True):
+            tasks[i] = task
 
-    def elect(self, spec: Spec, state: DRCPlusState, tasks: list[WarmTask]) -> Procedure[None]:
-        """The best pair becomes the elite if it still is when its follower is solved.
+    def accept_best(
+        self, spec: Spec, state: DRCPlusState, tasks: list[WarmTask]
+    ) -> Procedure[None]:
+        """Make the best pair the elite if it is no worse when its follower is solved.
 
-        That has to stand up to what other followers answered.
+        Its answer is also tested against answers of other followers.
         """
         i = int(leader_ranking([task.pair for task in tasks])[0])
         tight, rng = state.known.tight, state.stream(spec, "elect")
@@ -426,26 +355,20 @@ class DRCPlus(Algorithm[DRCPlusState]):
                 spec, self.follower, tasks[i], tight, rng, thorough=True
             )
         if tasks[i].pair.no_worse(state.the_elite):
-            tasks[i] = yield from state.challenged(self.follower, tasks[i])
+            tasks[i] = yield from state.test_against_neighbours(self.follower, tasks[i])
         if tasks[i].pair.no_worse(state.the_elite):
-            yield from state.crown(tasks[i].pair)
+            yield from state.accept_elite(tasks[i].pair)
+
+
+def is_refuted(state: DRCPlusState, elite: Pair, best: Pair) -> bool:
+    """Tell whether the best answer found is better for the follower than the elite's."""
+    smooth_tolerance = SAME_F if len(state.flat) else 0.0  # ties give up a little of f
+    tolerance = smooth_tolerance if state.fallback is None else ROUGH_F
+    gained = elite.f - best.f > tolerance * state.known.size(elite.f)
+    return gained or best.lower_violation < elite.lower_violation
 
 
 def budget_of(spec: Spec) -> BudgetUsed:
-    """Return the budget: that of the upper level, or about what DRC needs with it."""
+    """Return the budget of the upper level, or about as many evaluations as DRC needs with it."""
     upper = spec.budget.upper_max
     return BudgetUsed(upper=upper, total=upper * spec.budget.lower_window / 2)
-
-
-def improved(before: Pair, after: Pair, tolerance: float) -> bool:
-    """Whether a pair is better by more than a tolerance of F."""
-    if before.violation != after.violation:
-        return after.violation < before.violation
-    gain = before.F - after.F
-    return gain > tolerance
-
-
-def spread_of(pairs: list[Pair]) -> float:
-    """How far the better half of feasible pairs differ in F."""
-    feasible = sorted(pair.F for pair in pairs if pair.violation == 0)
-    return feasible[len(feasible) // 2] - feasible[0] if len(feasible) > 2 else math.inf

@@ -1,17 +1,17 @@
 """A solver of followers that learns from the followers solved before.
 
-Followers of neighbouring leaders have neighbouring answers, and their objectives bend alike. So a
-new follower starts from what a regression over solved ones predicts, with the curvature that the
-last search ended with, and mostly needs one gradient (by counted differences) and one step of
-`sqp`. Nothing of this is taken for granted:
+Followers of neighbouring leaders have similar answers, and their objectives have similar curvature.
+So a new follower starts at an answer that a regression over solved followers predicts, with the
+Hessian that the last search ended with. Mostly one gradient (by finite differences, which are
+counted) and one step of `sqp` are then enough. The solver checks what it assumes:
 
-- a local search that does not settle says that f is not smooth there; the task is handed to CMA-ES,
-  and `Experience.smooth` keeps count;
-- a warm start may sit in a wrong basin or in a wrong part of the feasible set. `challenge` holds
-  answers of other followers against an answer, `explore` searches the box anew, and `confirm` does
-  so until an independent search agrees.
+- A local search that does not settle shows that f is not smooth there. CMA-ES takes over, and
+  `Experience.smooth` keeps count.
+- A predicted start may lie in a wrong basin, or in a wrong part of the feasible set. So
+  `test_against_neighbours` compares an answer with answers of other followers, `search_box`
+  searches the whole box, and `confirm` does that until an independent search agrees.
 
-The solver does not know its leader's objective: it can serve any bilevel algorithm.
+The solver does not know the leader's objective, so it can serve any bilevel algorithm.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from bilevo.core.request import Procedure, T, Values, relayed, split, together
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
 
-TIGHT = 1e-13  # gain of f that is none, in a search that is to leave no error behind
-AGREEMENT = 1e-6  # of f: answers of independent searches that are the same
-ROUNDING = 1e-9  # of f: a gain that does not refute an answer
-ROUGH = 0.5  # share of local searches that settle below which followers are not smooth
-RIVALS = 6  # answers
-TRIES = 5  # independent searches
-ITERATIONS = 150  # of a local search: one in a steep valley far from its end needs many
-SLIM = 1e-11  # of the box, kept from constraints
-NARROW = 0.01  # of the box: deviations at which a global search has found its basin
-NEAR = 0.05  # of the box: deviations of a search around an answer
-DISTINCT = 0.01  # of the box: answers that are not the same
+TIGHT = 1e-13  # of f: a search to this tolerance leaves no error that counts
+AGREEMENT = 1e-6  # of f: independent searches that differ by less have found the same answer
+ROUNDING = 1e-9  # of f: a smaller gain does not refute an answer
+SMOOTH_SHARE = 0.5  # of local searches: followers are smooth if more of them settle
+MOST_RIVALS = 6  # answers of other followers that an answer is compared with
+MOST_CONFIRMATIONS = 5  # independent searches of the box
+ITERATIONS = 150  # of a local search: in a steep valley, far from its end, it needs many
+CONSTRAINT_MARGIN = 1e-11  # of the box: distance that local searches keep from constraints
+BASIN_WIDTH = 0.01  # of the box: deviations at which a global search has found its basin
+AROUND_WIDTH = 0.05  # of the box: deviations of CMA-ES around an answer
+DISTINCT = 0.01  # of the box: answers farther apart are different ones
 CAPACITY = 5000  # answers remembered
-UNKNOWN = np.empty((0, 0))  # of a Hessian
-PROBES = 0.2 * 1.5 ** -np.arange(12.0)  # of the box: steps along the axes to other basins
+UNKNOWN = np.empty((0, 0))  # a Hessian that nobody knows
+PROBE_STEPS = 0.2 * 1.5 ** -np.arange(12.0)  # of the box: steps along the axes to other basins
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +59,7 @@ class Experience:
     x: FloatArray
     y: FloatArray
     hessian: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # where one is known
-    smooth: float = 1.0  # share of local searches that settled, of late
+    smooth: float = 1.0  # share of recent local searches that settled
     searches: int = 0  # local ones
     f_scale: Scale = field(default_factory=Scale)
     spent: int = 0  # lower evaluations so far
@@ -69,14 +69,14 @@ class Experience:
         return cls(np.empty((0, m)), np.empty((0, n)))
 
     def evaluate(self, x: FloatArray, y: FloatArray) -> Procedure[Values]:
-        """The follower's values at answers y (k, n)."""
+        """Request the follower's values at answers y (k, n) to a leader x (m,)."""
         values = yield from evaluate_answers(x, y)
         self.f_scale.see(values.objective)
         self.spent = values.spent
         return values
 
     def learn(self, pair: Pair) -> None:
-        """An answer; one that is infeasible only where there is no other."""
+        """Remember an answer; an infeasible one only if there is no other."""
         if pair.lower_violation > 0 and len(self.x):
             return
         others = (self.x != pair.x).any(axis=1)
@@ -84,23 +84,27 @@ class Experience:
         self.y = np.concatenate([self.y[others], pair.y[None]])[-CAPACITY:]
 
     def forget(self) -> None:
-        """The answers were in a wrong basin."""
+        """Forget all answers: they were in a wrong basin."""
         self.x, self.y = self.x[:0], self.y[:0]
 
     def count(self, settled: bool) -> None:
-        """A local search has ended: the share is over all of them, or the last ten or so."""
+        """Count a local search that has ended; recent searches weigh most."""
         self.searches += 1
         self.smooth += (settled - self.smooth) * max(1 / self.searches, 0.1)
 
     @property
     def rough(self) -> bool:
-        """Whether local searches are of little use."""
-        return self.smooth < ROUGH
+        """Whether most local searches do not settle."""
+        return self.smooth < SMOOTH_SHARE
 
     @property
     def unit(self) -> float:
-        """A value of f that counts."""
+        """The size of differences of f, as far as seen."""
         return self.f_scale.tolerance(1.0)
+
+    def size(self, f: float) -> float:
+        """Return the size of f at an answer, which relative tolerances refer to."""
+        return self.unit + abs(f)
 
     @property
     def tight(self) -> float:
@@ -108,10 +112,10 @@ class Experience:
         return TIGHT * self.unit
 
     def predictions(self, x: FloatArray, scale: FloatArray, regression: bool) -> FloatArray:
-        """Answers (k, n) to start from: that of a regression, and that to the nearest leader.
+        """Return answers (k, n) to start from: by regression, and of the nearest leader.
 
-        The regression is linear, over the 2 (m + 1) nearest leaders with weights that fall with the
-        distance, in units of `scale`.
+        The regression is linear, over the 2 (m + 1) nearest leaders. Weights fall with the
+        distance, which is in units of `scale`.
         """
         away = (self.x - x) / scale
         squares = (away * away).sum(axis=1)
@@ -128,7 +132,7 @@ class Experience:
         return np.asarray(np.concatenate([np.clip(found[:1], 0.0, 1.0), nearest]))
 
     def rivals(self, y: FloatArray, count: int) -> FloatArray:
-        """Answers of late that are far from y and from each other."""
+        """Return recent answers that are far from y and from each other."""
         answers: FloatArray = self.y[-200:]
         chosen: list[int] = []
         distance = np.abs(answers - y).max(axis=1, initial=0.0)
@@ -140,10 +144,10 @@ class Experience:
 
 @dataclass(slots=True, eq=False)
 class WarmTask:
-    """A leader's follower on its way: the answer so far, and how far it has come."""
+    """A leader's follower while it is solved: the answer so far, and how good it is."""
 
     pair: Pair
-    lower: Values  # the follower's at the answer, one row
+    lower: Values  # the follower's values at the answer, one row
     G: FloatArray = field(default_factory=lambda: np.empty(0))  # the leader's constraints there
     solved: bool = False
     tolerance: float = math.inf  # to which it was solved
@@ -153,24 +157,31 @@ class WarmTask:
 
     @classmethod
     def at(cls, x: FloatArray, y: FloatArray, values: Values) -> WarmTask:
-        """From the best of some answers y (k, n)."""
+        """Make a task from the best of some answers y (k, n)."""
         i = best_index(values.objective, values.violation)
         f, violation = float(values.objective[i]), float(values.violation[i])
         return cls(Pair(x, y[i].copy(), f, violation), values.part(i, i + 1), executions=len(y))
 
     @classmethod
-    def of(cls, follower: FollowerSearch, solved: bool) -> WarmTask:
-        """From a search by CMA-ES."""
-        pair = replace(follower.answer)
-        constraints = follower.constraints[None]
+    def of_pair(cls, pair: Pair, constraints: FloatArray) -> WarmTask:
+        """Make a task from a pair and the follower's constraints (c,) there."""
         f, violation = np.array([pair.f]), np.array([pair.lower_violation])
-        evaluations = follower.executions * len(follower.x_rows)
-        lower = Values(f, violation, constraints, 0)
-        return cls(pair, lower, solved=solved, executions=evaluations)
+        return cls(pair, Values(f, violation, constraints[None], 0))
+
+    @classmethod
+    def of_search(cls, search: FollowerSearch) -> WarmTask:
+        """Make a solved task from a search by CMA-ES."""
+        task = cls.of_pair(replace(search.answer), search.constraints)
+        evaluations = search.executions * len(search.x_rows)
+        return replace(task, solved=True, executions=evaluations)
+
+    def better(self, other: WarmTask) -> WarmTask:
+        """Return the other task if its answer is better for the follower, else this one."""
+        return self if self.pair.follower_no_worse(other.pair) else other
 
 
 class Recorded:
-    """A follower's values at answers, with the best point's constraints kept."""
+    """Evaluates a follower's answers and keeps their values."""
 
     def __init__(self, known: Experience, start: WarmTask) -> None:
         self.known, self.x = known, start.pair.x
@@ -182,7 +193,7 @@ class Recorded:
         return values
 
     def values_at(self, point: FloatArray) -> Values:
-        """Of a point that was evaluated, one row."""
+        """Return the values at an evaluated point, one row."""
         for rows, values in reversed(self.seen):
             (found,) = np.nonzero((rows == point).all(axis=1))
             if found.size:
@@ -192,15 +203,15 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class WarmFollower:
-    """The solver. Switches leave out one ingredient each, for ablations."""
+    """The solver. Each switch turns one ingredient off, for ablations."""
 
-    regression: bool = True  # starts
-    curvature: bool = True  # shared between followers
+    regression: bool = True  # predicts starts
+    curvature: bool = True  # followers share Hessians
     probes: bool = True  # along the axes, where the box is searched
-    rivals: bool = True  # answers of other followers are held against one
+    rivals: bool = True  # answers are compared with those of other followers
 
     def start(self, known: Experience, x: FloatArray, scale: FloatArray) -> Procedure[WarmTask]:
-        """The better of the answers that experience predicts."""
+        """Return a task at the better of the predicted answers."""
         y = known.predictions(x, scale, self.regression)
         return WarmTask.at(x, y, (yield from known.evaluate(x, y)))
 
@@ -214,60 +225,64 @@ class WarmFollower:
         iterations: int = ITERATIONS,
         thorough: bool = False,
     ) -> Procedure[WarmTask]:
-        """Go on with a task for some iterations, or until its answer is good to a tolerance of f.
+        """Search on for some iterations, or until the answer is good to a tolerance of f.
 
-        What a local search cannot settle is handed to others; a search of the box is for those
-        that are thorough.
+        Other searches take over where the local one does not settle. A thorough call searches the
+        box where no feasible answer is found.
         """
-        new = yield from self.local(known, task, tolerance, iterations)
+        new = yield from self.search_locally(known, task, tolerance, iterations)
         if not new.solved and ITERATIONS > iterations <= new.executions / (spec.n + 1):
-            return new  # there is no more to be said before it goes on
+            return new  # its iterations are used up, so nothing is known of its end
         if new.pair.lower_violation == 0:
             known.count(new.solved)
         if not new.solved and new.pair.lower_violation > 0:
-            new = yield from self.challenge(known, new, tolerance)
+            new = yield from self.test_against_neighbours(known, new, tolerance)
             if new.pair.lower_violation > 0 and thorough:
-                other = yield from self.explore(spec, known, task.pair.x, rng, relaxed=True)
-                new = other if other.pair.follower_no_worse(new.pair) else new
+                other = yield from self.search_box(spec, known, task.pair.x, rng, relaxed=True)
+                new = other.better(new)
         elif not new.solved:
-            new = yield from self.around(spec, known, new, tolerance, rng)
+            new = yield from self.search_around(spec, known, new, tolerance, rng)
         known.learn(new.pair)
         return new
 
-    def local(
+    def search_locally(
         self, known: Experience, task: WarmTask, tolerance: float, iterations: int = ITERATIONS
     ) -> Procedure[WarmTask]:
-        """A local search from a task's answer."""
+        """Search f locally from a task's answer."""
         n, pair = len(task.pair.y), task.pair
         # Differences leave an error of a few roundings of f in every variable's part of a step.
         tolerance = max(tolerance, 4 * n * np.finfo(float).eps * abs(pair.f))
         rule = LocalRule(
-            iterations * (n + 2), tolerance, margin=SLIM, unit=known.unit, trusting=True
+            iterations * (n + 2),
+            tolerance,
+            margin=CONSTRAINT_MARGIN,
+            unit=known.unit,
+            trusting=True,
         )
         hessian = known.hessian if task.hessian is None and self.curvature else task.hessian
         hessian = hessian if hessian is not None and hessian.size else None
         at = Recorded(known, task)
-        answer = yield from sqp(at, pair.y, np.zeros(n), np.ones(n), rule, hessian, task.lower)
-        settled = answer.left <= 10 * tolerance and answer.violation == 0
-        if settled and answer.hessian is not None:
-            known.hessian = answer.hessian
+        end = yield from sqp(at, pair.y, np.zeros(n), np.ones(n), rule, hessian, task.lower)
+        settled = end.left <= 10 * tolerance and end.violation == 0
+        if settled and end.hessian is not None:
+            known.hessian = end.hessian
         return WarmTask(
-            Pair(pair.x, answer.point, answer.objective, answer.violation, converged=settled),
-            at.values_at(answer.point),
+            Pair(pair.x, end.point, end.objective, end.violation, converged=settled),
+            at.values_at(end.point),
             solved=settled,
             tolerance=tolerance,
-            hessian=answer.hessian,
-            executions=answer.points,
+            hessian=end.hessian,
+            executions=end.points,
         )
 
-    def anew(
+    def search_afresh(
         self, known: Experience, task: WarmTask, iterations: int = ITERATIONS
     ) -> Procedure[WarmTask]:
-        """A local search from a task's answer that takes nothing for granted."""
-        tight = known.tight
-        return (yield from self.local(known, replace(task, hessian=UNKNOWN), tight, iterations))
+        """Search f locally from a task's answer, without the curvature of other followers."""
+        fresh = replace(task, hessian=UNKNOWN)
+        return (yield from self.search_locally(known, fresh, known.tight, iterations))
 
-    def around(
+    def search_around(
         self,
         spec: Spec,
         known: Experience,
@@ -275,62 +290,59 @@ class WarmFollower:
         tolerance: float,
         rng: np.random.Generator,
     ) -> Procedure[WarmTask]:
-        """A task that a local search did not settle: CMA-ES around its answer."""
+        """Search around a task's answer by CMA-ES, where a local search did not settle."""
         n, cma = spec.n, CMAES()
-        search = cma.start(Start(task.pair.y, NEAR**2 * np.eye(n), np.zeros(n)))
+        state = cma.start(Start(task.pair.y, AROUND_WIDTH**2 * np.eye(n), np.zeros(n)))
         usual = FollowerRule.of(spec.budget, cma.population_size(n))
         rule = replace(usual, absolute=max(tolerance, TIGHT), relative=0.0)
-        follower = FollowerSearch(task.pair.x, cma, search, rng, rule, known.f_scale)
-        follower.best, follower.constraints = replace(task.pair), task.lower.constraints[0]
-        yield from follower.solve()
-        return WarmTask.of(follower, solved=True)
+        search = FollowerSearch(task.pair.x, cma, state, rng, rule, known.f_scale)
+        search.best, search.constraints = replace(task.pair), task.lower.constraints[0]
+        yield from search.solve()
+        return WarmTask.of_search(search)
 
-    def challenge(self, known: Experience, task: WarmTask, tolerance: float) -> Procedure[WarmTask]:
-        """Hold other followers' answers against a task's; the better one, F not evaluated.
+    def test_against_neighbours(
+        self, known: Experience, task: WarmTask, tolerance: float
+    ) -> Procedure[WarmTask]:
+        """Return a task, or a better one that answers of other followers lead to.
 
-        Where there are constraints, so is what the follower would answer without them.
+        Where there are constraints, the answer without them is tried too. F is not evaluated.
         """
         if not self.rivals:
             return task
-        y = known.rivals(task.pair.y, RIVALS)
+        y = known.rivals(task.pair.y, MOST_RIVALS)
         if task.lower.constraints.size:
-            freed = yield from relaxing(self.local(known, unconstrained(task), tolerance))
+            search = self.search_locally(known, unconstrained(task), tolerance)
+            freed = yield from without_constraints(search)
             y = np.concatenate([y, freed.pair.y[None]])
         if not len(y):
             return task
         rival = WarmTask.at(task.pair.x, y, (yield from known.evaluate(task.pair.x, y)))
         if task.pair.lower_violation == 0 and task.pair.follower_no_worse(rival.pair):
             return task
-        new = yield from self.local(known, rival, tolerance)
-        return task if task.pair.follower_no_worse(new.pair) else new
+        return task.better((yield from self.search_locally(known, rival, tolerance)))
 
     def confirm(
-        self,
-        spec: Spec,
-        known: Experience,
-        rng: np.random.Generator,
-        best: WarmTask,
+        self, spec: Spec, known: Experience, rng: np.random.Generator, best: WarmTask
     ) -> Procedure[WarmTask]:
         """Search the box until an independent search agrees with the best answer to a leader.
 
         An answer is replaced only by one that is better by more than rounding.
         """
-        x = best.pair.x
-        for i in range(TRIES):
+        for i in range(MOST_CONFIRMATIONS):
             relaxed, doublings = i % 2 == 0, max(0, i - 1)
-            new = yield from self.explore(spec, known, x, rng, relaxed, doublings)
-            unit = known.unit + abs(best.pair.f)
+            new = yield from self.search_box(spec, known, best.pair.x, rng, relaxed, doublings)
+            size = known.size(best.pair.f)
             same = new.pair.lower_violation == best.pair.lower_violation
             gain = best.pair.f - new.pair.f
-            tied = best.pair.lower_violation > 0 or abs(gain) <= AGREEMENT * unit
-            agreed = same and tied  # f does not count where constraints are violated
-            if not best.pair.follower_no_worse(new.pair) and not (same and gain < ROUNDING * unit):
-                best = new
+            # f does not count where constraints are violated.
+            agreed = same and (best.pair.lower_violation > 0 or abs(gain) <= AGREEMENT * size)
+            if not (same and gain < ROUNDING * size):
+                best = best.better(new)
             if agreed or known.rough:
                 break
         return best
 
-    def explore(
+    def search_box(
         self,
         spec: Spec,
         known: Experience,
@@ -339,96 +351,108 @@ class WarmFollower:
         relaxed: bool = False,
         doublings: int = 0,
     ) -> Procedure[WarmTask]:
-        """A search from anywhere in the box: CMA-ES until it has found its basin, then locally.
+        """Search the whole box: by CMA-ES until it has found a basin, then locally.
 
-        A relaxed one looks at constraints only then. Constraints may cut the box into parts: where
-        there are any, local searches start from random points too.
+        A relaxed search regards constraints only then. Constraints may cut the box into parts, so
+        where there are any, local searches start from random points too.
         """
-        n = spec.n
-        cma = CMAES(CMAES().population_size(n) << doublings)
-        search = cma.start(Start.uniform(spec.spread[spec.m :], rng))
-        rule = FollowerRule(window=10**9, longest=100 + 50 * n)
-        usual = FollowerRule.of(spec.budget, cma.population_size(n))
-        follower = FollowerSearch(x, cma, search, rng, rule, known.f_scale)
-        while not follower.finished:
-            execution = follower.execute()
-            yield from relaxing(execution) if relaxed else execution
-            widest = search.sigma**2 * search.C.diagonal().max()
-            failed = math.isinf(follower.answer.f) and follower.executions >= usual.longest
-            follower.finished |= failed or bool(widest < NARROW**2)
-        y = follower.answer.y[None]
+        cma = CMAES(CMAES().population_size(spec.n) << doublings)
+        usual = FollowerRule.of(spec.budget, cma.population_size(spec.n))
+        search = yield from self.find_basin(spec, known, x, rng, cma, relaxed, usual.longest)
+        y = search.answer.y[None]
         found = WarmTask.at(x, y, (yield from known.evaluate(x, y)))
-        new = yield from self.anew(known, found)
+        new = yield from self.search_afresh(known, found)
         if new.pair.lower_violation == 0:
             known.count(new.solved)
         if found.lower.constraints.size:
-            new = yield from self.scattered(known, new, rng)
+            new = yield from self.search_from_random_points(known, new, rng)
         elif self.probes and math.isfinite(new.pair.f):
-            new = yield from self.probed(known, new)
+            new = yield from self.probe_axes(known, new)
         if new.solved:
             return new
-        follower.best, follower.constraints = replace(found.pair), found.lower.constraints[0]
-        follower.finished = False
-        follower.rule = replace(usual, absolute=ROUNDING, relative=0.0, longest=10**3)
-        yield from follower.solve()
-        other = WarmTask.of(follower, solved=True)
-        return other if other.pair.follower_no_worse(new.pair) else new
+        search.best, search.constraints = replace(found.pair), found.lower.constraints[0]
+        search.finished = False
+        search.rule = replace(usual, absolute=ROUNDING, relative=0.0, longest=10**3)
+        yield from search.solve()
+        return WarmTask.of_search(search).better(new)
 
-    def scattered(
+    def find_basin(
+        self,
+        spec: Spec,
+        known: Experience,
+        x: FloatArray,
+        rng: np.random.Generator,
+        cma: CMAES,
+        relaxed: bool,
+        patience: int,
+    ) -> Procedure[FollowerSearch]:
+        """Run CMA-ES over the box until it is narrow; without finite values for `patience`."""
+        state = cma.start(Start.uniform(spec.spread[spec.m :], rng))
+        rule = FollowerRule(window=10**9, longest=100 + 50 * spec.n)
+        search = FollowerSearch(x, cma, state, rng, rule, known.f_scale)
+        while not search.finished:
+            execution = search.execute()
+            yield from without_constraints(execution) if relaxed else execution
+            widest = state.sigma**2 * state.C.diagonal().max()
+            failed = math.isinf(search.answer.f) and search.executions >= patience
+            search.finished |= failed or bool(widest < BASIN_WIDTH**2)
+        return search
+
+    def search_from_random_points(
         self, known: Experience, task: WarmTask, rng: np.random.Generator
     ) -> Procedure[WarmTask]:
-        """The best of a task and of local searches from random points."""
+        """Return the best of a task and of local searches from random points."""
         x, n = task.pair.x, len(task.pair.y)
         points = rng.random((n + 3, n))
         values = yield from known.evaluate(x, points)
         rows = zip(points, split(values, [1] * len(points)), strict=True)
-        tasks = [WarmTask.at(x, point[None], row) for point, row in rows]
-        found = yield from together(self.anew(known, start, ITERATIONS // 10) for start in tasks)
+        starts = [WarmTask.at(x, point[None], row) for point, row in rows]
+        found = yield from together(
+            self.search_afresh(known, start, ITERATIONS // 10) for start in starts
+        )
         best = task
         for new in found:
-            if not best.pair.follower_no_worse(new.pair):
-                best = new
+            best = best.better(new)
         if best is task or best.solved:
             return best
-        new = yield from self.local(known, best, known.tight)
-        return new if new.pair.follower_no_worse(best.pair) else best
+        return (yield from self.search_locally(known, best, known.tight)).better(best)
 
-    def probed(self, known: Experience, task: WarmTask) -> Procedure[WarmTask]:
-        """Leave a basin along the axes while a step of some size leads to a better place."""
+    def probe_axes(self, known: Experience, task: WarmTask) -> Procedure[WarmTask]:
+        """Leave a basin along the axes while a step of some size leads to a better point."""
         x, n = task.pair.x, len(task.pair.y)
-        steps = np.concatenate([PROBES, -PROBES])
+        steps = np.concatenate([PROBE_STEPS, -PROBE_STEPS])
         for _ in range(8):
             y = task.pair.y
             rows = np.clip(y + (steps[:, None, None] * np.eye(n)).reshape(-1, n), 0.0, 1.0)
             values = yield from known.evaluate(x, rows)
             gains = (task.pair.f - values.objective).reshape(-1, n)  # -inf where f failed
-            least = ROUNDING * (known.unit + abs(task.pair.f))
+            least = ROUNDING * known.size(task.pair.f)
             if gains.max() <= least:
                 break
             best = gains.argmax(axis=0)
             moved = y + np.where(gains.max(axis=0) > least, steps[best], 0.0)
             points = np.array([np.clip(moved, 0.0, 1.0), rows[int(gains.argmax())]])
             start = WarmTask.at(x, points, (yield from known.evaluate(x, points)))
-            new = yield from self.anew(known, start)
-            if task.pair.follower_no_worse(new.pair):
+            new = task.better((yield from self.search_afresh(known, start)))
+            if new is task:
                 break
             task = new
         return task
 
 
-def relaxing(search: Procedure[T]) -> Procedure[T]:
+def without_constraints(search: Procedure[T]) -> Procedure[T]:
     """Run a search as if there were no constraints."""
     return relayed(search, lambda request: request, lambda level, values: free(values))
 
 
 def free(values: Values) -> Values:
-    """Values without constraints: all that did not fail is feasible."""
+    """Return values without constraints: all points that did not fail are feasible."""
     violation = np.where(np.isfinite(values.violation), 0.0, np.inf)
     return values._replace(violation=violation, constraints=np.empty((len(violation), 0)))
 
 
 def unconstrained(task: WarmTask) -> WarmTask:
-    """A task as its follower would see it without constraints."""
+    """Return a task as its follower sees it without constraints."""
     lower = free(task.lower)
     pair = replace(task.pair, lower_violation=float(lower.violation[0]))
     return replace(task, pair=pair, lower=lower, hessian=UNKNOWN)

@@ -1,17 +1,17 @@
-"""A Gaussian process of learning curves: what values of unfinished tasks, and of new ones, will be.
+"""A Gaussian process of learning curves: it predicts the final values of tasks, also of new ones.
 
 After K. Swersky, J. Snoek and R. P. Adams, "Freeze-thaw Bayesian optimization", 2014: the value of
-a task at x after a share t of the longest search is the value it tends to, plus what is still to
-come, which decays as beta / (beta + t). Both are smooth in x and differ from task to task:
+a task at x after a share t of the longest search is its limit plus a rest that decays as
+beta / (beta + t). Both are smooth in x and differ from task to task:
 
     k = a^2 M(x, x') + (c^2 + e^2 M(x, x')) D(t, t')
         + [same task] (b^2 + e^2 D(t, t') + s^2 min(t, t') / max(t, t'))
 
-M is a Matern 5/2 kernel with a length for each variable, D(t, t') = beta / (beta + t + t'), and the
-last term is what else a curve does, which is forgotten as it ages. What differs from the paper, and
-why: decays are smooth in x as well, and have a part that all tasks share (c), so that one finished
-task tells what to expect of the others; settings are the most probable ones and are not averaged
-over, which would take many times as long.
+M is a Matern 5/2 kernel with a length for each variable, D(t, t') = beta / (beta + t + t'). The
+last term stands for other changes of a curve, which matter less as it ages. Two things differ from
+the paper. Decays are smooth in x as well, and have a part that all tasks share (c), so that one
+finished task tells what to expect of the others. Settings are the most probable ones; averaging
+over them would take many times as long.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.order import ranking
 
 ROOT5 = math.sqrt(5)
-NEAR = 0.05  # differences to the best value, relative to the median one, that are hardly told apart
+NEAR_BEST = 0.05  # of the median difference to the best value: smaller ones count as alike
 JITTER = 1e-4  # a variance that keeps covariances invertible
 NEW = -1  # the number of a task that is not among those learnt from
 
@@ -38,16 +38,16 @@ OTHERS = {"a": (0.8, 0.7), "b": (0.3, 0.7), "c": (1.0, 0.7), "e": (0.5, 0.7)} | 
 
 
 def scores(objective: FloatArray, violation: FloatArray) -> FloatArray:
-    """Values for a model, in Deb's order: of mean 0 and deviation 1, on a log scale from the best.
+    """Return values for a model, in Deb's order, with mean 0 and deviation 1.
 
-    The infeasible and the failed follow the worst feasible one in equal steps.
+    Feasible ones are on a log scale from the best. The others follow in equal steps.
     """
     feasible = (violation == 0) & np.isfinite(objective)
     z = np.zeros(len(objective))
     if feasible.any():
         above = objective[feasible] - objective[feasible].min()
         scale = float(np.median(above)) or float(above.mean())
-        z[feasible] = np.log(NEAR + above / scale) if 0 < scale < math.inf else 0.0
+        z[feasible] = np.log(NEAR_BEST + above / scale) if 0 < scale < math.inf else 0.0
     order = ranking(objective, violation)
     behind = order[~feasible[order]]
     step = (np.ptp(z[feasible]) + 1.0 if feasible.any() else 1.0) / len(z)
@@ -57,7 +57,7 @@ def scores(objective: FloatArray, violation: FloatArray) -> FloatArray:
 
 
 def expected_improvement(mean: FloatArray, deviation: FloatArray, best: float) -> FloatArray:
-    """By how much a normal variable falls below the best, on average."""
+    """Return by how much a normal variable falls below the best, on average."""
     from scipy.special import ndtr  # late: slow to import
 
     u = (best - mean) / deviation
@@ -67,7 +67,7 @@ def expected_improvement(mean: FloatArray, deviation: FloatArray, best: float) -
 
 @dataclass(slots=True, eq=False)
 class Rows:
-    """What is learnt from: values z (r,) of tasks (r,) at x (r, m) after the shares t (r,)."""
+    """Data to learn from: values z (r,) of tasks (r,) at x (r, m) after the shares t (r,)."""
 
     x: FloatArray
     t: FloatArray
@@ -77,7 +77,7 @@ class Rows:
 
 @dataclass(slots=True, eq=False)
 class Relations:
-    """Between two sets of rows: squared differences (r, q, m), sums of shares, same tasks."""
+    """What relates two sets of rows: squared differences (r, q, m), sums of shares, same tasks."""
 
     squares: FloatArray
     t: FloatArray
@@ -117,7 +117,7 @@ class Kernel:
 
 
 def first_settings(m: int) -> FloatArray:
-    """The logarithms of the lengths (m,) and of the others: what is thought before all values."""
+    """Return logarithms of the settings before any value is known: lengths (m,), then others."""
     return _prior(m)[0]
 
 
@@ -127,7 +127,7 @@ def _prior(m: int) -> tuple[FloatArray, FloatArray]:
 
 
 def learn_settings(rows: Rows, settings: FloatArray, steps: int) -> FloatArray:
-    """Settings of a higher posterior density, by a few steps of L-BFGS from those given."""
+    """Return settings of a higher posterior density, by a few steps of L-BFGS."""
     from scipy.optimize import minimize  # late: slow to import
 
     medians, deviations = _prior(rows.x.shape[1])
@@ -147,7 +147,7 @@ def learn_settings(rows: Rows, settings: FloatArray, steps: int) -> FloatArray:
 def _likelihood(
     settings: FloatArray, relations: Relations, z: FloatArray
 ) -> tuple[float, FloatArray]:
-    """The negative log-likelihood of settings, and its slope."""
+    """Return the negative log-likelihood of settings, and its slope."""
     squares, same = relations.squares, relations.same
     m = squares.shape[2]
     a, b, c, e, _, s = np.exp(settings[m:])
@@ -181,11 +181,11 @@ class CurveModel:
 
     @property
     def lengths(self) -> FloatArray:
-        """How far values reach in each variable (m,)."""
+        """The length scale of each variable (m,)."""
         return np.asarray(np.exp(self.settings[: self.rows.x.shape[1]]))
 
     def at_end(self, x: FloatArray, task: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Mean and deviation (k,) of the values with which tasks (k,) at x (k, m) end."""
+        """Return mean and deviation (k,) of the final values of tasks (k,) at x (k, m)."""
         rows, m = self.rows, x.shape[1]
         relations = Relations.between(x, np.ones(len(x)), task, rows)
         k = Kernel(self.settings, relations).value

@@ -1,9 +1,9 @@
 """Descents of drc-race: CMA-ES near one leader, for the digits that a model of F cannot give.
 
-A descent ends when it is narrow, or when it has become narrow without a chance: it comes to where
-another has ended, or the leaders it still tries differ by less than it is behind the answer. Where
-it finds nothing better for some generations it goes on nearer to its best leader: at a jump, half
-of all leaders lie beyond it, and steps do not get shorter by themselves.
+A descent ends when it is narrow. Once it is fairly narrow, it also ends when it comes to where
+another one has ended, or when its leaders differ by less in F than they are behind the answer.
+Where it finds nothing better for some generations, it continues nearer to its best leader: at a
+jump half of all leaders lie beyond the jump, and CMA-ES does not shorten its steps by itself.
 """
 
 from __future__ import annotations
@@ -19,53 +19,53 @@ from bilevo.core.problem import Spec
 from bilevo.optimizers.cma_es import CMAES, CMAState
 from bilevo.optimizers.protocol import Start
 
-NARROW = 1e-7  # of the box: a descent this narrow has converged
-SAME = 1e-6  # of the box: an answer this near to where a descent has ended came from it
-CLOSE = 0.01  # of the box: a narrow descent this near to where another has ended is its twin
-ZOOM = 0.3  # by which a descent that finds nothing better shrinks
-LASTING = 3  # generations for which a better answer lets a descent go on
+CONVERGED_WIDTH = 1e-7  # of the box: a descent this narrow has converged
+SAME_END = 1e-6  # of the box: an answer this near to the end of a descent came from it
+TWIN_DISTANCE = 0.01  # of the box: a narrow descent this near to another's end repeats it
+ZOOM = 0.3  # the factor by which a descent shrinks that finds nothing better
+GAIN_LASTS = 3  # generations that a descent may continue after it has improved the answer
 
 
 @dataclass(slots=True, eq=False)
 class Descent:
-    """A CMA-ES under way, the best pair that it knows, and how it fares."""
+    """A CMA-ES in progress, its best pair, and whether it pays."""
 
     search: CMAState
     best: Pair | None = None
     barren: int = 0  # generations without a better pair
-    gains: int = 0  # generations that it may still go on for, because it has bettered the answer
-    steps: int = 0  # that it has taken, less those that exploring has taken since its start
-    fruitful: bool = False  # whether it has bettered the answer by much
+    gains: int = 0  # generations that it may still continue, because it has improved the answer
+    steps: int = 0  # it has taken, less the steps of exploring since its start
+    fruitful: bool = False  # whether it has improved the answer by much
 
     @property
     def width(self) -> float:
         """The largest standard deviation of its leaders."""
         return float(self.search.sigma * math.sqrt(self.search.C.diagonal().max()))
 
-    def note(self, best: Pair, bettered: bool, much: bool, steps: int) -> None:
-        """A generation's best pair, whether it has bettered the answer, and its cost."""
+    def note(self, best: Pair, improved_answer: bool, much: bool, steps: int) -> None:
+        """Note a generation's best pair, whether it improved the answer, and its steps."""
         improved = self.best is None or not self.best.no_worse(best)
         self.best = best if improved else self.best
         self.barren = 0 if improved else self.barren + 1
-        self.gains = LASTING if bettered else max(0, self.gains - 1)
+        self.gains = GAIN_LASTS if improved_answer else max(0, self.gains - 1)
         self.fruitful = self.fruitful or much
         self.steps += steps
 
     def zoom(self, optimizer: CMAES) -> None:
-        """Go on nearer to the best pair."""
+        """Continue nearer to the best pair."""
         assert self.best is not None
         covariance = self.search.C * (ZOOM * self.search.sigma) ** 2
         start = Start(self.best.x, covariance, np.zeros(len(covariance)))
         self.search, self.barren = optimizer.start(start), 0
 
     def over(self, answer: Pair, ends: list[FloatArray], median: float) -> bool:
-        """Whether it has converged, or is not worth going on with; `median` is its leaders' F."""
+        """Tell whether it has converged or does not pay; `median` is of its leaders' F."""
         assert self.best is not None
-        if self.width < NARROW:
+        if self.width < CONVERGED_WIDTH:
             return True
-        if self.best.task == answer.task or self.width > 2 * CLOSE:
+        if self.best.task == answer.task or self.width > 2 * TWIN_DISTANCE:
             return False
-        if near(self.search.mean, ends, CLOSE) and near(answer.x, ends, SAME):
+        if near(self.search.mean, ends, TWIN_DISTANCE) and near(answer.x, ends, SAME_END):
             return True
         return self.best.violation > 0 or median - self.best.F < self.best.F - answer.F
 
@@ -73,13 +73,13 @@ class Descent:
 def descent_from(
     x: FloatArray, best: Pair | None, good: FloatArray, spec: Spec, optimizer: CMAES
 ) -> Descent:
-    """One from x, as wide at first as the nearest good leaders (k, m) are apart from it."""
+    """Start a descent at x, as wide as the distance to the nearest good leaders (k, m)."""
     apart = np.sort(np.linalg.norm(good - x, axis=1))[: spec.m + 3]
-    width = min(max(float(np.median(apart)), CLOSE), 1.0) / math.sqrt(spec.m)
+    width = min(max(float(np.median(apart)), TWIN_DISTANCE), 1.0) / math.sqrt(spec.m)
     spread = np.minimum(width, spec.spread[: spec.m] / 3)
     return Descent(optimizer.start(Start(x, np.diag(spread**2), np.zeros(spec.m))), best)
 
 
 def near(x: FloatArray, ends: list[FloatArray], distance: float) -> bool:
-    """Whether one of the ends is within a distance of x."""
+    """Tell whether one of the ends is within a distance of x."""
     return any(math.dist(x, end) <= distance for end in ends)

@@ -46,6 +46,7 @@ from bilevo.algorithms.rivals.local_search import misjudged
 from bilevo.algorithms.rivals.mappings import JointModels, Mappings, Sizes
 from bilevo.algorithms.rivals.quadratic import fit, minimize, terms
 from bilevo.algorithms.rivals.scikit_learn import require_scikit_learn
+from bilevo.algorithms.shared.differences import At
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.leader import (
     LeaderState,
@@ -53,7 +54,7 @@ from bilevo.algorithms.shared.leader import (
     first_by_itself,
     first_leaders,
 )
-from bilevo.algorithms.shared.sqp import At, LocalRule, sqp
+from bilevo.algorithms.shared.sqp import LocalRule, sqp
 from bilevo.core.algorithm import Algorithm, variant_name
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Budget, StopReason, require_count

@@ -43,6 +43,7 @@ from bilevo.algorithms.nested import NestedCMAES, PatientCMAES
 from bilevo.algorithms.rivals.grouping import Group, find_groups
 from bilevo.algorithms.shared import leader
 from bilevo.algorithms.shared.follower_search import FollowerRule, FollowerSearch, Pair
+from bilevo.algorithms.shared.ties import is_tie, tie_order
 from bilevo.core.algorithm import Algorithm, variant_name
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import Scale, StopReason
@@ -68,7 +69,6 @@ T = TypeVar("T")
 STARTS = 3  # of a search of type II
 SAME_VALUE = 1e-6  # difference of f that counts as none
 WIDE = 0.3  # deviation of a new start, as of the first one in most boxes
-APART = 0.01  # of the box: answers farther apart than this are different ones
 
 
 @dataclass(slots=True, eq=False)
@@ -302,17 +302,11 @@ def solve_alone(
     answers = yield from together(window.through(follower.solve()) for follower in followers)
     f, violation = np.array([a.f for a in answers]), np.array([a.lower_violation for a in answers])
     best = int(ranking(f, violation)[0])
-    rivals = [answer for answer in answers if rival(answers[best], answer, scale)]
+    tolerance = scale.tolerance(SAME_VALUE)
+    rivals = [answer for answer in answers if is_tie(answers[best], answer, tolerance)]
     if rivals:
         yield from window.through(decide_ties(optimizer, followers[best], rivals))
     return best, followers
-
-
-def rival(best: Pair, other: Pair, scale: Scale) -> bool:
-    """Whether the follower does not care which of two different answers it gives."""
-    apart = bool(np.abs(best.y - other.y).max() > APART)
-    feasible = best.lower_violation == other.lower_violation == 0
-    return apart and feasible and other.f - best.f < scale.tolerance(SAME_VALUE)
 
 
 def decide_ties(optimizer: CMAES, follower: FollowerSearch, rivals: list[Pair]) -> Procedure[None]:
@@ -335,9 +329,8 @@ def decide_ties(optimizer: CMAES, follower: FollowerSearch, rivals: list[Pair]) 
         least = min(least, float(f[violation == 0].min(initial=math.inf)))
         equal = (violation == 0) & (f <= least + tolerance)
         ties = [Pair(x[0], points[i].copy(), float(f[i]), 0.0) for i in np.flatnonzero(equal)]
-        if ties:
-            yield from evaluate_above(ties)
-        order = tie_order(f, violation, equal, ties)
+        upper = (yield from evaluate_above(ties)) if ties else None
+        order = tie_order(f, violation, equal, upper)
         positions = np.arange(float(len(points)))
         optimizer.tell(search, points[order], positions, np.zeros(len(points)))
         among = [pair for pair in (best, *ties) if pair.f <= least + tolerance]
@@ -348,16 +341,10 @@ def decide_ties(optimizer: CMAES, follower: FollowerSearch, rivals: list[Pair]) 
     follower.best = best
 
 
-def evaluate_above(pairs: list[Pair]) -> Procedure[None]:
-    """Fill in F and the leader's violation of pairs: one batch."""
+def evaluate_above(pairs: list[Pair]) -> Procedure[Values]:
+    """Fill in F and the leader's violation of pairs, and return the values: one batch."""
     x, y = np.array([pair.x for pair in pairs]), np.array([pair.y for pair in pairs])
     values = yield from evaluate(Level.UPPER, x, y)
     for pair, F, violation in zip(pairs, values.objective, values.violation, strict=True):
         pair.F, pair.violation = float(F), float(violation)
-
-
-def tie_order(f: FloatArray, violation: FloatArray, equal: BoolArray, ties: list[Pair]) -> IntArray:
-    """Indices from best to worst: ties in the leader's order, then the rest in the follower's."""
-    first = np.flatnonzero(equal)[leader.leader_ranking(ties)] if ties else np.empty(0, np.int64)
-    rest = [i for i in ranking(f, violation).tolist() if not equal[i]]
-    return np.concatenate([first, np.array(rest, np.int64)])
+    return values

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from functools import partial
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from bilevo.algorithms.rivals.archive import Archive
 from bilevo.algorithms.shared.follower_search import Pair, evaluate_answers
 from bilevo.algorithms.shared.leader import LeaderState, evaluate_leaders
 from bilevo.algorithms.shared.sqp import LocalRule, sqp
-from bilevo.algorithms.shared.ties import flat_directions
+from bilevo.algorithms.shared.ties import FlatSet, flat_directions
 from bilevo.core.arrays import FloatArray
 from bilevo.core.request import Level, Procedure, Values, evaluate, together
 
@@ -67,22 +67,19 @@ def polish_leader(
     return pairs
 
 
-def favour_leader(state: LeaderState, pair: Pair, max_points: int) -> Procedure[Pair]:
-    """Of a follower's equally good answers around a pair's, the leader's best.
+def resolve_ties(state: LeaderState, pair: Pair, max_points: int) -> Procedure[Pair]:
+    """Return the leader's best among the ties around a pair's answer, or the pair itself.
 
-    A local search of F along the directions in which f is flat; what it loses of f where these
-    bend is won back by a last search of the follower. The pair itself if nothing is better.
+    F is searched locally where f is flat. Where the flat set bends, f rises a little; a last search
+    of the follower undoes that.
     """
-    flat = yield from flat_directions(pair)
+    flat = FlatSet(pair.y, (yield from flat_directions(partial(evaluate_answers, pair.x), pair.y)))
     if not flat.size:
         return pair
     allowed = pair.f + state.f_scale.tolerance(ALLOWED)
 
-    def place(rows: FloatArray) -> FloatArray:
-        return np.clip(pair.y + rows @ flat, 0.0, 1.0)
-
     def at(rows: FloatArray) -> Procedure[Values]:
-        x, y = np.repeat(pair.x[None], len(rows), axis=0), place(rows)
+        x, y = np.repeat(pair.x[None], len(rows), axis=0), flat.points(rows)
         lower = yield from evaluate(Level.LOWER, x, y)
         upper = yield from evaluate(Level.UPPER, x, y)
         state.spent = upper.spent
@@ -90,10 +87,9 @@ def favour_leader(state: LeaderState, pair: Pair, max_points: int) -> Procedure[
         constraints = np.column_stack([upper.constraints, lower.constraints, loss])
         return Values.of(upper.objective, constraints, 0, upper.spent)
 
-    reach = np.full(len(flat), math.sqrt(len(pair.y)))
     rule = LocalRule(max_points, state.F_scale.tolerance(LEADER_TOLERANCE))
-    answer = yield from sqp(at, np.zeros(len(flat)), -reach, reach, rule)
-    settled = yield from polish_follower(state, pair.x, place(answer.point), max_points)
+    end = yield from flat.search(at, rule)
+    settled = yield from polish_follower(state, pair.x, flat.points(end.point), max_points)
     yield from evaluate_leaders(state, [settled])
     kept = settled.f < allowed and settled.lower_violation <= pair.lower_violation
     return settled if kept and settled.no_worse(pair) else pair

@@ -29,10 +29,10 @@ from bilevo.algorithms.rivals.classifier import probability_good
 from bilevo.algorithms.rivals.local_search import (
     ROUNDING,
     best_of,
-    favour_leader,
     misjudged,
     polish_follower,
     polish_leader,
+    resolve_ties,
 )
 from bilevo.algorithms.rivals.scikit_learn import require_scikit_learn
 from bilevo.algorithms.shared import leader
@@ -44,6 +44,7 @@ from bilevo.algorithms.shared.leader import (
     first_leaders,
     leader_ranking,
 )
+from bilevo.algorithms.shared.ties import is_tie
 from bilevo.core.algorithm import Algorithm, variant_name
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.problem import Spec
@@ -58,7 +59,6 @@ PROMISING = 0.5  # probability of being good from which a child is solved
 CLEARLY_BETTER = 0.3  # by how much a child's probability beats its parent's to be solved as well
 ALWAYS = 3  # children solved in every generation
 NEAREST = 2  # archived answers that a follower's local searches start from
-APART = 1e-2  # of the box: answers that are not the same
 SEEDS = 10  # one in so many first members of IMODE below is an answer to another leader
 LOCAL_EVERY = 3  # generations between local searches of the leader
 LOCAL_POINTS = 10  # upper evaluations of a local search, per variable
@@ -153,7 +153,7 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
         found = yield from together(
             polish_follower(state, x, start, spec.budget.lower_max) for start in starts
         )
-        if len(found) == 2 and tied(state, *found):
+        if len(found) == 2 and is_tie(found[0], found[1], state.f_scale.tolerance(ROUNDING)):
             state.ties = True
         if found and (best := best_of(found)).converged and best.lower_violation == 0:
             return best
@@ -247,7 +247,7 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
             i = good[stream(spec.seed, "local", state.generation).integers(len(good))]
             x, y = state.archive.x[i], state.archive.y[i]
         elif state.ties:
-            pairs = [(yield from favour_leader(state, state.elite, LOCAL_POINTS * spec.n))]
+            pairs = [(yield from resolve_ties(state, state.elite, LOCAL_POINTS * spec.n))]
             y = pairs[0].y
         points = LOCAL_POINTS * spec.m
         pairs += yield from polish_leader(state, x, y, points, spec.budget.lower_max)
@@ -278,14 +278,6 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
 def put(state: SABLIMODEState, where: BoolArray, pair: Pair) -> None:
     """Put a pair in the places of members of the population."""
     state.leader.replace(where, pair.x, np.asarray(pair.F), np.asarray(pair.violation))
-
-
-def tied(state: SABLIMODEState, one: Pair, other: Pair) -> bool:
-    """Whether a follower has two answers that are far apart and equally good for it."""
-    if one.lower_violation > 0 or other.lower_violation > 0:
-        return False
-    apart = np.abs(one.y - other.y).max() > APART
-    return bool(apart) and abs(one.f - other.f) < state.f_scale.tolerance(ROUNDING)
 
 
 def crown(spec: Spec, state: SABLIMODEState, pair: Pair) -> None:

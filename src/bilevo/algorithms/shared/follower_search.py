@@ -1,7 +1,7 @@
-"""A follower's search for one leader's x, one execution (a generation of its optimizer) at a time.
+"""Searches for the follower's answer to one leader, an execution at a time.
 
-Shared by the algorithms that run an evolutionary search below: they differ in who executes when.
-`SolverSearch` is the same where a solver of the user's answers: an execution is a step of it.
+An execution of `FollowerSearch` is a generation of an optimizer; one of `SolverSearch` is a step of
+the problem's own solver. Algorithms differ in which search they execute when.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ class Pair:
     F: float = math.inf
     violation: float = math.inf
     converged: bool = False
-    task: int = -1  # of the user's own follower, which has taken so many steps for it
-    steps: int = 0
+    task: int = -1  # number of the solver's search that found it; -1 without a solver
+    steps: int = 0  # that this search had taken
 
     def no_worse(self, other: Pair) -> bool:
-        """In the leader's order."""
+        """Tell whether the pair is no worse than another for the leader."""
         return self.no_worse_than(other.F, other.violation)
 
     def no_worse_than(self, F: float, violation: float) -> bool:
-        """In the leader's order."""
+        """Tell whether the pair is no worse for the leader than these values."""
         return no_worse(self.F, self.violation, F, violation)
 
     def follower_no_worse(self, other: Pair) -> bool:
-        """In the follower's order."""
+        """Tell whether the answer is no worse than another for the follower."""
         return no_worse(self.f, self.lower_violation, other.f, other.lower_violation)
 
     def answers_alike(self, y: FloatArray, f: float, violation: float) -> bool:
-        """Whether the follower's part is this one, to the bit."""
+        """Tell whether the answer and its values are these, to the bit."""
         values = (f, violation) == (self.f, self.lower_violation)
         return values and np.array_equal(y, self.y, equal_nan=True)
 
@@ -68,12 +68,12 @@ class Pair:
         return Incumbent(self.x, self.y, self.F, self.f, self.violation, unfinished=unfinished)
 
 
-ABSOLUTE, RELATIVE = 1e-5, 1e-4  # changes of f that count as none
+ABSOLUTE, RELATIVE = 1e-5, 1e-4  # smaller changes of f count as none
 
 
 @dataclass(frozen=True, slots=True)
 class FollowerRule:
-    """When a follower's search ends: its value has settled over a window, or its budget is used."""
+    """When a follower search ends: its value has settled over a window, or its budget is used."""
 
     window: int
     longest: int
@@ -89,7 +89,7 @@ class FollowerRule:
 
     @classmethod
     def steady(cls, budget: FullBudget, first: int, children: int) -> FollowerRule:
-        """For a search that asks for a start population and then for a few children at a time."""
+        """Return the rule of a search with a first population and then a few children at a time."""
         window = math.ceil(budget.lower_window / children)
         steps = math.ceil(max(0, budget.lower_max - first) / children)
         return cls(window + 1, steps + 1, absolute=0.0, feasible=True)
@@ -102,13 +102,13 @@ class FollowerRule:
 
 
 def evaluate_answers(x: FloatArray, y: FloatArray) -> Procedure[Values]:
-    """The follower's values at answers y (k, n) to one leader x (m,)."""
+    """Request the follower's values at answers y (k, n) to one leader x (m,)."""
     return (yield from evaluate(Level.LOWER, np.repeat(x[None], len(y), axis=0), y))
 
 
 @dataclass(slots=True, eq=False)
 class FollowerSearch:
-    """A lower-level search: its optimizer's state, its best answer, and whether it has ended."""
+    """A search by an optimizer: its state, its best answer, and whether it has ended."""
 
     x: FloatArray
     optimizer: Searcher[Any]
@@ -125,7 +125,7 @@ class FollowerSearch:
 
     @property
     def answer(self) -> Pair:
-        """The best answer so far; there is one after the first execution."""
+        """The best answer so far; the first execution finds one."""
         assert self.best is not None
         return self.best
 
@@ -134,9 +134,9 @@ class FollowerSearch:
         return len(self.record)
 
     def execute(self, guide: FloatArray | None = None) -> Procedure[bool]:
-        """One generation of the optimizer; True when a new best answer was adopted.
+        """Make one generation of the optimizer; return True if it found a new best answer.
 
-        A guide (another task's answer) is evaluated and learnt from, but never adopted.
+        A guide (another task's answer) is evaluated and learnt from, but is never the answer.
         """
         asked = self.optimizer.ask(self.search, self.rng)
         points = asked if guide is None else np.concatenate([asked, guide[None]])
@@ -156,7 +156,7 @@ class FollowerSearch:
         return improved
 
     def _beside(self, count: int) -> FloatArray:
-        """x once for each of so many points."""
+        """Return x once for each point."""
         if len(self.x_rows) < count:
             self.x_rows = self.x[None].repeat(count, 0)
         return self.x_rows[:count]
@@ -168,7 +168,7 @@ class FollowerSearch:
         return self.answer
 
     def _adopt(self, points: FloatArray, values: Values) -> bool:
-        """Make the best of the first values' points the answer if it is no worse than the last."""
+        """Make the best point the answer if it is no worse than the last one."""
         i = best_index(values.objective[: len(points)], values.violation[: len(points)])
         f, violation = values.objective.item(i), values.violation.item(i)
         last = self.best
@@ -181,9 +181,9 @@ class FollowerSearch:
 
 @dataclass(slots=True, eq=False)
 class SolverSearch:
-    """The search of a follower that is a solver of the user's, for one leader.
+    """A search by the problem's own solver.
 
-    It has converged when the solver says so, and is finished then or after `longest` executions.
+    It has converged when the solver is done, and is finished then or after `longest` steps.
     """
 
     x: FloatArray
@@ -202,12 +202,12 @@ class SolverSearch:
 
     @property
     def answer(self) -> Pair:
-        """The best answer so far; there is one after the first execution."""
+        """The best answer so far; the first execution finds one."""
         assert self.best is not None
         return self.best
 
     def execute(self, guide: FloatArray | None = None) -> Procedure[bool]:
-        """One step of the solver; True when its answer is another one. There are no guides."""
+        """Take one step of the solver; return True if its answer has changed. Guides are unused."""
         values: StepValues = yield Step(
             np.array([self.task]), np.array([self.executions]), self.x[None]
         )

@@ -1,11 +1,11 @@
-"""The leader's side that algorithms share: state, elite, stop rules, and the joint search.
+"""What algorithms share at the leader's level: state, elite, stop rules, and the joint search.
 
 X. He, Y. Zhou and Z. Chen, "Evolutionary bilevel optimization based on covariance matrix
 adaptation", IEEE Transactions on Evolutionary Computation 23(2), 2019.
 
 `JointSearch` is the upper level of BL-CMA-ES, on which DRC builds: one search over the joint
 vector (x, y). The marginal distribution of y starts each follower's search; the followers' answers,
-put in place of the sampled y, update the joint search. What happens in between is each algorithm's.
+put in place of the sampled y, update the joint search. Algorithms differ in what happens between.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ class LeaderState:
 
     leader: Any  # state of the upper optimizer
     generation: int = 0
-    provisional: Pair | None = None  # the best pair until there is an elite
+    provisional: Pair | None = None  # the best pair before the first elite
     elite: Pair | None = None
     pending: Pair | None = None  # a candidate to refine beside the next generation's search
     elite_F: list[float] = field(default_factory=list)  # after each generation
     F_scale: Scale = field(default_factory=Scale)
     f_scale: Scale = field(default_factory=Scale)
-    F_spread: float = 0.0  # of the last generation's pairs
+    F_spread: float = 0.0  # interquartile range of F in the last generation
     spent: int = 0  # upper evaluations so far
-    tasks: int = 0  # of the user's own follower so far
+    tasks: int = 0  # searches of the problem's own solver so far
     stop: StopReason | None = None
     executions: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     survived: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
@@ -70,7 +70,7 @@ class LeaderState:
 
 
 def start_leader(spec: Spec, optimizer: PopulationOptimizer[Any], d: int) -> LeaderState:
-    """A first state over the first d variables: a mean anywhere, or at x0 if there is one."""
+    """Return a first state over the first d variables, with a random mean, or x0 as its mean."""
     rng = stream(spec.seed, "start")
     start = Start.uniform(spec.spread[:d], rng)
     if spec.x0 is not None:
@@ -79,7 +79,7 @@ def start_leader(spec: Spec, optimizer: PopulationOptimizer[Any], d: int) -> Lea
 
 
 def first_leaders(count: int, spec: Spec, rng: np.random.Generator) -> FloatArray:
-    """Leaders x (count, m) anywhere; x0 is the first."""
+    """Draw leaders x (count, m) anywhere; x0 is the first."""
     x = rng.random((count, spec.m))
     if spec.x0 is not None:
         x[0] = spec.x0
@@ -87,7 +87,7 @@ def first_leaders(count: int, spec: Spec, rng: np.random.Generator) -> FloatArra
 
 
 def first_by_itself(tasks: Iterable[Procedure[T]]) -> Procedure[list[T]]:
-    """Run a first population's tasks together, after the first one, for an answer early on."""
+    """Run the first task alone, so that there is an answer soon, and then the others together."""
     first, *others = tasks
     result = yield from first
     return [result, *(yield from together(others))]
@@ -96,7 +96,7 @@ def first_by_itself(tasks: Iterable[Procedure[T]]) -> Procedure[list[T]]:
 def sample_leaders(
     spec: Spec, state: LeaderState, optimizer: PopulationOptimizer[Any]
 ) -> FloatArray:
-    """The generation's leaders x (p, m), the first m coordinates of samples; x0 is the first."""
+    """Sample a generation's leaders x (p, m): the first m coordinates. x0 is the first leader."""
     rng = stream(spec.seed, "leader", state.generation)
     x = np.array(optimizer.ask(state.leader, rng)[:, : spec.m], order="C")
     if state.generation == 0 and spec.x0 is not None:
@@ -106,7 +106,7 @@ def sample_leaders(
 
 def evaluate_leaders(state: LeaderState, pairs: list[Pair]) -> Procedure[Values]:
     """Fill in F and the total violation of pairs: one upper evaluation each, in one batch."""
-    if len(pairs) == 1:  # the usual case of a competition
+    if len(pairs) == 1:  # the usual case of a competition: two NumPy calls less
         x, y = pairs[0].x[None], pairs[0].y[None]
     else:
         x, y = np.array([pair.x for pair in pairs]), np.array([pair.y for pair in pairs])
@@ -128,7 +128,7 @@ def evaluate_leader(state: LeaderState, pair: Pair) -> Procedure[Values]:
 
 
 def evaluate_answer(state: LeaderState, pair: Pair) -> Procedure[None]:
-    """Fill in F of a pair, unless a follower of the user's has failed to give an answer."""
+    """Fill in F of a pair, unless a solver has failed to give an answer."""
     if pair.task < 0 or pair.lower_violation < math.inf:
         yield from evaluate_leader(state, pair)
 
@@ -143,21 +143,21 @@ def solve_follower(state: LeaderState, follower: AnyFollowerSearch) -> Procedure
     yield from evaluate_answer(state, pair)
 
 
-def own_followers(spec: Spec, state: LeaderState, leaders: FloatArray) -> list[SolverSearch]:
-    """A task of the user's own follower for each leader."""
+def solver_searches(spec: Spec, state: LeaderState, leaders: FloatArray) -> list[SolverSearch]:
+    """Return a search by the problem's own solver for each leader."""
     first, state.tasks = state.tasks, state.tasks + len(leaders)
-    longest = longest_solve(spec)
+    longest = most_steps(spec)
     return [SolverSearch(x, first + i, longest) for i, x in enumerate(leaders)]
 
 
-def longest_solve(spec: Spec) -> int:
-    """How many steps a follower of the user's may take for one leader."""
+def most_steps(spec: Spec) -> int:
+    """Return how many steps the solver may take for one leader."""
     assert spec.step_cost is not None
     return max(1, spec.budget.lower_max // spec.step_cost)
 
 
 class Executed(Protocol):
-    """A task of a generation, of which only its number of executions is told."""
+    """A task of a generation; only its number of executions is read."""
 
     @property
     def executions(self) -> int: ...
@@ -169,9 +169,9 @@ def close_generation(
     followers: Sequence[Executed],
     pairs: list[Pair],
 ) -> None:
-    """With the elite known: note how the tasks fared, and test the stop rules.
+    """End a generation that has its elite: note the tasks, and test the stop rules.
 
-    Survivors are the better half of the pairs.
+    The better half of the pairs survives.
     """
     assert state.elite is not None
     F = np.array([pair.F for pair in pairs])
@@ -190,27 +190,27 @@ def tell_leader(
 ) -> None:
     """Update the upper search: `points` are the pairs in its variables.
 
-    Nothing is learnt from a pair that waits for its refinement. To an optimizer that keeps values,
-    one whose follower was not solved is no better than the elite: it may only flatter, and would
-    be held for good.
+    A pair that waits for its refinement is told as failed. An optimizer that keeps values would
+    hold a pair whose F is too good, because its follower is not solved, for ever. So it is told the
+    elite's values instead.
     """
     F, violation = np.array([p.F for p in pairs]), np.array([p.violation for p in pairs])
     for i, pair in enumerate(pairs):
         if pair is state.pending:
             F[i] = violation[i] = math.inf
-        elif optimizer.keeps_values and flatters(pair, state.elite):
+        elif optimizer.keeps_values and is_unproven(pair, state.elite):
             assert state.elite is not None
             F[i], violation[i] = state.elite.F, state.elite.violation
     optimizer.tell(state.leader, points, F, violation)
 
 
-def flatters(pair: Pair, elite: Pair | None) -> bool:
-    """Whether a pair claims to be better than the elite without its follower solved."""
+def is_unproven(pair: Pair, elite: Pair | None) -> bool:
+    """Tell whether a pair seems better than the elite, but its follower is not solved."""
     return elite is not None and not pair.converged and not elite.no_worse(pair)
 
 
 def reached(spec: Spec, pair: Pair) -> bool:
-    """Whether a pair meets the target; only a feasible one does."""
+    """Tell whether a pair meets the target; only a feasible one does."""
     return AtTarget(spec.target).reached(pair.F, pair.violation)
 
 
@@ -227,7 +227,7 @@ def upper_rules(spec: Spec, state: LeaderState, p: int) -> tuple[StopRule, ...]:
 
 
 def require_optimizer(optimizer: Any) -> None:
-    """Refuse what has not all that an optimizer of either level needs."""
+    """Refuse an object that lacks a member of `PopulationOptimizer`."""
     needed = [name for name in dir(PopulationOptimizer) if not name.startswith("_")]
     missing = [name for name in needed if not hasattr(optimizer, name)]
     if missing or isinstance(optimizer, type):
@@ -238,10 +238,10 @@ def require_optimizer(optimizer: Any) -> None:
 
 
 def finish(spec: Spec, state: LeaderState, pair: Pair) -> Procedure[Pair]:
-    """Let a follower of the user's go on from a pair until it is done."""
+    """Take steps of the solver from a pair until it is done."""
     if pair.converged:
         return pair
-    new = yield from SolverSearch.again(pair, longest_solve(spec)).solve()
+    new = yield from SolverSearch.again(pair, most_steps(spec)).solve()
     if new is not pair:
         yield from evaluate_answer(state, new)
     return new
@@ -249,9 +249,9 @@ def finish(spec: Spec, state: LeaderState, pair: Pair) -> Procedure[Pair]:
 
 @dataclass(frozen=True, slots=True)
 class JointSearch(Algorithm[LeaderState]):
-    """An upper search over (x, y) whose marginal in y starts the followers.
+    """An upper search over (x, y) whose marginal in y starts the follower searches.
 
-    Where a solver of the user's answers, the upper search is over x alone.
+    Where the problem has its own solver, the upper search is over x alone.
     """
 
     upper: PopulationOptimizer[Any] = field(default_factory=CMAES)
@@ -270,10 +270,10 @@ class JointSearch(Algorithm[LeaderState]):
         return start_leader(spec, self.upper, joint)
 
     def new_followers(self, spec: Spec, state: LeaderState) -> Sequence[AnyFollowerSearch]:
-        """One follower search for each leader of a new generation."""
+        """Return a follower search for each leader of a new generation."""
         leaders = sample_leaders(spec, state, self.upper)
         if spec.step_cost is not None:
-            return own_followers(spec, state, leaders)
+            return solver_searches(spec, state, leaders)
         return self.follower_searches(spec, state, leaders, "follower", self.lower)
 
     def follower_searches(
@@ -284,7 +284,7 @@ class JointSearch(Algorithm[LeaderState]):
         name: str,
         optimizer: PopulationOptimizer[Any],
     ) -> list[FollowerSearch]:
-        """Follower searches by an optimizer, from the joint search's marginal in y."""
+        """Return follower searches by an optimizer, from the joint search's marginal in y."""
         start, rule = self.upper.marginal(state.leader, spec.m), self.rule(spec, optimizer)
         followers = []
         for i, x in enumerate(leaders):
@@ -294,15 +294,15 @@ class JointSearch(Algorithm[LeaderState]):
         return followers
 
     def rule(self, spec: Spec, optimizer: PopulationOptimizer[Any]) -> FollowerRule:
-        """When a follower search by an optimizer ends."""
+        """Return when a follower search by an optimizer ends."""
         return FollowerRule.of(spec.budget, optimizer.population_size(spec.n))
 
     def refine(
         self, spec: Spec, state: LeaderState, pair: Pair, name: str = "refine"
     ) -> Procedure[Pair]:
-        """Solve a pair's follower afresh; take the new answer if no worse for the follower.
+        """Solve a pair's follower again; take the new answer if no worse for the follower.
 
-        A solver of the user's goes on where it was instead, if it was not done.
+        The problem's own solver continues its search instead, if it was not done.
         """
         if spec.step_cost is not None:
             return (yield from finish(spec, state, pair))
@@ -324,7 +324,7 @@ class JointSearch(Algorithm[LeaderState]):
     ) -> Procedure[LeaderState]:
         """End a generation whose followers have answered: elite, stop rules, upper update."""
         pairs = yield from self.answers(spec, state, followers)
-        yield from self.elect(spec, state, pairs, candidate_index(pairs))
+        yield from self.update_elite(spec, state, pairs, candidate_index(pairs))
         return (yield from self.close(spec, state, followers, pairs, pairs))
 
     def conclude_later(
@@ -336,9 +336,10 @@ class JointSearch(Algorithm[LeaderState]):
     ) -> Procedure[LeaderState]:
         """Run the followers' `search` and end the generation, with refinement one generation late.
 
-        It runs beside the next search, and the refined pair joins the upper update of that
-        generation. Until then a candidate is in no update: if the follower's error flatters it, the
-        leader would follow. Nothing is put off without an elite, or when the target is met.
+        The refinement runs beside the next search, and the refined pair joins the upper update of
+        that generation. Until then the candidate is left out: a follower's error may make its F too
+        good, and the leader would follow. Without an elite, or when the target is met, nothing
+        waits.
         """
         late: list[Pair] = []
         if state.elite is None:
@@ -351,7 +352,7 @@ class JointSearch(Algorithm[LeaderState]):
         pairs = yield from self.answers(spec, state, followers)
         i = candidate_index(pairs)
         if state.elite is None or alone_reaches(spec, pairs[i], state.elite):
-            yield from self.elect(spec, state, pairs, i)
+            yield from self.update_elite(spec, state, pairs, i)
         elif challenges(spec, state, pairs[i]):
             state.pending = pairs[i]
         return (yield from self.close(spec, state, followers, pairs, pairs + late))
@@ -359,24 +360,27 @@ class JointSearch(Algorithm[LeaderState]):
     def answers(
         self, spec: Spec, state: LeaderState, followers: Sequence[AnyFollowerSearch]
     ) -> Procedure[list[Pair]]:
-        """The generation's pairs; that of x0 has its follower solved in full."""
+        """Return the generation's pairs; the follower of x0 is solved in full."""
         pairs = [follower.answer for follower in followers]
         if state.generation == 0 and spec.x0 is not None:
             pairs[0] = yield from self.refine(spec, state, pairs[0], "x0")
             pairs[0].converged = True
         return pairs
 
-    def elect(self, spec: Spec, state: LeaderState, pairs: list[Pair], i: int) -> Procedure[None]:
-        """Settle the elite with candidate i of the pairs, which is replaced when refined.
+    def update_elite(
+        self, spec: Spec, state: LeaderState, pairs: list[Pair], i: int
+    ) -> Procedure[None]:
+        """Refine candidate i of the pairs, or the elite, and choose the elite.
 
-        Where a first elite's follower fails in that, the next best is the candidate.
+        A refined candidate takes its place among the pairs. Where the follower of a first elite
+        fails in its refinement, the next best pair is the candidate.
         """
         if challenges(spec, state, pairs[i]):
             pairs[i] = refined = yield from self.settle(spec, state, pairs[i])
             others = any(pair.violation < math.inf for pair in pairs)
             if others and state.elite is refined and math.isinf(refined.violation):
                 state.elite = None
-                yield from self.elect(spec, state, pairs, candidate_index(pairs))
+                yield from self.update_elite(spec, state, pairs, candidate_index(pairs))
             return
         elite = yield from self.settle(spec, state, None)
         if alone_reaches(spec, pairs[i], elite):
@@ -385,11 +389,11 @@ class JointSearch(Algorithm[LeaderState]):
     def settle(
         self, spec: Spec, state: LeaderState, challenger: Pair | None, name: str = "refine"
     ) -> Procedure[Pair]:
-        """Refine a challenger, which may become the elite, or without one the elite; return it."""
+        """Refine a challenger, which may become the elite, or the elite if there is none."""
         elite = state.elite
         if challenger is None:
             assert elite is not None
-            # It may get worse for the leader: the follower's optimality goes first.
+            # It may get worse for the leader: the follower's optimality comes first.
             state.elite = yield from self.refine(spec, state, elite, name)
             return state.elite
         refined = yield from self.refine(spec, state, challenger, name)
@@ -405,7 +409,7 @@ class JointSearch(Algorithm[LeaderState]):
         pairs: list[Pair],
         learnt: list[Pair],
     ) -> Procedure[LeaderState]:
-        """End a generation that has its elite; the upper search is told the `learnt` pairs."""
+        """End a generation that has its elite; the upper search learns from the `learnt` pairs."""
         assert state.elite is not None
         yield state.elite.incumbent
         close_generation(spec, state, followers, pairs)
@@ -416,9 +420,9 @@ class JointSearch(Algorithm[LeaderState]):
 
 
 def candidate_index(pairs: list[Pair]) -> int:
-    """Where the best of the converged pairs is; the best of all when none has converged.
+    """Return the index of the best converged pair, or of the best pair if none has converged.
 
-    A pair whose evaluation failed is taken only where all have.
+    A pair whose evaluation failed is taken only if all have failed.
     """
     converged = [i for i, p in enumerate(pairs) if p.converged and p.violation < math.inf]
     among = converged or range(len(pairs))
@@ -426,11 +430,11 @@ def candidate_index(pairs: list[Pair]) -> int:
 
 
 def challenges(spec: Spec, state: LeaderState, candidate: Pair) -> bool:
-    """Whether to refine the candidate and not the elite: a coin decides when it is worse."""
+    """Tell whether to refine the candidate, not the elite; a coin decides when it is worse."""
     coin = stream(spec.seed, "coin", state.generation).random()
     return state.elite is None or candidate.no_worse(state.elite) or bool(coin < 0.5)
 
 
 def alone_reaches(spec: Spec, pair: Pair, elite: Pair) -> bool:
-    """Whether a pair meets the target and the elite does not."""
+    """Tell whether a pair meets the target and the elite does not."""
     return reached(spec, pair) and not reached(spec, elite)

@@ -1,7 +1,7 @@
-"""The quadratic programs of `sqp`: steps to the minimum of a model under linearised constraints.
+"""The quadratic programs of `sqp`: steps to the minimum of a model under linearized constraints.
 
-As least distance problems: C. Lawson and R. Hanson, "Solving least squares problems", 1974, chapter
-23. Only the non-negative least squares below them are scipy's.
+They are solved as least distance problems: C. Lawson and R. Hanson, "Solving least squares
+problems", 1974, chapter 23. The non-negative least squares below are by scipy.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ def quadratic_step(
     above: FloatArray,
     margin: float,
 ) -> tuple[FloatArray, FloatArray]:
-    """argmin g p + p B p / 2 under c + jacobian p <= 0 and bounds on p, and the multipliers.
+    """Return argmin g p + p B p / 2 under c + jacobian p <= 0 and bounds, and the multipliers.
 
-    The constraints are met with a margin in the units of p.
-    Where linearised constraints contradict each other or the box, they are missed by least squares,
-    and there are no multipliers.
+    Constraints are met with a margin in the units of p. Where they contradict each other or the
+    box, their violation is minimized by least squares, and there are no multipliers.
     """
     multipliers = np.zeros(len(c))
     with np.errstate(all="ignore"):
@@ -54,7 +53,7 @@ def constrained_step(
     below: FloatArray,
     above: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
-    """The step and multipliers under rows (k, d) of constraints and bounds on the step."""
+    """Return the step and multipliers under rows (k, d) of constraints and bounds on the step."""
     k, d = rows.shape
     A = np.concatenate([rows, np.eye(d), -np.eye(d)])
     b = np.concatenate([offsets, above, -below])
@@ -73,14 +72,14 @@ def constrained_step(
 def least_distance(
     g: FloatArray, B: FloatArray, A: FloatArray, b: FloatArray, newton: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
-    """argmin g p + p B p / 2 subject to A p <= b, and its multipliers; None if there is none.
+    """Return argmin g p + p B p / 2 subject to A p <= b, and its multipliers; None if none.
 
-    The point nearest to the free minimum `newton` in the metric of B (Lawson and Hanson, 1974).
+    It is the point nearest to the free minimum `newton` in the metric of B.
     """
     excess = A @ newton - b
     lengths = np.einsum("ij,ji->i", A, np.linalg.solve(B, A.T))  # of the rows, in the same metric
     reach = np.maximum(excess, 0.0) ** 2 / np.maximum(lengths, TINY)
-    for scale in (float(-g @ newton), float(reach.max())):  # which makes the distances near 1
+    for scale in (float(-g @ newton), float(reach.max())):  # scales that make the distances near 1
         if scale > 0 and (found := _least_distance(B, A, b, newton, scale)) is not None:
             return found
     return None

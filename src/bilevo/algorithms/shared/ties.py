@@ -1,24 +1,87 @@
-"""Ties: equally good answers of a follower, and the leader's choice among them."""
+"""Ties: equally good answers of a follower, and the one that the leader reckons with.
+
+An optimistic leader reckons with the tie that is best for F, a pessimistic one with the worst.
+Ties show in two ways. Searches from different starts may end at different answers with the same f
+(`is_tie`, `preferred`, `tie_order`). Or f is flat around an answer: then all answers of a
+`FlatSet` are ties as far as f stays level, and the leader's choice is a search of F over that set,
+locally (`FlatSet.search`) or all over it (`search_widely`).
+
+Algorithms run these procedures by requests; verification answers the requests itself.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
 import numpy as np
 
-from bilevo.algorithms.shared.follower_search import Pair, evaluate_answers
-from bilevo.core.arrays import FloatArray
-from bilevo.core.request import Procedure
+from bilevo.algorithms.shared.differences import At
+from bilevo.algorithms.shared.follower_search import Pair
+from bilevo.algorithms.shared.sqp import LocalRule, SearchEnd, sqp
+from bilevo.core.arrays import BoolArray, FloatArray, IntArray
+from bilevo.core.order import best_index, ranking
+from bilevo.core.request import Procedure, Values
+from bilevo.optimizers.cma_es import CMAES
+from bilevo.optimizers.protocol import Start
 
-DIFFERENCE = 1e-4  # of the box: the step with which curvatures of f are taken
-FLAT = 1e-6  # of the largest curvature: a direction without any
+APART = 0.01  # of the box: answers that are farther apart are different ones
+FLAT_DIFFERENCE = 1e-4  # of the box: the step with which curvatures of f are taken
+FLAT = 1e-6  # of the largest curvature: a direction with less has none
 
 
-def flat_directions(pair: Pair) -> Procedure[FloatArray]:
-    """Directions (k, n) from a follower's answer in which f has no curvature, by differences."""
-    n = len(pair.y)
-    h = np.where(pair.y > 0.5, -DIFFERENCE, DIFFERENCE)
+class Stance(StrEnum):
+    """Which of the follower's ties the leader reckons with."""
+
+    OPTIMISTIC = "optimistic"  # the best one for F
+    PESSIMISTIC = "pessimistic"  # the worst one for F
+
+    def seen(self, F: FloatArray) -> FloatArray:
+        """Return F so that smaller is preferred."""
+        return F if self is Stance.OPTIMISTIC else -F
+
+
+def is_tie(one: Pair, other: Pair, tolerance: float) -> bool:
+    """Tell whether two answers are different ones and equally good for the follower."""
+    apart = bool(np.abs(one.y - other.y).max() > APART)
+    feasible = one.lower_violation == other.lower_violation == 0
+    return apart and feasible and abs(other.f - one.f) < tolerance
+
+
+def preferred(upper: Values, stance: Stance = Stance.OPTIMISTIC) -> int:
+    """Return the index of the tie to reckon with, from the leader's values at all ties."""
+    if stance is Stance.OPTIMISTIC:
+        return best_index(upper.objective, upper.violation)
+    return int(ranking(upper.objective, upper.violation)[-1])
+
+
+def tie_order(
+    f: FloatArray, violation: FloatArray, tied: BoolArray, upper: Values | None
+) -> IntArray:
+    """Return indices from best to worst: ties in the leader's order, then the follower's.
+
+    `upper` holds the leader's values at the tied points, in their order.
+    """
+    first = np.empty(0, np.int64)
+    if upper is not None:
+        first = np.flatnonzero(tied)[ranking(upper.objective, upper.violation)]
+    rest = [i for i in ranking(f, violation).tolist() if not tied[i]]
+    return np.concatenate([first, np.array(rest, np.int64)])
+
+
+def flat_directions(at: At, y: FloatArray, scale: float = 0.0) -> Procedure[FloatArray]:
+    """Return directions (k, n) in which f has no curvature at y, by finite differences.
+
+    `at` evaluates the follower at rows of y. A curvature is none if it is small beside the largest
+    one, or beside `scale`.
+    """
+    n = len(y)
+    h = np.where(y > 0.5, -FLAT_DIFFERENCE, FLAT_DIFFERENCE)
     i, j = np.triu_indices(n)
     steps = np.concatenate([np.zeros((1, n)), np.diag(h), np.diag(h)[i] + np.diag(h)[j]])
-    values = (yield from evaluate_answers(pair.x, pair.y + steps)).objective
+    values = (yield from at(y + steps)).objective
     single = values[1 : n + 1]
     with np.errstate(all="ignore"):
         hessian = np.zeros((n, n))
@@ -28,4 +91,74 @@ def flat_directions(pair: Pair) -> Procedure[FloatArray]:
         return np.empty((0, n))
     eigenvalues, vectors = np.linalg.eigh(hessian)
     largest = float(np.abs(eigenvalues).max())
-    return np.asarray(vectors[:, np.abs(eigenvalues) <= FLAT * largest].T)
+    return np.asarray(vectors[:, np.abs(eigenvalues) <= FLAT * (largest + scale)].T)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlatSet:
+    """The answers y + t @ directions within the unit box, for coordinates t (k,)."""
+
+    y: FloatArray
+    directions: FloatArray  # (k, n)
+
+    @property
+    def size(self) -> int:
+        return len(self.directions)
+
+    def points(self, t: FloatArray) -> FloatArray:
+        """Return the answers (j, n) at coordinates (j, k)."""
+        return np.clip(self.y + t @ self.directions, 0.0, 1.0)
+
+    def search(
+        self,
+        at: At,
+        rule: LocalRule,
+        hessian: FloatArray | None = None,
+        values: Values | None = None,
+        stance: Stance = Stance.OPTIMISTIC,
+    ) -> Procedure[SearchEnd]:
+        """Search F locally over the set from y; `at` gives the leader's values at coordinates."""
+
+        def seen(t: FloatArray) -> Procedure[Values]:
+            found = yield from at(t)
+            return found._replace(objective=stance.seen(found.objective))
+
+        reach = np.full(self.size, math.sqrt(len(self.y)))  # from any corner to any other
+        return (yield from sqp(seen, np.zeros(self.size), -reach, reach, rule, hessian, values))
+
+
+BothLevels = Callable[[FloatArray], Procedure[tuple[Values, Values]]]  # y (k, n): lower and upper
+
+
+def search_widely(
+    flat: FlatSet,
+    at: BothLevels,
+    f: float,
+    violation: float,
+    rng: np.random.Generator,
+    stance: Stance = Stance.OPTIMISTIC,
+) -> Procedure[tuple[FloatArray, float, float] | None]:
+    """Search F all over a flat set by CMA-ES; return the preferred tie, or None without any.
+
+    Answers are ties up to a value f and a violation of the follower; others count as infeasible. A
+    tie is returned as its y (n,) with the follower's value and violation.
+    """
+    cma, k = CMAES(), flat.size
+    reach = 2 * math.sqrt(len(flat.y))  # coordinates of CMA-ES are from 0 to 1
+    state = cma.start(Start(np.full(k, 0.5), 0.01 * np.eye(k), np.zeros(k)))
+    chosen, chosen_F = None, math.inf
+    for _ in range(50 + 30 * k):
+        asked = cma.ask(state, rng)
+        points = flat.points(reach * (asked - 0.5))
+        lower, upper = yield from at(points)
+        F = stance.seen(upper.objective)
+        excess = lower.violation + np.maximum(lower.objective - f, 0.0)
+        total = upper.violation + np.maximum(excess - violation, 0.0)
+        cma.tell(state, asked, F, total)
+        i = best_index(F, total)
+        if excess[i] <= violation and F[i] < chosen_F:
+            chosen = points[i], float(lower.objective[i]), float(lower.violation[i])
+            chosen_F = float(F[i])
+        if cma.exhausted(state):
+            break
+    return chosen

@@ -17,7 +17,7 @@ from io import StringIO
 from pathlib import Path
 
 _SITE = ("reproduction", "drc-plus", "tutorial_researcher")
-PAGES = (Path("README.md"), *(Path(f"docs/{name}.md") for name in _SITE))
+PAGES = tuple(Path(f"docs/{name}.md") for name in _SITE)
 LIKE = "docs/data/runs_2_3.csv --kind accuracy"
 
 

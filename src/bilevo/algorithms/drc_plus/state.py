@@ -1,0 +1,109 @@
+"""The state of a drc-plus run, and the search by CMA-ES over x that is part of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bilevo.algorithms.drc_plus.leader_view import LeaderView
+from bilevo.algorithms.shared.follower_search import Pair
+from bilevo.algorithms.shared.leader import LeaderState, leader_ranking
+from bilevo.core.arrays import BoolArray, FloatArray, IntArray
+from bilevo.core.budget import StopReason
+from bilevo.core.stop_rules import Progress
+from bilevo.optimizers.cma_es import CMAES, CMAState
+from bilevo.optimizers.protocol import Start
+
+
+@dataclass(slots=True, eq=False)
+class LeaderSearch:
+    """A search by CMA-ES over x."""
+
+    leader: CMAState
+    population: int
+    best: Pair | None = None
+    stale: int = 0  # generations without progress
+    descended: float = math.inf  # width at which a descent last started from its best pair
+
+    @classmethod
+    def start(cls, start: Start, population: int) -> LeaderSearch:
+        return cls(CMAES().start(start), population)
+
+    @property
+    def deviations(self) -> FloatArray:
+        """The standard deviations (m,)."""
+        return np.asarray(self.leader.sigma * np.sqrt(self.leader.C.diagonal()))
+
+    @property
+    def width(self) -> float:
+        return float(self.deviations.max())
+
+    @property
+    def ended(self) -> bool:
+        patience = 10 + math.ceil(30 * self.leader.d / self.population)
+        return self.stale > patience or self.width < 1e-9 or not self.leader.sigma < 1e3
+
+    def tell(self, x: FloatArray, pairs: list[Pair], tolerance: float) -> None:
+        """Learn from a generation; progress is a gain of more than a tolerance of F."""
+        F, violation = np.array([p.F for p in pairs]), np.array([p.violation for p in pairs])
+        CMAES(self.population).tell(self.leader, x, F, violation)
+        best = pairs[int(leader_ranking(pairs)[0])]
+        self.stale += 1
+        if self.best is None or is_better(best, self.best, tolerance):
+            self.stale = 0
+        if self.best is None or best.no_worse(self.best):
+            self.best = best
+
+
+@dataclass(slots=True, eq=False)
+class DRCPlusState(LeaderView):
+    """A run at the boundary of an upper generation."""
+
+    search: LeaderSearch = field(kw_only=True)  # over the whole box
+    certified_elite: Pair | None = None  # the last elite that had its certificate
+    ends: FloatArray = field(kw_only=True)  # of descents, (k, m)
+    descending: int = 0  # evaluations of descents
+    sampling: int = 0  # evaluations of the search
+    restart_elite: Pair | None = None  # the elite at the last restart that had a better one
+    fruitless: int = 0  # restarts since
+    fallback: LeaderState | None = None  # the state of DRC, where followers are not smooth
+    stop: StopReason | None = None
+    executions: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    survived: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
+
+    def progress(self, settled: bool = False) -> Progress:
+        """Return how far the run has come; the elite is the best pair."""
+        F, violation = self.the_elite.F, self.the_elite.violation
+        lower = self.total - self.spent
+        return Progress(F, violation, self.spent, lower, self.generation, settled=settled)
+
+    def note_descent(self, before: int) -> None:
+        """Note that a generation was a descent, which counts as one task."""
+        self.descending += self.total - before
+        self.executions, self.survived = np.array([self.total - before]), np.ones(1, np.bool_)
+
+    def note_tasks(self, pairs: list[Pair], executions: list[int]) -> None:
+        """Note the executions of a generation's tasks; the better half survives."""
+        self.executions = np.array(executions)
+        self.survived = np.zeros(len(pairs), np.bool_)
+        self.survived[leader_ranking(pairs)[: len(pairs) // 2]] = True
+
+    def remember_end(self, x: FloatArray) -> None:
+        """Remember where a descent ended, if none did before."""
+        if (np.abs(self.ends - x).max(axis=1) > 1e-3).all():
+            self.ends = np.concatenate([self.ends, x[None]])[-100:]
+
+
+def is_better(pair: Pair, than: Pair, tolerance: float) -> bool:
+    """Tell whether a pair is better than another by more than a tolerance of F."""
+    if pair.violation != than.violation:
+        return pair.violation < than.violation
+    return tolerance < than.F - pair.F
+
+
+def spread_of(pairs: list[Pair]) -> float:
+    """Return how far the better half of the feasible pairs differ in F."""
+    feasible = sorted(pair.F for pair in pairs if pair.violation == 0)
+    return feasible[len(feasible) // 2] - feasible[0] if len(feasible) > 2 else math.inf
