@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 from crashes import SMALL, course, problem
-from own_followers import Walker
-from own_followers import problem as solved_problem
+from solvers import Walker
+from solvers import problem as solved_problem
 
 import bilevo
 from bilevo import JournalCorrupt, RunLocked, RunMismatch

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from crashes import SMALL, F, course, f
-from own_followers import Exact, Walker
-from own_followers import problem as solved_problem
+from solvers import Exact, Walker
+from solvers import problem as solved_problem
 
 import bilevo
 from bilevo.run import recheck

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pytest
 from crashes import boundaries, course, start
-from own_followers import Exact, Opaque, Walk, Walker, problem
+from solvers import Exact, Opaque, Walk, Walker, problem
 
 import bilevo
 from bilevo import RunMismatch

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from own_followers import HALF, Exact, F, Opaque, Walker, f, problem
+from solvers import HALF, Exact, F, Opaque, Walker, f, problem
 
 import bilevo
 from bilevo import BadValue, minimize, verify
