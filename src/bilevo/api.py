@@ -366,7 +366,7 @@ def _inside(x0: Any, problem: Problem) -> FloatArray:
     """Return the start point; refuse one outside the bounds."""
     try:
         point = real_array(x0)
-    except (TypeError, ValueError, OverflowError):
+    except ValueError:
         raise ValueError(f"x0 must be {problem.m} numbers, got {shown(x0)}") from None
     if point.shape != (problem.m,):
         raise ValueError(f"x0 must have shape ({problem.m},), got {point.shape}")

@@ -52,6 +52,9 @@ def test_a_problem_of_the_users_own_is_found_in_the_working_folder(tmp_path, mon
         "    def init(self, spec):\n"
         "        raise ValueError('a mistake')\n"
         "    def generation(self, spec, state): ...\n"
+        "class Careless(Failing):\n"
+        "    def init(self, spec):\n"
+        "        yield 3\n"
     )
     for name in ("mine:problem", "mine:make"):
         done = run("solve", name, "--json", cwd=tmp_path)
@@ -68,6 +71,8 @@ def test_a_problem_of_the_users_own_is_found_in_the_working_folder(tmp_path, mon
     assert len(by_workers.stderr.splitlines()) == 1
     algorithm = run("solve", "smd1", "--method", "mine:Failing", cwd=tmp_path)
     assert algorithm.returncode == 1 and "in init of failing" in algorithm.stderr
+    careless = run("solve", "smd1", "--method", "mine:Careless", cwd=tmp_path)
+    assert careless.returncode == 2 and "it yielded 3" in careless.stderr
     assert "mine.py:9" in failed.stderr and "Traceback" not in failed.stderr
 
 

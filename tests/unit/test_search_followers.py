@@ -132,8 +132,8 @@ def test_a_stored_state_goes_on_to_the_same_answer(follower, tmp_path) -> None:
     like = follower.start(X, np.random.Generator(np.random.Philox(3)))
     for _ in range(4):
         state = follower.advance(state)
-    snapshot.save(tmp_path / "state.npz", state, Position(0, 0))
-    restored, _ = snapshot.load(tmp_path / "state.npz", snapshot.StateKind.of(None, like))
+    snapshot.write(tmp_path / "state.npz", state, Position(0, 0))
+    restored, _ = snapshot.read(tmp_path / "state.npz", snapshot.StateKind.of(None, like))
     ends = []
     for stored in (state, restored):
         while not follower.done(stored):

@@ -48,20 +48,17 @@ def real_number(value: object) -> float | None:
 
 
 def real_array(values: Any) -> FloatArray:
-    """Return a read-only copy as floats; texts, bytes, complex numbers and times are a TypeError.
-
-    Lists that do not form an array are a ValueError, numbers that no float can hold an
-    OverflowError.
-    """
-    array = np.asarray(values)
-    if array.dtype.kind not in "biufO":
-        raise TypeError(f"{array.dtype} is no kind of real numbers")
-    if array.dtype.kind == "O":
-        for one in array.flat:
-            if isinstance(one, str | bytes | complex | np.complexfloating):
-                raise TypeError(f"{shown(one)} is no real number")
-    with np.errstate(over="ignore"):  # a long double may become infinite
-        return frozen(array)
+    """Return a read-only copy as floats; refuse anything but an array of real numbers."""
+    try:
+        array = np.asarray(values)
+        kinds = (str, bytes, complex, np.complexfloating)
+        odd = array.dtype.kind == "O" and any(isinstance(one, kinds) for one in array.flat)
+        if odd or array.dtype.kind not in "biufO":
+            raise ValueError(f"{shown(values)} holds what is no real number")
+        with np.errstate(over="ignore"):  # a long double may become infinite
+            return frozen(array)
+    except (TypeError, OverflowError) as error:
+        raise ValueError(f"{shown(values)} holds what is no real number: {error}") from None
 
 
 def is_truth(value: object) -> bool:

@@ -35,7 +35,7 @@ class Bounds:
     def __init__(self, lower: Any, upper: Any, name: str = "bounds") -> None:
         try:
             low, high = real_array(lower), real_array(upper)
-        except (TypeError, ValueError, OverflowError):
+        except ValueError:
             raise ValueError(
                 f"{name} must be real numbers, got {shown(lower)} and {shown(upper)}"
             ) from None
@@ -66,7 +66,7 @@ class Bounds:
             return cls(bounds.lb, bounds.ub, name)
         try:
             pairs = np.array([real_array(list(pair)) for pair in bounds])
-        except (TypeError, ValueError, OverflowError):
+        except (TypeError, ValueError):
             pairs = np.empty(0)
         if pairs.ndim != 2 or pairs.shape[1] != 2:
             raise ValueError(
@@ -112,7 +112,7 @@ class Optimum:
 def _point(name: str, values: Any) -> FloatArray:
     try:
         point = real_array(values)
-    except (TypeError, ValueError, OverflowError):
+    except ValueError:
         point = np.empty((0, 0))
     if point.ndim != 1:
         raise ValueError(f"{name} must be a vector of numbers or None, got {shown(values)}")

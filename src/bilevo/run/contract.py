@@ -58,7 +58,7 @@ class Contract:
             made = method(*arguments)
             if isinstance(made, Generator):
                 return (yield from made)
-        except BadRequest:
+        except BadRequest:  # raised by this package
             raise
         except Exception as error:
             mark(error, f"in {name} of {self._name}")

@@ -133,7 +133,7 @@ class RunDir:
         path = self.path / SNAPSHOT
         if safe_files.exists(path):
             try:
-                state, reached = snapshot.load(path, self._kind)
+                state, reached = snapshot.read(path, self._kind)
                 _try_out(self._algorithm, self.spec, self._problem, state)
                 return state, reached
             except (snapshot.Unusable, snapshot.NotStorable) as error:
@@ -176,7 +176,7 @@ class RunDir:
         try:
             if due:
                 self._writer.sync()
-                snapshot.save(self.path / SNAPSHOT, state, self._writer.position, self._kind)
+                snapshot.write(self.path / SNAPSHOT, state, self._writer.position, self._kind)
                 self._snapshot_at = own_time
             else:  # warn at once, and not after hours, that states cannot be stored
                 snapshot.require_storable(state, self._kind)

@@ -125,7 +125,7 @@ def _encode(state: Any, kind: StateKind | None) -> tuple[str, _Parts]:
     return text, parts
 
 
-def save(path: Path, state: Any, position: Position, kind: StateKind | None = None) -> None:
+def write(path: Path, state: Any, position: Position, kind: StateKind | None = None) -> None:
     """Replace the snapshot by this state, reached at this position of the journal.
 
     A state that would not come back as one of its kind is `NotStorable`.
@@ -141,7 +141,7 @@ def save(path: Path, state: Any, position: Position, kind: StateKind | None = No
     safe_files.write_whole(path, content.getvalue())
 
 
-def load(path: Path, kind: StateKind) -> tuple[Any, Position]:
+def read(path: Path, kind: StateKind) -> tuple[Any, Position]:
     """Return a state of a kind, and where in the journal it was reached."""
     try:
         arrays = _read_arrays(path)
@@ -165,7 +165,7 @@ def _read_arrays(path: Path) -> dict[str, Any]:
     with safe_files.reading(path) as file:
         size = os.fstat(file.fileno()).st_size
         with ZipFile(file) as packed:
-            # `save` does not compress: a file that unpacks to more was made by somebody else.
+            # `write` does not compress: a file that unpacks to more was made by somebody else.
             unpacked = sum(item.file_size for item in packed.infolist())
         if unpacked > size or size > LARGEST_SNAPSHOT:
             raise Unusable("too large")

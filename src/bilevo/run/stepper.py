@@ -79,7 +79,7 @@ class StateFiles:
         self._folder.mkdir(exist_ok=True)
         try:
             place = Position(search.had, crc32(x.tobytes()))
-            snapshot.save(path, unpack_state(search.state), place)
+            snapshot.write(path, unpack_state(search.state), place)
         except snapshot.NotStorable:  # nor will the solver's other states be
             self._usable = False
 
@@ -90,7 +90,7 @@ class StateFiles:
             return None, 0
         try:
             like = self._problem.checked_solver().start(x, solver_stream(self._seed, task))
-            state, (had, leader) = snapshot.load(path, snapshot.StateKind.of(None, like))
+            state, (had, leader) = snapshot.read(path, snapshot.StateKind.of(None, like))
         except Exception:  # the solver's start may do anything; the state can be made again
             return None, 0
         return (state, had) if 0 < had <= most and leader == crc32(x.tobytes()) else (None, 0)
