@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from bilevo.lab import store
 from bilevo.lab.analysis import tables
-from bilevo.lab.analysis.table import Cell, Table
+from bilevo.lab.analysis.baseline import read_baseline
+from bilevo.lab.analysis.table_parts import Cell, Table
 
+PAPER_FILE = Path(__file__).parents[1] / "docs" / "data" / "drc_paper.json"
+PAPER = read_baseline(PAPER_FILE)  # the figures of the DRC paper
 LOST = {"violation": np.inf, **dict.fromkeys(("F", "f", "Acc_u", "Acc_l"), np.nan)}
 LOST |= dict.fromkeys(("F_verified", "verified", "violation_verified"), np.nan)
 FAILED = {**LOST, "violation": np.nan, "status": "failed", "F_star": np.nan, "f_star": np.nan}
@@ -28,7 +33,7 @@ def runs_of(method: str, values: list, problem: str = "smd1", column: str = "Acc
 
 
 def made(rows: list[dict], kind: str, **options) -> Table:
-    return tables.make(store.frame(rows), kind, **options)
+    return tables.make_table(store.frame(rows), kind, **options)
 
 
 def row(table: Table, *names: str) -> list[Cell]:

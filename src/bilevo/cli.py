@@ -33,7 +33,7 @@ app = App(
 )
 LABORATORY = {  # loaded with their first use
     "bench:bench": "Compare methods: make the runs of a plan, or those still missing.",
-    "commands:table": "Show medians and tests of stored runs, and the paper's figures.",
+    "commands:table": "Show medians and tests of stored runs, beside a baseline's.",
     "commands:figure": "Draw stored runs: convergence, allocation, running time, ECDF, ranks.",
     "commands:report": "Write one HTML file about stored runs: sortable tables, live figures.",
     "commands:import_": "Add results of other programs to stored runs.",

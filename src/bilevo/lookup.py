@@ -1,4 +1,4 @@
-"""Problems and methods by name: of the package, or as `module:object`."""
+"""Lookup of names: problems of the suites, registered methods, and `module:object`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from bilevo.core.problem import Problem
 from bilevo.registry import get_method
 
 SIZE_MOST = 1_000  # variables of a level of a suite's problem
-_lasting: ContextVar[bool] = ContextVar("lasting", default=False)
+_keep_folder: ContextVar[bool] = ContextVar("keep_folder", default=False)
 
 
 def named_problem(name: str, m: int | None = None, n: int | None = None) -> Problem:
-    """Return a problem of the suites, or the `Problem` that `module:object` is or makes."""
+    """Return a problem of the suites, or the user's `Problem` or what its maker returns."""
     if ":" not in name:
         return problems.get(name, m, n)
     found = imported(name)
@@ -34,7 +34,7 @@ def named_problem(name: str, m: int | None = None, n: int | None = None) -> Prob
 
 
 def named_method(name: str) -> Algorithm[Any]:
-    """Return a registered method, or the algorithm that `module:object` is or makes."""
+    """Return a registered method, or the user's algorithm, given as such or by its maker."""
     if ":" not in name:
         return get_method(name)
     found = imported(name)
@@ -46,8 +46,8 @@ def named_method(name: str) -> Algorithm[Any]:
 def imported(name: str) -> Any:
     """Return the object of `module:object`, from the working folder or from what is installed.
 
-    `sys.path` is left as it was; within `path_restored` the working folder stays last in it, so
-    that functions of the module may import more from there.
+    `sys.path` stays as it was; within `path_restored` the working folder is added at its end, so
+    that functions of the module can import from there later.
     """
     module_name, _, attribute = name.partition(":")
     try:
@@ -67,9 +67,9 @@ def _first_in_path(folder: str) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(ValueError):  # the module may have removed it itself
+        with suppress(ValueError):  # the module may have removed it
             sys.path.remove(folder)
-        if _lasting.get() and folder not in sys.path:
+        if _keep_folder.get() and folder not in sys.path:
             sys.path.append(folder)  # last: it hides nothing that is installed
 
 
@@ -77,13 +77,13 @@ def _first_in_path(folder: str) -> Iterator[None]:
 def path_restored() -> Iterator[None]:
     """Undo all changes of `sys.path` at the end of a command or of a campaign's run.
 
-    Until then a folder that `imported` took a module from stays in it.
+    Until then the folders of imported modules stay in it.
     """
-    before, token = sys.path.copy(), _lasting.set(True)
+    before, token = sys.path.copy(), _keep_folder.set(True)
     try:
         yield
     finally:
-        _lasting.reset(token)
+        _keep_folder.reset(token)
         sys.path[:] = before
 
 
@@ -100,7 +100,7 @@ def _cannot_load(name: str, error: Exception) -> ValueError:
 
 
 def parse_sizes(text: str) -> tuple[int, int]:
-    """Return sizes m and n from a text such as "2,3"."""
+    """Read sizes m and n from a text such as "2,3"."""
     try:
         m, n = (int(part) for part in text.split(","))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Types of options that several commands use."""
+"""Types of options that several commands have."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 
 def whole(kind: type, tokens: Sequence[Any]) -> int:
-    """Return an int from a word; the parser's own converter would round 1.7."""
+    """Read a whole number; the parser's own converter would round 1.7."""
     return int(tokens[0].value)
 
 

@@ -1,6 +1,6 @@
-"""Pictures: how a run converges, who got its evaluations, and what the leader is up against.
+"""Pictures: convergence of runs, allocation of evaluations to tasks, and the leader's landscape.
 
-Needs matplotlib (`pip install 'bilevo[plot]'`). Functions return a matplotlib figure, which
+They need matplotlib (`pip install 'bilevo[plot]'`). Functions return a matplotlib figure, which
 notebooks show.
 """
 
@@ -39,7 +39,7 @@ STAGES = {"early": 0.0, "middle": 0.4, "late": 0.8}  # of a run's generations: t
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """How the tasks of one generation fared."""
+    """The executions of the tasks of one generation, and which tasks survived."""
 
     name: str
     generation: int
@@ -52,7 +52,7 @@ def stages(
     executions: Sequence[Sequence[int]],
     survived: Sequence[Sequence[bool]],
 ) -> list[Stage]:
-    """An early, a middle and a late generation of those that a history has kept, by number."""
+    """Choose an early, a middle and a late generation from those that a history has kept."""
     found = []
     for name, share in STAGES.items():
         row = bisect_left(numbers, math.ceil(share * numbers[-1]))
@@ -61,7 +61,7 @@ def stages(
 
 
 def task_ticks(count: int) -> list[int]:
-    """Which of so many tasks an axis names, beginning with the first."""
+    """Choose the tasks that an axis names, beginning with the first."""
     return list(range(1, count + 1, -(-count // TICKS) or 1))
 
 
@@ -72,9 +72,9 @@ def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure,
 
 
 def _empty(size: tuple[float, float]) -> Figure:
-    """A figure that nobody has to close, and that notebooks show all the same.
+    """Make a figure that need not be closed, and that notebooks show.
 
-    They do so by themselves with figures of pyplot only, which keeps them until they are closed.
+    Notebooks show only figures of pyplot by themselves, which keeps them until they are closed.
     """
     made = need("pictures", "matplotlib.figure", "plot")
     figure: Figure = made.Figure(figsize=size, layout="constrained")
@@ -89,9 +89,9 @@ def _png(figure: Figure) -> bytes:
 
 
 def run(result: Result, F_star: float | None = None) -> Figure:
-    """A run in one figure: its convergence, and below it how its evaluations were shared out.
+    """Draw a run in one figure: its convergence, and below it the allocation of evaluations.
 
-    Also `result.plot()`. Where one task had everything, there is the convergence only.
+    It is also `result.plot()`. Where generations have one task, there is the convergence only.
     """
     shown = _stages_of(result.method, result)
     competed = any(len(stage.executions) > 1 for stage in shown)
@@ -111,7 +111,7 @@ def run(result: Result, F_star: float | None = None) -> Figure:
 
 
 def convergence(results: Mapping[str, Result], F_star: float | None = None) -> Figure:
-    """The elite's F, or its distance to `F_star`, over the evaluations of both levels."""
+    """Draw the elite's F, or its distance to `F_star`, over the evaluations of both levels."""
     figure, axes = _figure(1, 1, (5.5, 3.6))
     _draw_convergence(axes[0][0], results, F_star)
     return figure
@@ -122,7 +122,7 @@ def _draw_convergence(ax: Any, results: Mapping[str, Result], F_star: float | No
         evaluations = [row.nfev_upper + row.nfev_lower for row in result.history]
         F = np.array([row.F for row in result.history])
         shown = F if F_star is None else np.abs(F - F_star)
-        marker = "o" if len(shown) <= FEW else ""  # a line of one point would not be seen
+        marker = "o" if len(shown) <= FEW else ""  # a line of one point is invisible
         ax.step(evaluations, shown, where="post", marker=marker, markersize=3, label=name)
     if F_star is not None:
         ax.set_yscale("log")
@@ -133,10 +133,10 @@ def _draw_convergence(ax: Any, results: Mapping[str, Result], F_star: float | No
 
 
 def allocation(results: Mapping[str, Result]) -> Figure:
-    """Executions of each task in an early, a middle and a late generation; survivors coloured.
+    """Draw executions of each task in an early, a middle and a late generation.
 
-    A task is the follower's search of one leader. It survives when its pair is among the better
-    half, which updates the upper level.
+    A task is the follower's search of one leader. It survives when its pair is in the better half,
+    which updates the upper level; survivors are coloured.
     """
     return draw_stages([(name, _stages_of(name, result)) for name, result in results.items()])
 
@@ -150,7 +150,7 @@ def _stages_of(name: str, result: Result) -> list[Stage]:
 
 
 def draw_stages(shown: Sequence[tuple[str, Sequence[Stage]]]) -> Figure:
-    """A row of bar charts for each name, with a scale of its own: methods differ by far."""
+    """Draw a row of bar charts for each name, each on its own scale."""
     figure, axes = _figure(len(shown), len(STAGES), (8.0, 1.2 + 1.7 * len(shown)))
     for row, (name, found) in zip(axes, shown, strict=True):
         _draw_stages(row, found)
@@ -173,23 +173,23 @@ def _draw_stages(row: Sequence[Any], found: Sequence[Stage]) -> None:
 
 
 def _meanings(ax: Any) -> tuple[list[Any], tuple[str, str]]:
-    """What a legend of bars says."""
+    """Return the entries of a legend of bars."""
     bars = [ax.bar(1, 0, color=colour) for colour in (SURVIVED, DROPPED)]
     return bars, ("in the better half: updates the leader", "dropped")
 
 
 def landscape(problem: Problem, result: Result | None = None, points: int | None = None) -> Figure:
-    """F over x with the follower's answer y*(x), for problems of one or two upper variables.
+    """Draw F over x with the follower's answer y*(x), for one or two upper variables.
 
-    With one variable a curve, with two a heat map; the result is the star, and one off the curve
-    tells that its follower was not solved. A follower with one variable is shown, too: its f and
-    its answer over x, or its answer over both variables of x. Where f has ties, one of the best
-    answers is shown, not always the leader's favourite.
+    One variable gives a curve, two give a heat map. A star marks the result; if it is off the
+    curve, its follower was not solved. A follower with one variable is shown, too: its f and its
+    answer over x, or its answer over both variables of x. Where f has ties, one of the best answers
+    is shown, which need not be the best for the leader.
 
     The follower is solved at `points` grid points a side (121, or 25 for two variables), at a cost
     of 50 to 200 evaluations of f for each of its variables, or of 1 where the problem's `response`
-    is known; a follower of the user's is asked once, at its own cost. F is evaluated once a point.
-    A picture of f takes 121 evaluations a point more.
+    is known; the user's own solver is called once a point. F is evaluated once a point. A picture
+    of f takes 121 more evaluations a point.
     """
     from bilevo.verification.landscape import survey  # late: not for every import
 
@@ -201,7 +201,7 @@ def landscape(problem: Problem, result: Result | None = None, points: int | None
 
 
 def _draw_curves(problem: Problem, found: Landscape, result: Result | None) -> Figure:
-    """F, and f with the follower's answer where that is one number, over one variable."""
+    """Draw F, and f with the follower's answer where that is one number, over one variable."""
     both = problem.n == 1 and problem.f_is_known
     figure, axes = _figure(1 + both, 1, (5.5, 5.6 if both else 3.4))
     x, upper = found.axes[0], axes[0][0]
@@ -237,7 +237,7 @@ def _draw_follower(ax: Any, problem: Problem, found: Landscape, result: Result |
 
 
 def _draw_maps(problem: Problem, found: Landscape, result: Result | None) -> Figure:
-    """F, and the follower's answer where that is one number, over two variables."""
+    """Draw F, and the follower's answer where that is one number, over two variables."""
     shown = {"F(x, y*(x))": found.F}
     if problem.n == 1:
         shown["y*(x)"] = found.y[:, 0]
@@ -252,9 +252,9 @@ def _draw_maps(problem: Problem, found: Landscape, result: Result | None) -> Fig
 
 
 def _shade(ax: Any, x: FloatArray, y: FloatArray, values: FloatArray, name: str) -> None:
-    """A heat map of values (len(y), len(x)), grey where they are NaN.
+    """Draw a heat map of values (len(y), len(x)), grey where they are NaN.
 
-    Every shade covers an equal share of the points, so that basins are seen whatever the scale.
+    Every shade covers an equal share of the points, so that basins are visible at any scale.
     """
     from matplotlib.colors import BoundaryNorm
 
@@ -271,7 +271,7 @@ def _shade(ax: Any, x: FloatArray, y: FloatArray, values: FloatArray, name: str)
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure: the same picture is the same file, without dates and random identifiers."""
+    """Write a figure; the same picture gives the same file, without dates and random names."""
     from matplotlib import rc_context
 
     path = Path(path)

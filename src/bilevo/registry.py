@@ -44,27 +44,26 @@ def _make(algorithm: str, *levels: str) -> Algorithm[Any]:
     return made
 
 
-_METHODS = {
-    **{
-        f"drc-{name}": Method(
-            partial(_make, "DRC", name, name), 2024, f"DRC-BLEA with {kind} at both levels"
-        )
-        for name, kind in optimizers.NAMES.items()
-    },
-    "bl-cma-es": Method(partial(_make, "BLCMAES"), 2019, "He, Zhou, Chen: BL-CMA-ES", Status.CODE),
-    "bleaq2": Method(partial(_make, "BLEAQ2"), 2020, "Sinha, Lu, Deb, Malo: BLEAQ-II", Status.CODE),
+def _drc(optimizer: str) -> Method:
+    """Return DRC with an optimizer at both levels."""
+    kind = optimizers.NAMES[optimizer]
+    reference = f"DRC-BLEA with {kind} at both levels"
+    return Method(partial(_make, "DRC", optimizer, optimizer), 2024, reference)
+
+
+_METHODS = {  # in the order of tables and of colours
     "drc-cma-es": Method(
         partial(_make, "DRC"),
         2024,
         "Xu, Ye, Zheng, Zhou, Yen, Jiang: DRC-BLEA, with CMA-ES",
         Status.PAPER,
     ),
-    "drc-plus": Method(
-        partial(_make, "DRCPlus"), 2026, "DRC with followers that learn, descents, certificates"
+    "bl-cma-es": Method(partial(_make, "BLCMAES"), 2019, "He, Zhou, Chen: BL-CMA-ES", Status.CODE),
+    "tlea-cma-es": Method(
+        partial(_make, "TLEA"), 2022, "Chen, Liu, Tan, Li: TLEA, with CMA-ES", Status.CODE
     ),
-    "drc-race": Method(
-        partial(_make, "DRCRace"), 2026, "leaders compete for the steps of a problem's own solver"
-    ),
+    "nblea": Method(partial(_make, "NBLEA"), 2014, "Sinha, Malo, Deb: NBLEA", Status.PAPER),
+    "bleaq2": Method(partial(_make, "BLEAQ2"), 2020, "Sinha, Lu, Deb, Malo: BLEAQ-II", Status.CODE),
     "go-cma-es": Method(
         partial(_make, "GOCMAES"), 2020, "Huang, Wang: GO, with CMA-ES", Status.PAPER
     ),
@@ -74,32 +73,39 @@ _METHODS = {
         "Mamun, Singh, Ray: MFBLA, as far as known",
         Status.RECONSTRUCTION,
     ),
-    "nblea": Method(partial(_make, "NBLEA"), 2014, "Sinha, Malo, Deb: NBLEA", Status.PAPER),
-    "nested-cma-es": Method(
-        partial(_make, "NestedCMAES"), 2001, "a CMA-ES for every follower of a CMA-ES; baseline"
-    ),
     "sa-bl-imode": Method(
         partial(_make, "SABLIMODE"),
         2023,
         "Lin et al.: SA-BL-IMODE, as far as known",
         Status.RECONSTRUCTION,
     ),
-    "tlea-cma-es": Method(
-        partial(_make, "TLEA"), 2022, "Chen, Liu, Tan, Li: TLEA, with CMA-ES", Status.CODE
+    "drc-de": _drc("de"),
+    "drc-ga": _drc("ga"),
+    "drc-plus": Method(
+        partial(_make, "DRCPlus"), 2026, "DRC with followers that learn, descents, certificates"
+    ),
+    "drc-pso": _drc("pso"),
+    "drc-race": Method(
+        partial(_make, "DRCRace"), 2026, "leaders compete for the steps of a problem's own solver"
+    ),
+    "nested-cma-es": Method(
+        partial(_make, "NestedCMAES"), 2001, "a CMA-ES for every follower of a CMA-ES; baseline"
     ),
     "tlea-de": Method(
         partial(_make, "TLEADE"), 2022, "Chen, Liu, Tan, Li: TLEA, with DE below", Status.CODE
     ),
 }
+for _name in optimizers.NAMES:  # new optimizers come last, so that methods keep their colours
+    _METHODS.setdefault(f"drc-{_name}", _drc(_name))
 
 
 def methods() -> dict[str, Method]:
-    """Return all registered methods by name; entry points give a `Method`."""
+    """Return all registered methods by name, ours first; entry points give a `Method`."""
     from importlib.metadata import entry_points  # late: slow to import
 
     found = {point.name: point for point in entry_points(group="bilevo.methods")}
-    third_party = {name: point.load() for name, point in found.items() if name not in _METHODS}
-    return dict(sorted({**_METHODS, **third_party}.items()))
+    third_party = {name: found[name].load() for name in sorted(found) if name not in _METHODS}
+    return {**_METHODS, **third_party}
 
 
 def for_followers() -> list[str]:

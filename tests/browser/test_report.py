@@ -13,7 +13,7 @@ from browsing import Page, needs_browser
 from made_up import METHODS, PROBLEMS, failing, frames
 
 from bilevo.lab.show import report
-from bilevo.lab.show.palette import shown
+from bilevo.lab.show.palette import short_name
 
 pytestmark = [pytest.mark.browser, needs_browser]
 SCRIPT = "<script>alert(1)</script>"
@@ -30,7 +30,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of three methods on three problems, with a run that failed."""
     runs, history = frames(runs=4)  # enough for tests, whose marks are counted below
     path = tmp_path_factory.mktemp("report") / "report.html"
-    report.write(path, failing(runs, "ValueError: no"), history, settings={"results": SETTINGS})
+    report.write_page(
+        path, failing(runs, "ValueError: no"), history, settings={"results": SETTINGS}
+    )
     return path
 
 
@@ -41,7 +43,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs, history = frames(sorted(HOSTILE), sorted(HOSTILE), **texts)
     path = tmp_path_factory.mktemp("hostile") / "report.html"
     settings = {SCRIPT: {IMAGE: [LINK, IMAGE], "experiments": [{LINK: IMAGE, "methods": [SCRIPT]}]}}
-    report.write(path, failing(runs, IMAGE), history, settings=settings)
+    report.write_page(path, failing(runs, IMAGE), history, settings=settings)
     return path
 
 
@@ -136,9 +138,11 @@ def test_hostile_names_are_shown_and_do_nothing(browser: Page, hostile: Path) ->
     assert set(browser.column("ranks", 1)) == HOSTILE
     assert set(browser.column("accuracy", 1)) == HOSTILE
     for figure in ("#convergence .legendtext", "#critical-difference .ytick text"):
-        assert set(browser.texts(figure)) == {shown(name) for name in HOSTILE}
+        assert set(browser.texts(figure)) == {short_name(name) for name in HOSTILE}
     assert set(browser.texts("#menu-convergence option")) == {f"{x} (2, 3)" for x in HOSTILE}
-    assert set(browser.texts("#runtime .xtick text")) == {f"{shown(x)} (2, 3)" for x in HOSTILE}
+    assert set(browser.texts("#runtime .xtick text")) == {
+        f"{short_name(x)} (2, 3)" for x in HOSTILE
+    }
     for section in ("settings", "failures"):
         told = browser.texts(f"#{section}")[0]
         assert IMAGE in told

@@ -36,7 +36,7 @@ def kill_when(folder: Path, stored: int, part: list[str]) -> int:
 
 def tables(folder: Path, capsys) -> str:
     kinds = "accuracy,evaluations,total,effort,ranks,summary"
-    assert main(["table", str(folder), "--kind", kinds, "--format", "text,csv", "--paper"]) == 0
+    assert main(["table", str(folder), "--kind", kinds, "--format", "text,csv"]) == 0
     return capsys.readouterr().out
 
 

@@ -88,7 +88,7 @@ def test_tables_and_notes_are_shown_without_what_a_terminal_obeys(
         assert cli.main(["export", folder, "--out", str(tmp_path / f"{i}.csv")]) == 0
         assert cli.main(["import", str(tmp_path / f"{i}.csv"), "--into", f"{folder}x"]) == 0
         captured = capsys.readouterr()
-        assert harmless(captured.out + captured.err) and "is no problem of bilevo's" in captured.out
+        assert harmless(captured.out + captured.err) and "bilevo has no problem" in captured.out
     figure(40, 2 * len(controls), "tables and notes")
 
 
@@ -223,7 +223,7 @@ def test_pipes_and_devices_are_refused_at_once(tmp_path, figure) -> None:
                     read(place)
     (folder / "runs-000001-000001.parquet").symlink_to("/dev/zero")
     (folder / "settings.json").symlink_to(pipe)
-    for look in (store.runs, campaign.kept_settings):
+    for look in (store.runs, campaign.read_settings):
         with quick(), pytest.raises(ValueError, match=r"no regular file"):
             look(folder)
     figure(42, len(places) * len(readers) + 1, "pipes, devices and folders in a file's place")
@@ -245,10 +245,10 @@ def test_small_files_that_stand_for_gigabytes_are_refused_unread(
     tmp_path, trials, figure, monkeypatch
 ) -> None:
     part = trials(20, 1)  # the short run makes smaller files, and allows less
-    monkeypatch.setattr(store, "RUNS_MOST", store.RUNS_MOST // part)
+    monkeypatch.setattr(store, "ROWS_MOST", store.ROWS_MOST // part)
     monkeypatch.setattr(store, "MEMORY_MOST", store.MEMORY_MOST // part)
     monkeypatch.setattr(store, "PER_BYTE", store.PER_BYTE // part)
-    for path, says in bombs(tmp_path, store.RUNS_MOST + 1, 30_000_000 // part):
+    for path, says in bombs(tmp_path, store.ROWS_MOST + 1, 30_000_000 // part):
         assert path.stat().st_size < 3_000_000
         with quick(2**22), pytest.raises(ValueError, match=says):
             store.runs(path)
@@ -394,14 +394,15 @@ def test_workers_find_named_modules_and_what_these_import_late(code, executor, f
 
 
 def test_a_local_cluster_listens_on_the_loopback_interface_only(figure) -> None:
-    distributed, psutil = pytest.importorskip("distributed"), pytest.importorskip("psutil")
+    psutil = pytest.importorskip("psutil")
+    pytest.importorskip("distributed")
 
     from bilevo.lab import workers
 
     me, seen = psutil.Process(), []
     before = {one.laddr for one in me.net_connections() if one.status == "LISTEN"}
     task = campaign.Task(plans.Run("smd1", 2, 3, "nblea", 0, 50), plans.Form("nblea"))
-    for _ in workers.by_dask(distributed, "", 1, [task]):
+    for _ in workers.executor("dask", 1)([task]):
         for process in (me, *me.children(recursive=True)):
             found = process.net_connections(kind="inet")
             seen += [one.laddr for one in found if one.status == "LISTEN"]

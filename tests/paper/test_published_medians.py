@@ -5,10 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_runs import PAPER
 
-from bilevo.lab.analysis.paper import printed
-from bilevo.lab.campaign import Row, tasks_of
+from bilevo.lab.analysis.samples import Case
+from bilevo.lab.campaign import tasks_of
 from bilevo.lab.plans import Experiment, read_plan
+from bilevo.lab.store import Row
 from bilevo.lab.workers import by_processes
 
 pytestmark = pytest.mark.slow
@@ -67,7 +69,9 @@ def test_drc_cma_es_needs_the_published_evaluations() -> None:
 def test_bl_cma_es_needs_the_published_evaluations() -> None:
     rows = run_all("bl-cma-es", BL)
     for problem in BL:
-        paper = [printed(problem, 2, 3, "bl-cma-es", level) for level in ("FEs_u", "FEs_l")]
+        paper = [
+            PAPER.medians[Case(problem, 2, 3), "bl-cma-es", level] for level in ("FEs_u", "FEs_l")
+        ]
         assert counts(rows[problem]) == pytest.approx(paper, rel=0.12)
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bilevo.lab.campaign import Row, Task, carry_out
+from bilevo.lab.campaign import Task, carry_out
 from bilevo.lab.plans import Run, read_plan
-from bilevo.lab.store import FAILED, runs
+from bilevo.lab.store import FAILED, Row, runs
 
 pytestmark = pytest.mark.slow
 

@@ -12,10 +12,11 @@ import pytest
 
 from bilevo.cli import main
 from bilevo.lab import store
-from bilevo.lab.show.documents import replaced
+from bilevo.lab.show.documents import with_new_tables
 
 ROOT = Path(__file__).parents[2]
 STORED = ROOT / "docs" / "data" / "runs_2_3.csv"
+PAPER = ["--baseline", str(ROOT / "docs" / "data" / "drc_paper.json")]
 QUICK = ["--problems", "smd1,tp1", "--methods", "drc-cma-es,bl-cma-es", "--runs", "2"]
 QUICK += ["--max-evals", "3000", "--workers", "2"]
 
@@ -76,15 +77,15 @@ def test_failed_runs_are_told_and_made_again_when_asked(tmp_path, monkeypatch, c
 )
 def test_tables_of_stored_runs_come_in_all_formats(kind, capsys) -> None:
     words = ["table", str(STORED), "--kind", kind, "--methods", "drc-cma-es,bl-cma-es,tlea-cma-es"]
-    assert main([*words, "--format", "text,markdown,csv,latex", "--paper"]) == 0
+    assert main([*words, "--format", "text,markdown,csv,latex", *PAPER]) == 0
     shown = capsys.readouterr().out
     assert "drc-cma-es" in shown and r"\toprule" in shown and "| --- |" in shown
     assert str(STORED) not in shown
 
 
 def test_the_command_for_a_documents_table_stands_in_its_mark(capsys) -> None:
-    arguments = f"{STORED} --kind total --methods drc-cma-es,nblea --paper"
-    page = replaced(f"before\n<!-- table: {arguments} -->\nold\n<!-- end -->\nafter\n")
+    arguments = f"{STORED} --kind total --methods drc-cma-es,nblea {' '.join(PAPER)}"
+    page = with_new_tables(f"before\n<!-- table: {arguments} -->\nold\n<!-- end -->\nafter\n")
     assert main(["table", *arguments.split(), "--format", "markdown"]) == 0
     assert capsys.readouterr().out.strip() in page and "old" not in page
 
@@ -185,8 +186,8 @@ def test_runs_of_unknown_problems_are_pointed_out(tmp_path, capsys) -> None:
     theirs.write_text("problem,m,n,method,F,f,nfev_upper,nfev_lower\nsdm1,2,3,a,0,0,4,30\n")
     assert main(["import", str(theirs), "--into", str(into)]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        f"1 runs imported into the new folder {into}, 0 of them in place of others",
-        "note: sdm1 is no problem of bilevo's: its optimum is not known to it",
+        f"1 runs imported into the new folder {into}, 0 in place of others",
+        "note: bilevo has no problem sdm1, and does not know its optimum",
     ]
 
 
@@ -229,7 +230,7 @@ WRONG = {
     "unknown problem 'smd99'": ["bench", "--problems", "smd99"],
     "unknown method 'drc'": ["bench", "--suite", "smd", "--methods", "drc"],
     "unknown executor 'slurm'": ["bench", "--suite", "smd", "--executor", "slurm"],
-    "--max-evals takes numbers of evaluations such as 50000; got '0.5'": [
+    "--max-evals takes numbers of evaluations like 50000; got '0.5'": [
         *("bench", "--suite", "smd", "--max-evals", "0.5")
     ],
     "runs must be a positive whole number, got 0": ["bench", "--suite", "smd", "--runs=0"],

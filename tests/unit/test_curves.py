@@ -207,7 +207,7 @@ def test_times_are_of_completed_runs_that_have_one() -> None:
     foreign = {"method": "a program", "F": 1.0, "nfev_lower": 10, "time": math.nan}
     found = curves.times(runs(*rows, lost, foreign))
     place = Case("smd1", 2, 3)
-    assert found.per_run == {("drc-cma-es", place): curves.Spread(1.5, 2.0, 2.5)}
+    assert found.per_run == {("drc-cma-es", place): curves.Quartiles(1.5, 2.0, 2.5)}
     assert found.per_evaluation["drc-cma-es", place].median == pytest.approx(0.2)
     assert found.left_out == ["a program"]
     with pytest.raises(ValueError, match="no run has a time"):

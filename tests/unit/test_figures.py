@@ -7,7 +7,7 @@ import pytest
 
 from bilevo.lab.analysis import curves
 from bilevo.lab.show import figures
-from bilevo.lab.show.palette import COLOURS, shown, styles
+from bilevo.lab.show.palette import COLOURS, short_name, styles
 from bilevo.lab.store import HISTORY, RUNS
 
 METHODS = ("drc-cma-es", "bl-cma-es", "_a $method$ <b>")
@@ -41,7 +41,7 @@ def frames() -> tuple[pl.DataFrame, pl.DataFrame]:
 
 @pytest.mark.parametrize(
     ("kind", "suffix"),
-    [*((kind, "pdf") for kind in figures.KINDS), ("ecdf", "png"), ("ecdf", "svg")],
+    [*((kind, "pdf") for kind in figures.FIGURES), ("ecdf", "png"), ("ecdf", "svg")],
 )
 def test_the_same_figure_is_the_same_file(tmp_path, frames, kind: str, suffix: str) -> None:
     files = []
@@ -57,7 +57,7 @@ def test_the_same_figure_is_the_same_file(tmp_path, frames, kind: str, suffix: s
         assert date not in files[0]
 
 
-@pytest.mark.parametrize("kind", figures.KINDS)
+@pytest.mark.parametrize("kind", figures.FIGURES)
 def test_names_are_shown_as_they_are(tmp_path, frames, kind: str) -> None:
     """Neither as formulas nor as markup, and none is left out because of how it begins."""
     figures.save(figures.draw(kind, *frames), tmp_path / "figure.svg")
@@ -79,10 +79,10 @@ def test_a_method_looks_the_same_whatever_else_is_there() -> None:
 
 
 def test_names_are_cut_to_one_short_line() -> None:
-    assert shown("plain") == "plain"
-    assert shown("a\nb\x00c") == "a\ufffdb\ufffdc"
-    assert len(shown("x" * 99)) == 28
-    assert shown("x" * 99).endswith("\u2026")
+    assert short_name("plain") == "plain"
+    assert short_name("a\nb\x00c") == "a\ufffdb\ufffdc"
+    assert len(short_name("x" * 99)) == 28
+    assert short_name("x" * 99).endswith("\u2026")
 
 
 def test_lines_show_the_medians(frames) -> None:

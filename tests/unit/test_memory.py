@@ -102,7 +102,7 @@ def test_failures_in_a_journal_are_counted_and_the_first_are_kept() -> None:
 
 
 def test_an_archive_forgets_the_oldest_leaders(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive, "CAPACITY", 5)
+    monkeypatch.setattr(archive, "ANSWERS_KEPT", 5)
     kept = Archive()
     for number in range(20):
         x = np.array([number, 0.5])

@@ -26,15 +26,8 @@ ALLOWED = {  # room -> the rooms it may import from
     "api": {"core", "kernels", "optimizers", "registry", "run", "verification"},
     "options": set(),
     "lookup": {"core", "problems", "registry"},
-    "lab": {
-        "algorithms",
-        "api",
-        "core",
-        "kernels",
-        "lookup",
-        "optimizers",
-    }
-    | {"options", "plot", "problems", "registry", "safe_files", "verification", "version", "lab"},
+    "lab": {"algorithms", "api", "core", "kernels", "lab", "lookup", "optimizers", "options"}
+    | {"plot", "problems", "registry", "run", "safe_files", "verification", "version"},
     "cli": {"api", "core", "lookup", "options", "problems", "registry", "version"},
     "testing": {"api", "core", "followers", "problems", "run", "testing"},
     "version": set(),

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 from made_up import METHODS, failing, frames
 
-from bilevo.lab.analysis.table import Cell, Table
+from bilevo.lab.analysis.table_parts import Cell, Table
 from bilevo.lab.show import interactive, report
 
 EVIL = "</script><script>alert(1)</script>"
@@ -96,7 +96,7 @@ def test_numbers_that_are_not_finite_become_gaps() -> None:
 
 def test_the_same_runs_make_the_same_file(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        report.write(tmp_path / name, *frames(), settings={"results": {"forms": {"x": "y"}}})
+        report.write_page(tmp_path / name, *frames(), settings={"results": {"forms": {"x": "y"}}})
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
@@ -145,7 +145,7 @@ def test_settings_that_somebody_has_edited_are_shown_as_they_are() -> None:
 def test_a_file_that_cannot_be_replaced_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "report").mkdir()
     with pytest.raises(IsADirectoryError):
-        report.write(tmp_path / "report", *frames(["smd1"]), settings={})
+        report.write_page(tmp_path / "report", *frames(["smd1"]), settings={})
     assert [path.name for path in tmp_path.iterdir()] == ["report"]
 
 

@@ -40,7 +40,7 @@ def standing(problem: str, method: str, column: str) -> np.ndarray:
 
 @pytest.mark.parametrize("floor", [None, FLOOR])
 def test_the_rank_sum_test_is_scipys_on_stored_runs(floor: float | None) -> None:
-    found, too_few = samples.compared(GROUPS, "Acc_u", "drc-cma-es", floor=floor)
+    found, too_few = samples.compare_all(GROUPS, "Acc_u", "drc-cma-es", floor=floor)
     assert not too_few
     assert len(found) == sum(len(methods) - 1 for methods in GROUPS.values()) == 150
     for (case, method), ours in found.items():
@@ -51,7 +51,7 @@ def test_the_rank_sum_test_is_scipys_on_stored_runs(floor: float | None) -> None
 
 
 def test_the_signed_rank_test_is_scipys_on_stored_runs() -> None:
-    found, _ = samples.compared(GROUPS, "FEs_l", "drc-cma-es", test="signed-rank")
+    found, _ = samples.compare_all(GROUPS, "FEs_l", "drc-cma-es", test="signed-rank")
     for (case, method), ours in found.items():
         theirs, reference = (
             stored(case.problem, name, "nfev_lower") for name in (method, "drc-cma-es")

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_runs import made, row, run, runs_of
+from made_runs import PAPER, made, row, run, runs_of
 
 from bilevo import registry
 from bilevo.lab import store
-from bilevo.lab.analysis import paper, samples, tables
-from bilevo.lab.analysis.table import Cell
+from bilevo.lab.analysis import samples, tables
+from bilevo.lab.analysis.samples import Case
+from bilevo.lab.analysis.table_parts import Cell
 
 DATA = Path(__file__).parents[2] / "docs" / "data"
 
@@ -67,11 +68,11 @@ def test_the_papers_figures_stand_beside_ours_and_its_marks_beside_our_counts() 
         for method in ("drc-cma-es", "nblea", "drc-de")
         for one in runs_of(method, [1e-7] * 5, problem)
     ]
-    table = made(rows, "accuracy", paper=True)
-    assert [cell.paper for cell in row(table, "smd1", "Acc_u")] == [1e-6, 3.47e-5, None]
-    assert [cell.paper for cell in row(table, "smd1", "verified")] == [None] * 3
+    table = made(rows, "accuracy", baseline=PAPER)
+    assert [cell.baseline for cell in row(table, "smd1", "Acc_u")] == [1e-6, 3.47e-5, None]
+    assert [cell.baseline for cell in row(table, "smd1", "verified")] == [None] * 3
     assert [cell.written for cell in row(table, "+/-/=", "Acc_u")] == ["", "0/0/2 [2/0/0]", "0/0/2"]
-    assert row(made(rows, "accuracy"), "smd1", "Acc_u")[0].paper is None
+    assert row(made(rows, "accuracy"), "smd1", "Acc_u")[0].baseline is None
 
 
 def test_counts_stand_beside_the_papers_only_over_the_same_problems() -> None:
@@ -81,12 +82,12 @@ def test_counts_stand_beside_the_papers_only_over_the_same_problems() -> None:
         for method in ("drc-cma-es", "nblea")
         for one in runs_of(method, [1e-7] * 5, problem, m=m, n=n)
     ]
-    table = made(rows, "accuracy", paper=True)
+    table = made(rows, "accuracy", baseline=PAPER)
     assert row(table, "+/-/=", "(2, 3)", "Acc_u")[1].written == "0/0/2 [2/0/0]"
     assert row(table, "+/-/=", "(10, 10)", "Acc_u")[1].written == "0/0/2"
     mixed = [one for one in rows if one["m"] == 2]
     mixed += [{**one, "problem": "own"} for one in mixed if one["problem"] == "smd2"]
-    table = made(mixed, "accuracy", paper=True)
+    table = made(mixed, "accuracy", baseline=PAPER)
     assert row(table, "+/-/=", "Acc_u")[1].written == "0/0/3"
 
 
@@ -102,57 +103,64 @@ def test_problems_of_sizes_of_their_own_are_counted_together() -> None:
 
 @pytest.mark.parametrize("ends", [{"budget": 500}, {"target": False}])
 def test_runs_that_ended_otherwise_do_not_stand_beside_the_papers(ends: dict) -> None:
-    table = made(runs_of("drc-cma-es", [1e-7] * 5, **ends), "accuracy", paper=True)
-    assert row(table, "smd1", "Acc_u")[0].paper is None
-    assert any("they ended at the known optimum" in note for note in table.notes)
+    table = made(runs_of("drc-cma-es", [1e-7] * 5, **ends), "accuracy", baseline=PAPER)
+    assert row(table, "smd1", "Acc_u")[0].baseline is None
+    assert any("had no limit and ended at the known optimum" in note for note in table.notes)
     assert not any(note.startswith("In brackets") for note in table.notes)
-    summary = made(runs_of("drc-cma-es", [1e-7] * 5, **ends), "summary")
-    assert not summary.rows and "they ended at" in summary.notes[0]
+    summary = made(runs_of("drc-cma-es", [1e-7] * 5, **ends), "summary", baseline=PAPER)
+    assert not summary.rows and "these ended otherwise" in summary.notes[0]
 
 
 @pytest.mark.parametrize("ends", [{"budget": 500}, {"status": "max_evals"}, {"status": "max_time"}])
 def test_runs_cut_off_by_a_limit_are_not_compared_with_the_papers(ends: dict) -> None:
-    told = made(runs_of("drc-cma-es", [1e-7] * 5), "solved")
-    assert told.header == ["problem", "evaluations", "of the paper's", "solved"]
+    told = made(runs_of("drc-cma-es", [1e-7] * 5), "solved", baseline=PAPER)
+    assert told.header == ["problem", "evaluations", "of the baseline's", "solved"]
     assert len(told.rows[0]) == 4 and told.rows[-1][2].value > 0
-    table = made(runs_of("drc-cma-es", [1e-7] * 5, **ends), "solved")
+    table = made(runs_of("drc-cma-es", [1e-7] * 5, **ends), "solved", baseline=PAPER)
     assert table.header == ["problem", "evaluations", "solved"]
     assert {len(line) for line in table.rows} == {3}
-    assert any("No limit cut off the DRC paper's runs" in note for note in table.notes)
+    assert any("The runs of the DRC paper had no limit" in note for note in table.notes)
     assert not any("ratio" in note for note in table.notes)
 
 
 def test_runs_that_were_not_told_the_optimum_say_so_beside_the_papers() -> None:
-    table = made(runs_of("drc-cma-es", [1e-7] * 5, target=False), "solved")
-    assert "of the paper's" in table.header and "were not told" in table.notes[-1]
+    table = made(runs_of("drc-cma-es", [1e-7] * 5, target=False), "solved", baseline=PAPER)
+    assert "of the baseline's" in table.header and "were not told" in table.notes[-1]
 
 
 def test_brackets_are_explained_only_where_there_are_any() -> None:
     here, elsewhere = runs_of("nblea", [1e-7]), runs_of("nblea", [1e-7], "tp1", m=2, n=2)
     nothing = "The DRC paper prints none of these figures."
     for kind in ("accuracy", "evaluations", "total"):
-        assert any(note.startswith("In brackets") for note in made(here, kind, paper=True).notes)
-        assert nothing in made(elsewhere, kind, paper=True).notes
+        assert any(
+            note.startswith("In brackets") for note in made(here, kind, baseline=PAPER).notes
+        )
+        assert nothing in made(elsewhere, kind, baseline=PAPER).notes
         assert nothing not in made(elsewhere, kind).notes
-    assert made(elsewhere, "summary").notes == [nothing]
+    assert made(elsewhere, "summary", baseline=PAPER).notes == [nothing]
+
+
+def printed(problem: str, m: int, n: int, method: str, indicator: str) -> float | None:
+    """What the DRC paper prints."""
+    return PAPER.medians.get((Case(problem, m, n), method, indicator))
 
 
 def test_the_paper_is_quoted_as_it_is() -> None:
-    assert paper.printed("smd1", 2, 3, "drc-cma-es", "FEs_u") == 818
-    assert paper.printed("smd12", 10, 10, "bl-cma-es", "FEs") == 418000
-    assert paper.printed("smd6", 2, 3, "bleaq2", "FEs") == 3450
-    assert paper.printed("gold-mining", 2, 1, "sa-bl-imode", "F") == -311
-    assert paper.printed("decision-making", 3, 3, "drc-cma-es", "FEs_l") == 38900
-    assert paper.printed_mark("smd8", 2, 3, "bl-cma-es", "Acc_u") == "-"
+    assert printed("smd1", 2, 3, "drc-cma-es", "FEs_u") == 818
+    assert printed("smd12", 10, 10, "bl-cma-es", "FEs") == 418000
+    assert printed("smd6", 2, 3, "bleaq2", "FEs") == 3450
+    assert printed("gold-mining", 2, 1, "sa-bl-imode", "F") == -311
+    assert printed("decision-making", 3, 3, "drc-cma-es", "FEs_l") == 38900
+    assert PAPER.marks[Case("smd8", 2, 3), "bl-cma-es", "Acc_u"] == "-"
     nothing = [("smd1", 2, 3, "drc-de", "FEs"), ("smd1", 10, 10, "nblea", "Acc_u")]
     nothing += [("tp1", 2, 2, "nblea", "FEs"), ("smd1", 2, 3, "nblea", "verified")]
-    assert [paper.printed(*asked) for asked in nothing] == [None] * 4
+    assert [printed(*asked) for asked in nothing] == [None] * 4
 
 
 def test_the_papers_own_counts_come_out_of_its_marks() -> None:
     """Its Table of accuracies ends with 1/1/10 & 3/1/8 for BL-CMA-ES."""
     marks = [
-        [paper.printed_mark(f"smd{i}", 2, 3, "bl-cma-es", key) for i in range(1, 13)]
+        [PAPER.marks[Case(f"smd{i}", 2, 3), "bl-cma-es", key] for i in range(1, 13)]
         for key in ("Acc_u", "Acc_l")
     ]
     counts = ["/".join(str(line.count(mark)) for mark in "+-=") for line in marks]
@@ -164,18 +172,18 @@ def test_savings_and_averages_are_reckoned_as_in_the_paper() -> None:
     rows = []
     for method in ("drc-cma-es", "nblea", "bleaq2"):
         for i in range(1, 13):
-            total = paper.printed(f"smd{i}", 2, 3, method, "FEs")
+            total = printed(f"smd{i}", 2, 3, method, "FEs")
             rows += runs_of(method, [total], f"smd{i}", "nfev_lower", nfev_upper=0)
-    table = made(rows, "total", paper=True)
-    printed = {"smd1": ("97.2%", "73.2%"), "smd6": ("40.1%", "-83.5%")}
-    printed["smd average of 12"] = ("97.3%", "89.6%")  # smd6: 40.2% from figures not rounded
-    for name, shares in printed.items():
+    table = made(rows, "total", baseline=PAPER)
+    expected = {"smd1": ("97.2%", "73.2%"), "smd6": ("40.1%", "-83.5%")}
+    expected["smd average of 12"] = ("97.3%", "89.6%")  # smd6: 40.2% from figures not rounded
+    for name, shares in expected.items():
         reference, *others = row(table, name)
         assert reference.saved is None
         assert tuple(f"{cell.saved:.1%}" for cell in others) == shares
     average = row(table, "smd average of 12")
     assert [f"{cell.value:.2e}" for cell in average] == ["2.42e+04", "9.00e+05", "2.32e+05"]
-    assert [cell.paper for cell in average] == [cell.value for cell in average]
+    assert [cell.baseline for cell in average] == [cell.value for cell in average]
     assert [cell.best for cell in row(table, "smd6")] == [False, False, True]
 
 
@@ -220,10 +228,10 @@ def test_problems_of_unknown_optimum_have_a_table_of_their_own() -> None:
     unknown |= {"F_star": np.nan, "f_star": np.nan}
     rows = runs_of("drc-cma-es", [-314.25, -314.25], "gold-mining", "F", Acc_u=np.nan, **unknown)
     rows += runs_of("drc-cma-es", [1e-7], "smd1")
-    table = made(rows, "real", paper=True)
+    table = made(rows, "real", baseline=PAPER)
     assert [line[1] for line in table.rows[:6]] == ["F", "F_verified", "f", "FEs_u", "FEs_l", "FEs"]
     (cell,) = row(table, "gold-mining", "F")
-    assert cell.written == "-314.25" and cell.paper == -314
+    assert cell.written == "-314.25" and cell.baseline == -314
     assert row(table, "gold-mining", "F_verified")[0].value == -313
     assert {line[0] for line in made(rows, "accuracy").rows} == {"smd1"}
     assert {line[0] for line in made(rows, "effort").rows} == {"smd1"}
@@ -285,17 +293,15 @@ def test_the_summary_counts_problems_near_the_paper() -> None:
     shares = {"smd1": 1.05, "smd2": 1 / 1.4, "smd3": 1.9, "smd4": 2.5}  # of the paper's 818, ...
     rows = []
     for problem, share in shares.items():
-        upper, lower = (
-            paper.printed(problem, 2, 3, "drc-cma-es", key) for key in ("FEs_u", "FEs_l")
-        )
+        upper, lower = (printed(problem, 2, 3, "drc-cma-es", key) for key in ("FEs_u", "FEs_l"))
         counts = {"nfev_upper": round(share * upper), "nfev_lower": int(lower)}
         rows.append(run("drc-cma-es", 0, problem, Acc_u=1e-3, **counts))
     rows.append(run("drc-de", 0))
-    (line,) = made(rows, "summary").rows
+    (line,) = made(rows, "summary", baseline=PAPER).rows
     assert line[:3] == ["drc-cma-es", "specified from the paper", "(2, 3)"]
     assert [cell.written for cell in line[3:6]] == ["4", "1, 2, 3", "4, 4, 4"]
     assert [cell.written for cell in line[-2:]] == ["0", "4"]
-    header = made(rows, "summary").header
+    header = made(rows, "summary", baseline=PAPER).header
     assert len(set(header)) == len(header)
 
 
@@ -329,8 +335,8 @@ def test_reconstructions_are_called_so_in_every_table() -> None:
     assert registry.methods()["mfbla"].status == registry.Status.RECONSTRUCTION
     rows = [run(name, 0) for name in ("mfbla", "mfbla/plain", "drc-cma-es")]
     rows += [{**one, "problem": "mine", "F_star": np.nan} for one in rows]
-    for kind in tables.KINDS:
-        table = made(rows, kind)
+    for kind in tables.TABLES:
+        table = made(rows, kind, baseline=PAPER)
         names = [*table.header, *(cell for line in table.rows for cell in line)]
         told = [name for name in names if isinstance(name, str) and "reconstruction" in name]
         assert len(told) == {"summary": 1, "solved": 6}.get(kind, 2)
@@ -340,7 +346,7 @@ def test_other_programs_results_are_no_reconstructions_of_ours() -> None:
     rows = [run("mfbla", i, status="imported") for i in range(2)]
     rows += [run("mfbla", 2, status="failed"), run("drc-cma-es", 0)]
     assert made(rows, "total").header == ["problem", "drc-cma-es", "mfbla"]
-    assert [line[1] for line in made(rows, "summary").rows] == [
+    assert [line[1] for line in made(rows, "summary", baseline=PAPER).rows] == [
         "specified from the paper",
         "imported",
     ]
@@ -354,7 +360,7 @@ def test_problems_and_methods_stand_in_their_natural_order() -> None:
     assert [case.problem for case in found] == names[::-1]
     methods = ["zeta", "drc-de/plain", "bleaq2", "drc-de", "drc-cma-es/plain", "drc-cma-es"]
     assert samples.ordered_methods(methods) == [
-        *("drc-cma-es", "drc-cma-es/plain", "bleaq2", "zeta", "drc-de", "drc-de/plain")
+        *("drc-cma-es", "drc-cma-es/plain", "bleaq2", "drc-de", "drc-de/plain", "zeta")
     ]
 
 

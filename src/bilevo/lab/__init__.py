@@ -1,1 +1,1 @@
-"""Experiments: running many problems, and comparing with published figures."""
+"""The laboratory: many runs of many methods, and their comparison."""

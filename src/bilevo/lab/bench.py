@@ -1,4 +1,4 @@
-"""`bilevo bench`: campaigns from the command line."""
+"""The command `bilevo bench`: campaigns from the command line."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from typing import Any, Literal
 
 from bilevo import registry
 from bilevo.core.terminal import on_one_line, printable
-from bilevo.lab.campaign import Row, Task, complete, stored_runs
-from bilevo.lab.commands import Which, listed, write_report
+from bilevo.lab.campaign import Task, complete, stored_runs
+from bilevo.lab.choices import Against, Which, split_words
+from bilevo.lab.commands import write_report
 from bilevo.lab.plans import EVALS_MOST, SUITES, Experiment, Plan, read_plan
 from bilevo.lab.progress import longest_first, with_progress
-from bilevo.lab.store import FAILED
+from bilevo.lab.store import FAILED, Row
 from bilevo.lab.workers import executor as named_executor
 from bilevo.lookup import named_problem, parse_sizes
 from bilevo.options import Flag, Several, Whole
 
-LONGEST = 1e9  # seconds
-STOPPED = 130  # exit status, as of Ctrl-C
+MAX_TIME_MOST = 1e9  # seconds of a run
+STOPPED = 130  # the exit status after Ctrl-C
 
 
 def bench(
@@ -42,9 +43,10 @@ def bench(
     max_time: float | None = None,
     again: Literal["failed", "all"] | None = None,
     report: Flag = False,
+    baseline: Path | None = None,
     progress: bool = True,
 ) -> int:
-    """Make the runs of a plan that are not stored yet; the same command continues a killed one.
+    """Make the runs of a plan that are not stored yet; a killed command continues when repeated.
 
     Parameters
     ----------
@@ -77,15 +79,20 @@ def bench(
         Make stored runs of the plan again: those that failed, or all.
     report
         Write report.html into the folder at the end, one for each limit.
+    baseline
+        A JSON file of published medians to show in the report, as in `bilevo report`.
     progress
         Show how far it has come on standard error.
     """
-    wanted = {"problems": listed(suite) + listed(problems), "methods": listed(methods)}
+    wanted = {
+        "problems": split_words(suite) + split_words(problems),
+        "methods": split_words(methods),
+    }
     sizes = tuple(map(parse_sizes, dim))
-    limits = tuple(_count("--max-evals", word) for word in listed(max_evals))
-    if max_time is not None and not 0 < max_time <= LONGEST:
+    limits = tuple(_parse_limit(word) for word in split_words(max_evals))
+    if max_time is not None and not 0 < max_time <= MAX_TIME_MOST:
         raise ValueError(
-            f"--max-time takes seconds, more than 0 up to {LONGEST:g}; got {max_time:g}"
+            f"--max-time takes seconds, more than 0 up to {MAX_TIME_MOST:g}; got {max_time:g}"
         )
     if plan is not None:
         if limits or not target:
@@ -93,8 +100,10 @@ def bench(
         chosen = read_plan(plan).narrowed(sizes=sizes, runs=runs, **wanted)
     else:
         chosen = _plan_of_options(wanted, sizes, runs, limits, target)
+    against = Against(baseline)
+    against.options()  # a file that cannot be read is refused before the runs are made
     folder = out or Path("results") / chosen.name
-    spread = named_executor(executor, workers)
+    rows_of = named_executor(executor, workers)
     total = len(chosen.all_runs())
 
     def make(tasks: list[Task]) -> Iterable[Row]:
@@ -102,7 +111,7 @@ def bench(
         if progress:
             stored = total - len(tasks)
             _tell(f"{folder}: {stored} of {total} runs are stored")
-        return with_progress(spread(ordered), ordered, progress)
+        return with_progress(rows_of(ordered), ordered, progress)
 
     try:
         with _stopped_by_sigterm():
@@ -112,7 +121,7 @@ def bench(
         _tell("stopped; the same command goes on from here")
         return STOPPED
     if report:
-        _write_reports(folder, chosen)
+        _write_reports(folder, chosen, against)
     return _tell_failures(folder, chosen, progress)
 
 
@@ -133,27 +142,27 @@ def _plan_of_options(
 
 
 def _usual_method(names: tuple[str, ...]) -> str:
-    """The default for functions, or for followers where the user's own problems all have one."""
-    own = [named_problem(name) for name in names if ":" in name]
-    solvers = len(own) == len(names) and all(problem.follower is not None for problem in own)
+    """Return the default method, or the one for solvers where all problems have a solver."""
+    solvers = all(":" in name and named_problem(name).follower is not None for name in names)
     return registry.DEFAULT_FOR_FOLLOWERS if solvers else registry.DEFAULT_METHOD
 
 
-def _count(option: str, word: str) -> int:
+def _parse_limit(word: str) -> int:
+    """Read a number of evaluations, also one like 5e4."""
     try:
         number = float(word)
     except ValueError:
         number = 0.0
     if not 1 <= number <= EVALS_MOST or number != int(number):
-        raise ValueError(f"{option} takes numbers of evaluations such as 50000; got {word[:60]!r}")
+        raise ValueError(f"--max-evals takes numbers of evaluations like 50000; got {word[:60]!r}")
     return int(number)
 
 
 @contextmanager
 def _stopped_by_sigterm() -> Iterator[None]:
-    """As by Ctrl-C: batch systems end a command so."""
+    """Stop at SIGTERM as at Ctrl-C: batch systems end a command by it."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals are for that one
+        yield  # only the main thread can handle signals
         return
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -162,8 +171,8 @@ def _stopped_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _write_reports(folder: Path, plan: Plan) -> None:
-    """One for each way of ending, since they are not mixed."""
+def _write_reports(folder: Path, plan: Plan, against: Against) -> None:
+    """Write a report for each way of ending, since they are not mixed."""
     ways = sorted({(run.budget, run.target) for run in plan.all_runs()})
     for limit, target in ways:
         parts = [str(limit)] if limit else []
@@ -171,16 +180,15 @@ def _write_reports(folder: Path, plan: Plan) -> None:
         name = "-".join(["report", *(parts if len(ways) > 1 else [])])
         path = folder / f"{name}.html"
         which = Which(max_evals=limit, target=target)
-        print(printable(str(write_report([folder], path, which))))
+        print(printable(str(write_report([folder], path, which, against))))
 
 
 def _tell_failures(folder: Path, plan: Plan, progress: bool) -> int:
-    """The last word, and the exit status: 1 where runs of the plan have failed, now or before."""
+    """Say how many runs failed, now or before; return the exit status, 1 where some did."""
     stored, wanted = stored_runs(folder), plan.all_runs()
     failed = sum(stored[run]["status"] == FAILED for run in wanted)
     if failed:
-        told = f"{failed} failed; --again failed makes them again"
-        _tell(f"{folder}: of {len(wanted)} runs {told}")
+        _tell(f"{folder}: of {len(wanted)} runs {failed} failed; --again failed makes them again")
     elif progress:
         _tell(f"{folder}: all {len(wanted)} runs are stored, none failed")
     return 1 if failed else 0

@@ -1,10 +1,9 @@
-"""Campaigns: many runs, and a folder that keeps what they gave.
+"""Campaigns: many runs, and a folder that keeps their results.
 
-A run is known by its name and its seed comes from that name: the same run gives the same row
-wherever and whenever it is made. So a campaign only makes what its folder lacks; one that was
-killed and started again ends with the same rows as one that never was.
-
-A run that raises, dies or takes too long is a row too, with status "failed" and its error.
+A run's seed comes from its name: the same run gives the same row wherever and whenever it is made.
+So a campaign only makes the runs that its folder lacks, and one that was killed and started again
+ends with the same rows as one that was not. A run that raises, dies or takes too long gives a row,
+too, with status "failed" and its error.
 """
 
 from __future__ import annotations
@@ -20,52 +19,46 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from bilevo.api import minimize
 from bilevo.core.budget import StopReason
-from bilevo.core.extras import need
 from bilevo.core.problem import Problem
 from bilevo.core.result import Result
 from bilevo.lab.checks import checked, known_optimum
+from bilevo.lab.frames import pl
 from bilevo.lab.plans import Form, Plan, Run
-from bilevo.lab.store import FAILED, HISTORY, KEY, RUNS, Store, frame, runs, segments
+from bilevo.lab.store import FAILED, HISTORY, KEY, RUNS, Row, Store, frame, runs, segments
 from bilevo.lookup import named_problem, path_restored
 from bilevo.safe_files import content, replacing
 from bilevo.version import __version__
 
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = need("campaigns", "polars", "bench")
-
 SETTINGS = "settings.json"  # in the folder, beside the runs
 SETTINGS_MOST = 2**24  # bytes of that file
 NEAR = 1e-4  # |F - F*| that counts as near the optimum
-Row = dict[str, Any]  # the columns of store.RUNS, and "history"
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A run, and what whoever makes it has to know."""
+    """A run to make, with the form of its method and its time limit."""
 
     run: Run
     form: Form
-    max_time: float | None = None  # seconds after which it has failed, verification included
+    max_time: float | None = None  # seconds, verification included
 
 
 def carry_out(task: Task) -> Row:
-    """Make a run in this process; what it raises becomes its row."""
+    """Make a run in this process and return its row, also if it raises."""
     try:
         with path_restored():
-            return _made(task)
+            return _run_row(task)
     except Exception as error:
-        return failed(task, told(error))
+        return failed(task, in_words(error))
 
 
-def _made(task: Task) -> Row:
+def _run_row(task: Task) -> Row:
     run, began = task.run, perf_counter()
     problem = named_problem(run.problem, run.m, run.n)
     algorithm = task.form.algorithm()
@@ -78,14 +71,14 @@ def _made(task: Task) -> Row:
         target=None if run.target else False,
     )
     late = result.status == StopReason.MAX_TIME
-    row = {} if late else described(problem, result)
+    row = {} if late else result_columns(problem, result)
     if late or perf_counter() - began > (task.max_time or math.inf):
         return failed(task, too_long(task))
     return {**_named(task), **row, "revision": algorithm.revision}
 
 
-def told(error: BaseException) -> str:
-    """Describe an error, the file's name and line, and the point, where a function raised it."""
+def in_words(error: BaseException) -> str:
+    """Describe an error with its file, its line and the point at which a function raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     notes = [note for note in getattr(error, "__notes__", []) if "\n" not in note]
@@ -93,10 +86,10 @@ def told(error: BaseException) -> str:
 
 
 def failed(task: Task, error: str) -> Row:
-    """The row of a run that gave nothing."""
+    """Return the row of a run that failed."""
     none = {name: np.nan for name, kind in RUNS.items() if kind == pl.Float64}
     counts = dict.fromkeys(("nfev_upper", "nfev_lower", "nit", "near"), 0)
-    with suppress(Exception):  # it may be that there is no such problem
+    with suppress(Exception):  # there may be no such problem
         problem = named_problem(task.run.problem, task.run.m, task.run.n)
         none["F_star"], none["f_star"] = known_optimum(problem)
     why = {"status": FAILED, "error": " ".join(error.split())[:300], "kernel": ""}
@@ -107,8 +100,8 @@ def too_long(task: Task) -> str:
     return f"more than {task.max_time:g} s"
 
 
-def described(problem: Problem, result: Result) -> Row:
-    """What a result gave, what is true of it, and its distances from the known optimum."""
+def result_columns(problem: Problem, result: Result) -> Row:
+    """Return the columns of a result: as reported, verified, and beside the known optimum."""
     best_F, best_f = known_optimum(problem)
     checks = checked(problem, result.x, result.y, result.f, result.violation)
     return {
@@ -125,7 +118,7 @@ def described(problem: Problem, result: Result) -> Row:
         **_here(),
         "kernel": result.kernel,
         **{"x": result.x.tolist(), "y": result.y.tolist()},
-        "history": folded(result),
+        "history": history_columns(result),
     }
 
 
@@ -134,21 +127,21 @@ def _named(task: Task) -> Row:
 
 
 def _here() -> Row:
-    """Of the software and the machine that a run is made with."""
+    """Describe the software and the machine that a run is made with."""
     system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     libraries = f"Python {platform.python_version()}, numpy {np.__version__}"
     return {"version": __version__, "machine": f"{system}, {libraries}"}
 
 
-def folded(result: Result) -> dict[str, list[Any]]:
-    """A history as columns."""
+def history_columns(result: Result) -> dict[str, list[Any]]:
+    """Return a history as columns."""
     rows = list(result.history)
     columns = {name: [getattr(row, name) for row in rows] for name in list(HISTORY)[1:]}
     return {"generation": result.history.numbers, **columns}
 
 
 def evaluations_until_near(result: Result, best_F: float) -> int:
-    """Of both levels, up to the first generation whose feasible elite was near the optimum."""
+    """Count evaluations up to the first generation whose feasible elite was near the optimum."""
     counts = (
         row.nfev_upper + row.nfev_lower
         for row in result.history
@@ -158,7 +151,7 @@ def evaluations_until_near(result: Result, best_F: float) -> int:
 
 
 def tasks_of(plan: Plan, max_time: float | None = None) -> list[Task]:
-    """The runs of a plan; what is wrong with it raises ValueError."""
+    """Return the runs of a plan; what is wrong with it raises ValueError."""
     return [Task(run, plan.form(run.method), max_time) for run in plan.all_runs()]
 
 
@@ -169,16 +162,16 @@ def complete(
     again: Literal["failed", "all"] | None = None,
     max_time: float | None = None,
 ) -> Iterator[Row]:
-    """Make the runs of a plan that the folder lacks; gives each row when it is stored.
+    """Make the runs of a plan that the folder lacks, and yield each row when it is stored.
 
-    `rows_of` makes runs and gives their rows in any order; see `bilevo.lab.workers`. A run
-    that is made `again` takes the old one's place when it is there.
+    `rows_of` makes runs and yields their rows in any order; see `bilevo.lab.workers`. A run that
+    is made `again` replaces the old one when it is stored.
     """
     wanted = tasks_of(plan, max_time)
     with Store(folder) as store:
         stored = stored_runs(folder)
         if again != "all":
-            refuse_others(plan, stored.values())
+            refuse_other_forms(plan, stored.values())
         since = keep_settings(folder, plan, max_time, again == "all")
         if again == "failed":
             stored = {run: row for run, row in stored.items() if row["status"] != FAILED}
@@ -192,20 +185,20 @@ def complete(
 
 
 def now() -> str:
-    """The time, in a form that sorts."""
+    """Return the time in a form that sorts."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 def stored_runs(folder: Path) -> dict[Run, Row]:
-    """The runs that a folder has, with how they ended and what made them."""
+    """Return the runs that a folder has, with how they ended and what made them."""
     if not segments(folder):
         return {}
     found = runs(folder).select(*KEY, "status", "form", "revision", "made").iter_rows(named=True)
     return {Run(**{key: row[key] for key in KEY}): row for row in found}
 
 
-def refuse_others(plan: Plan, stored: Iterable[Row]) -> None:
-    """Refuse to add to runs that are stored under a method's name and of another form of it."""
+def refuse_other_forms(plan: Plan, stored: Iterable[Row]) -> None:
+    """Refuse to add to stored runs of the same method's name but another form or revision."""
     forms = {name: plan.form(name) for part in plan.experiments for name in part.methods}
     ours = {name: (str(form), form.algorithm().revision) for name, form in forms.items()}
     for row in stored:
@@ -221,11 +214,11 @@ def refuse_others(plan: Plan, stored: Iterable[Row]) -> None:
 
 
 def keep_settings(folder: Path, plan: Plan, max_time: float | None, anew: bool) -> str:
-    """Add to what the folder's commands were asked for; the time since when all is made `anew`.
+    """Add a plan to the folder's settings; return the time since when all runs are made `anew`.
 
-    That time stays until it is done, so that a killed command of this kind can go on, too.
+    That time is kept until the command is done, so that a killed one can go on.
     """
-    old = kept_settings(folder)
+    old = read_settings(folder)
     asked = json.loads(json.dumps([asdict(part) for part in plan.experiments]))
     parts = [*old.get("experiments", []), *asked]
     forms = {name: str(form) for name, form in plan.forms.items()}
@@ -241,8 +234,8 @@ def keep_settings(folder: Path, plan: Plan, max_time: float | None, anew: bool) 
     return str(since)
 
 
-def kept_settings(folder: Path) -> dict[str, Any]:
-    """Those of a folder; empty where runs were only imported."""
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Read the settings of a folder; they are empty where runs were only imported."""
     try:
         found = json.loads(content(folder / SETTINGS, SETTINGS_MOST))
     except FileNotFoundError:

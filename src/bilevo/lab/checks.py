@@ -1,4 +1,4 @@
-"""What is true of an answer: values where the follower really answers, beside what was reported."""
+"""Checks of an answer: values where the follower really answers, beside what was reported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bilevo.verification.by_solver import claimed_answer, verify_by_solver
 
 
 class Checks(NamedTuple):
-    """What is true of a pair: values where the follower really answers."""
+    """Values of a pair where the follower really answers."""
 
     F_verified: float = np.nan
     violation_verified: float = np.nan  # of both levels' constraints at that answer
@@ -26,16 +26,16 @@ class Checks(NamedTuple):
 def checked(
     problem: Problem, x: FloatArray, y: FloatArray, f: float, violation: float = 0.0
 ) -> Checks:
-    """By the follower's known response, or by an independent re-solve.
+    """Check a pair by the follower's known response, or by solving the follower again.
 
     The gap is infinite where y is infeasible below; all are NaN without an answer to check. Where
-    only a solver knows f, its word is all there is: `violation` is what it told with y, and
-    `violation_verified` is infinite where it finds no feasible answer.
+    only a solver knows f, there is no other source: `violation` is what the solver told with y,
+    and `violation_verified` is infinite where it finds no feasible answer.
     """
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         return Checks()
     answer = known_response(problem, x) if problem.f_is_known else None
-    told_feasible = True
+    is_feasible = True
     if answer is not None:
         *_, best_f, _ = problem.evaluate(x, answer)
         *_, g = problem.evaluate(x, y)
@@ -43,12 +43,12 @@ def checked(
     else:
         certificate = _resolved(problem, x, y, f, violation)
         answer, gap = certificate.y, certificate.follower_gap
-        told_feasible = certificate.feasible
+        is_feasible = certificate.feasible
     F, G, best, g = problem.evaluate(x, answer)
     found = float(Values.of(F, G, problem.repeats(Level.UPPER), 0).violation[0])
     if problem.f_is_known:
         found += float(Values.of(best, g, problem.repeats(Level.LOWER), 0).violation[0])
-    elif found == 0 and not told_feasible:
+    elif found == 0 and not is_feasible:
         found = np.inf
     return Checks(float(F[0]), found, gap)
 
@@ -64,7 +64,7 @@ def _resolved(
 
 
 def known_response(problem: Problem, x: FloatArray) -> FloatArray | None:
-    """The follower's answer by its formula; None where there is none, or none for this x."""
+    """Return the follower's answer by its formula; None where there is none for this x."""
     if problem.response is None:
         return None
     y: FloatArray = problem.response(x[None])[0]
@@ -72,7 +72,7 @@ def known_response(problem: Problem, x: FloatArray) -> FloatArray | None:
 
 
 def verified(row: dict[str, Any]) -> dict[str, Any]:
-    """A row from elsewhere that has x and y of a registered problem, with what is true of them."""
+    """Add checks to an imported row that has x and y of a registered problem."""
     if row["problem"] not in problems.names() or not row["x"] or not row["y"]:
         return row
     problem = problems.get(row["problem"], row["m"], row["n"])
@@ -91,6 +91,6 @@ def verified(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def known_optimum(problem: Problem) -> tuple[float, float]:
-    """F* and f*; NaN where they are not known."""
+    """Return F* and f*; NaN where they are not known."""
     known = problem.optimum
     return (np.nan, np.nan) if known is None else (float(known.F), float(known.f))

@@ -1,93 +1,28 @@
-"""What is made of stored runs: `bilevo table`, `figure`, `report`, `import` and `export`."""
+"""The commands on stored runs: `bilevo table`, `figure`, `report`, `import` and `export`."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from bilevo import problems
-from bilevo.core.extras import need
 from bilevo.core.terminal import on_one_line, printable
 from bilevo.lab import exchange, store
 from bilevo.lab.analysis import tables
-from bilevo.lab.analysis.paper import FLOOR
-from bilevo.lab.analysis.selection import Selection
-from bilevo.lab.analysis.statistics import ALPHA, Test
-from bilevo.lab.campaign import Row, kept_settings
+from bilevo.lab.analysis.samples import FLOOR
+from bilevo.lab.campaign import read_settings
 from bilevo.lab.checks import verified
+from bilevo.lab.choices import Against, Which, run_name, split_words
+from bilevo.lab.frames import pl
 from bilevo.lab.show import formats
-from bilevo.lookup import parse_sizes
-from bilevo.options import Flag, Paths, Several, Whole
+from bilevo.lab.store import Row
+from bilevo.options import Flag, Paths
 
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = need("stored runs", "polars", "bench")
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, slots=True)
-class Which:
-    """Of the stored runs.
-
-    Parameters
-    ----------
-    problems
-        Problems or suites, separated by commas.
-    dim
-        Sizes M,N; may be given several times.
-    methods
-        Methods, separated by commas.
-    max_evals
-        Of runs that were made with several limits on evaluations: those of this one; 0 for none.
-    target
-        Of runs that were made both ways: those that end at the known optimum, or those that do not.
-    """
-
-    problems: str | None = None
-    dim: Several = ()
-    methods: str | None = None
-    max_evals: Whole | None = None
-    target: bool | None = None
-
-    def selection(self) -> Selection:
-        sizes = tuple(map(parse_sizes, self.dim))
-        names = {"problems": listed(self.problems), "methods": listed(self.methods)}
-        return Selection(sizes=sizes, max_evals=self.max_evals, target=self.target, **names)
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """How runs are compared.
-
-    Parameters
-    ----------
-    reference
-        The method that others are tested against: drc-cma-es, or else the first.
-    floor
-        Accuracies below it count as this, as in the paper; 0 takes them as they are.
-    test
-        Wilcoxon's rank-sum test, or his signed-rank test of runs of the same number.
-    holm
-        Correct p values for the number of tests, by Holm's method.
-    alpha
-        The level of significance.
-    """
-
-    reference: str | None = None
-    floor: float = FLOOR
-    test: Test = "rank-sum"
-    holm: Flag = False
-    alpha: float = ALPHA
-
-
-NOTHING, AS_THE_PAPER = Which(), Comparison()
+ALL_RUNS, USUAL = Which(), Against()
 
 
 def table(
@@ -96,9 +31,8 @@ def table(
     *,
     kind: str | None = None,
     form: Annotated[str, Parameter(name="--format")] = "text",
-    paper: Flag = False,
-    which: Which = NOTHING,
-    comparison: Comparison = AS_THE_PAPER,
+    which: Which = ALL_RUNS,
+    against: Against = USUAL,
 ) -> int:
     """Show tables of stored runs on standard output.
 
@@ -107,27 +41,23 @@ def table(
     paths
         Folders of `bilevo bench`, or CSV files.
     kind
-        Of accuracy, evaluations, total, real, effort, ranks, summary, solved, ablation; several
-        with commas. By default the first three, and real where optima are not known.
+        accuracy, evaluations, total, real, effort, ranks, summary, solved or ablation; several are
+        separated by commas. By default the first three, and real where optima are not known.
     form
-        Of text, markdown, csv, latex, latex-document (which compiles by itself); several with
-        commas.
-    paper
-        Show the figures that the DRC paper prints beside ours, in brackets.
+        text, markdown, csv, latex or latex-document (which compiles by itself); several are
+        separated by commas.
     """
-    runs = which.selection().runs(paths)
+    runs = which.runs(paths)
     kinds, forms = chosen_words(kind, form)
-    made = [
-        tables.make(runs, one, paper=paper, **asdict(comparison))
-        for one in kinds or usual_kinds(runs)
-    ]
-    text = "\n".join(formats.write_all(made, one) for one in forms)
+    options = against.options()
+    made = [tables.make_table(runs, one, **options) for one in kinds or usual_kinds(runs)]
+    text = "\n".join(formats.format_tables(made, one) for one in forms)
     print(printable(text) if sys.stdout.isatty() else text, end="")
     return 0
 
 
 def usual_kinds(runs: pl.DataFrame) -> list[str]:
-    """What is told of problems with a known optimum, and of others."""
+    """Return the kinds of tables for problems with a known optimum, and for others."""
     known = runs["F_star"].is_finite()
     kinds = ["accuracy", "evaluations", "total"] if known.any() else []
     return kinds if known.all() else [*kinds, "real"]
@@ -141,7 +71,7 @@ def figure(
     form: Annotated[str, Parameter(name="--format")] = "pdf,png",
     indicator: str = "Acc_u",
     out: Path | None = None,
-    which: Which = NOTHING,
+    which: Which = ALL_RUNS,
     floor: float = FLOOR,
 ) -> int:
     """Draw stored runs.
@@ -151,27 +81,26 @@ def figure(
     paths
         Folders of `bilevo bench`.
     kind
-        Of convergence, allocation, runtime, ecdf, critical-difference; several with commas. By
-        default all that the runs allow.
+        convergence, allocation, runtime, ecdf or critical-difference; several are separated by
+        commas. By default all that the runs allow.
     form
-        Of pdf, png, svg; several with commas.
+        pdf, png or svg; several are separated by commas.
     indicator
-        What methods are ranked by in the critical-difference diagram.
+        The indicator that the critical-difference diagram ranks methods by.
     out
         The folder of the figures; FOLDER/figures by default.
     floor
-        Accuracies below it rank alike, as in the paper.
+        Accuracies below it rank alike.
     """
     from bilevo.lab.show import figures
 
-    folder = out or home_of(paths) / "figures"
+    folder = out or output_folder(paths) / "figures"
     kinds, forms = chosen_words(kind, form)
     if unknown := set(forms) - {"pdf", "png", "svg"}:
         raise ValueError(f"unknown format {min(unknown)!r}; known are pdf, png, svg")
-    chosen = which.selection()
-    runs, history = chosen.runs(paths), chosen.history(paths)
+    runs, history = which.runs_and_history(paths)
     drawn = {}
-    for one in kinds or figures.KINDS:
+    for one in kinds or figures.FIGURES:
         try:
             drawn[one] = figures.draw(one, runs, history, indicator=indicator, floor=floor)
         except ValueError as error:
@@ -192,10 +121,10 @@ def report(
     /,
     *,
     out: Path | None = None,
-    which: Which = NOTHING,
-    comparison: Comparison = AS_THE_PAPER,
+    which: Which = ALL_RUNS,
+    against: Against = USUAL,
 ) -> int:
-    """Write one HTML file about stored runs, which needs no network.
+    """Write one HTML file about stored runs, which needs no network to be read.
 
     Parameters
     ----------
@@ -204,26 +133,25 @@ def report(
     out
         The file; FOLDER/report.html by default.
     """
-    print(printable(str(write_report(paths, out, which, comparison))))
+    print(printable(str(write_report(paths, out, which, against))))
     return 0
 
 
 def write_report(
     paths: Sequence[Path],
     out: Path | None = None,
-    which: Which = NOTHING,
-    comparison: Comparison = AS_THE_PAPER,
+    which: Which = ALL_RUNS,
+    against: Against = USUAL,
 ) -> Path:
-    """The report of some stored runs, and where it is."""
-    from bilevo.lab.show.report import write
+    """Write the report of some stored runs, and return its path."""
+    from bilevo.lab.show.report import write_page
 
-    path = out or home_of(paths) / "report.html"
-    chosen = which.selection()
-    runs, history = chosen.runs(paths), chosen.history(paths)
+    path = out or output_folder(paths) / "report.html"
+    runs, history = which.runs_and_history(paths)
     path.parent.mkdir(parents=True, exist_ok=True)
     folders = [path for path in paths if path.is_dir()]
-    settings = {str(folder): kept for folder in folders if (kept := kept_settings(folder))}
-    write(path, runs, history, settings=settings, **asdict(comparison))
+    settings = {str(folder): kept for folder in folders if (kept := read_settings(folder))}
+    write_page(path, runs, history, settings=settings, **against.options())
     return path
 
 
@@ -240,14 +168,14 @@ def import_(
     Parameters
     ----------
     file
-        A CSV file; its columns are told in docs/laboratory.md.
+        A CSV file; docs/laboratory.md describes its columns.
     into
         The folder.
     verify
-        Re-solve the follower wherever the file has x and y of a registered problem.
+        Solve the follower again wherever the file has x and y of a registered problem.
     replace
-        Put these in the place of runs of the same names that the folder has; a history stays with
-        a run that is the same.
+        Replace runs of the same names that the folder has; a run that is the same keeps its
+        history.
     """
     read = exchange.import_csv(file).iter_rows(named=True)
     rows = [verified(row) if verify else row for row in read]
@@ -256,22 +184,19 @@ def import_(
         stored = whole_runs(into)
         known = [row for row in rows if key_of(row) in stored]
         if known and not replace:
-            name = ", ".join(f"{key} {known[0][key]}" for key in store.KEY)
             raise ValueError(
-                f"{into} has {len(known)} of these runs, such as {name}; --replace puts the new "
-                "ones in their place"
+                f"{into} has {len(known)} of these runs, such as {run_name(known[0])}; --replace "
+                "puts the new ones in their place"
             )
         kept.add(store.frame(with_history(row, stored.get(key_of(row))) for row in rows))
         kept.merge()
     where = f"the new folder {into}" if fresh else str(into)
-    told = f"{len(rows)} runs imported into {where}, {len(known)} of them in place of others"
-    print(printable(told))
+    print(printable(f"{len(rows)} runs imported into {where}, {len(known)} in place of others"))
     if verify:
         print(f"{sum(row['x'] != [] and row['y'] != [] for row in rows)} of them have x and y")
     for name in dict.fromkeys(row["problem"] for row in rows):
         if name not in problems.names():
-            told = f"note: {name} is no problem of bilevo's: its optimum is not known to it"
-            print(on_one_line(told))
+            print(on_one_line(f"note: bilevo has no problem {name}, and does not know its optimum"))
     return 0
 
 
@@ -280,14 +205,14 @@ def key_of(row: Row) -> tuple[Any, ...]:
 
 
 def whole_runs(folder: Path) -> dict[tuple[Any, ...], Row]:
-    """The stored rows of a folder by their keys, with their histories."""
+    """Return the stored rows of a folder by their keys, with their histories."""
     if not store.segments(folder):
         return {}
     return {key_of(row): row for row in store.whole_rows(folder).iter_rows(named=True)}
 
 
 def with_history(row: Row, old: Row | None) -> Row:
-    """A row in place of another has its history if they are the same run: CSV files have none."""
+    """Keep the history of the old row if it is of the same run: CSV files have none."""
     same = ("seed", "F", "f", "nfev_upper", "nfev_lower")
     if old is not None and all(row[name] == old[name] for name in same):
         return {**row, "history": old["history"]}
@@ -300,7 +225,7 @@ def export(
     *,
     out: Path,
     form: Annotated[Literal["csv", "ioh"], Parameter(name="--format")] = "csv",
-    which: Which = NOTHING,
+    which: Which = ALL_RUNS,
 ) -> int:
     """Write stored runs for other programs.
 
@@ -313,28 +238,21 @@ def export(
     form
         csv: one line a run; ioh: with their histories, for IOHanalyzer and iohinspector.
     """
-    chosen = which.selection()
-    runs = chosen.runs(paths)
     if form == "csv":
-        exchange.export_csv(runs, out)
+        exchange.export_csv(which.runs(paths), out)
     else:
-        exchange.export_ioh(runs, chosen.history(paths), out)
+        exchange.export_ioh(*which.runs_and_history(paths), out)
     return 0
 
 
-def home_of(paths: Sequence[Path]) -> Path:
-    """Where what is made of some runs goes: the first campaign's folder, or that of its file."""
+def output_folder(paths: Sequence[Path]) -> Path:
+    """Return the folder for reports and figures: the first campaign's, or that of its file."""
     return paths[0] if paths[0].is_dir() else paths[0].parent
 
 
 def chosen_words(kind: str | None, form: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The kinds that were asked for, none where that was left open, and the formats."""
-    kinds, forms = listed(kind), listed(form)
+    """Return the kinds that were asked for, none where that was left open, and the formats."""
+    kinds, forms = split_words(kind), split_words(form)
     if not forms or (kind is not None and not kinds):
         raise ValueError("--kind and --format need a word each")
     return kinds, forms
-
-
-def listed(words: str | None) -> tuple[str, ...]:
-    """Words that are separated by commas."""
-    return tuple(word.strip() for word in words.split(",") if word.strip()) if words else ()

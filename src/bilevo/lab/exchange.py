@@ -1,4 +1,4 @@
-"""Results that come from other programs or go to them: CSV both ways, and IOHprofiler's format.
+"""Results from and for other programs: CSV both ways, and IOHprofiler's format.
 
 A file of results is text by somebody else. It is read cell by cell with the CSV reader of the
 standard library, because an error has to name the line, the column and the value; and a problem's
@@ -22,21 +22,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bilevo import problems
-from bilevo.core.extras import need
 from bilevo.core.problem import Optimum
+from bilevo.lab.frames import pl
 from bilevo.lab.show.formats import csv_line, guarded, unguarded
-from bilevo.lab.store import FAILED, IMPORTED, KEY, RUNS, in_order
+from bilevo.lab.store import FAILED, IMPORTED, KEY, RUNS, Row, in_order
 from bilevo.safe_files import opened
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = need("imported and exported runs", "polars", "bench")
-
-Row = dict[str, Any]
 
 REQUIRED = ("problem", "m", "n", "method", "F", "f", "nfev_upper", "nfev_lower")
 SIGNED = ("F", "f", "F_verified", "follower_gap", "F_star", "f_star")  # others are not
@@ -51,9 +44,9 @@ ATTRIBUTES = ("nfev_upper", "nfev_lower", "F", "f", "violation")  # beside evalu
 
 
 def import_csv(path: str | Path) -> pl.DataFrame:
-    """Runs from a CSV file, in its order; docs/laboratory.md tells its columns.
+    """Read runs from a CSV file, in its order; docs/laboratory.md describes its columns.
 
-    Anything that is not right is a ValueError with the line, the column and the value.
+    Whatever is wrong raises ValueError with the line, the column and the value.
     """
     path = Path(path)
     records = _records(path)
@@ -75,9 +68,9 @@ def import_csv(path: str | Path) -> pl.DataFrame:
 
 
 def export_csv(runs: pl.DataFrame, path: str | Path) -> None:
-    """Write runs with all columns, in an order of their own, for `import_csv` or other programs.
+    """Write runs with all columns, sorted, for `import_csv` or other programs.
 
-    A file that exists is left alone: ValueError.
+    A file that exists is left alone and raises ValueError.
     """
     missing = [name for name in (*REQUIRED, *KEY) if name not in runs.columns]
     if missing:
@@ -120,7 +113,7 @@ def export_ioh(runs: pl.DataFrame, history: pl.DataFrame, folder: str | Path) ->
 
 
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The lines that are not blank, each with the number of the first one it takes."""
+    """Yield the records that are not blank, each with the number of its first line."""
     line = 1
     try:
         with TextIOWrapper(opened(path, CSV_MOST), "utf-8-sig", newline="") as file:
@@ -152,7 +145,7 @@ def _check_header(path: Path, header: list[str]) -> None:
 
 
 def _values(header: list[str], cells: list[str]) -> Row:
-    """What a line gives: nothing for an empty cell where that is allowed."""
+    """Return the values of a line; an empty cell gives none, where that is allowed."""
     if len(cells) != len(header):
         raise ValueError(f"{len(cells)} values, but there are {len(header)} columns")
     row = {name: _value(name, cell) for name, cell in zip(header, cells, strict=True) if cell}
@@ -176,15 +169,15 @@ def _value(name: str, cell: str) -> Any:
     return value
 
 
-def _number(cell: str) -> float:
+def _parse_number(cell: str) -> float:
     if "_" in cell:  # Python would read 1_0 as 10
         raise ValueError
     return float(cell)
 
 
 def _whole(cell: str) -> int:
-    """Also 2e5 and 100.0, as other programs write counts."""
-    number = _number(cell)
+    """Read a whole number, also 2e5 and 100.0, as other programs write counts."""
+    number = _parse_number(cell)
     value = int(number) if re.search(r"[.eE]", cell) and number.is_integer() else int(cell)
     if abs(value) >= BIGGEST:
         raise ValueError
@@ -198,20 +191,20 @@ def _truth(cell: str) -> bool:
 
 
 def _numbers(cell: str) -> list[float]:
-    return [_number(part) for part in cell.split(";")]
+    return [_parse_number(part) for part in cell.split(";")]
 
 
 READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {  # by the type of a column
     pl.String: ("text", unguarded),
     pl.Int64: ("whole number of 64 bits", _whole),
-    pl.Float64: ("number", _number),
+    pl.Float64: ("number", _parse_number),
     pl.Boolean: ("truth value (true or false)", _truth),
     pl.List(pl.Float64): ("list of numbers such as 0.5;1.25", _numbers),
 }
 
 
 def _completed(row: Row) -> Row:
-    """With what follows from the rest, and checked as a whole."""
+    """Check a row as a whole, and add what follows from it."""
     for name in ("problem", "method"):
         if not row[name].strip():
             raise ValueError(f"column {name} is blank")
@@ -230,7 +223,7 @@ def _completed(row: Row) -> Row:
 
 
 def _check_answer(row: Row) -> None:
-    """Numbers where the run has an answer: it did not fail, and found a pair at all."""
+    """Refuse an answer without numbers, unless the run failed or found no pair at all."""
     if row["status"] != FAILED and row["violation"] != math.inf:
         for name in ("F", "f", "violation"):
             if math.isnan(row[name]):
@@ -243,7 +236,7 @@ def _check_answer(row: Row) -> None:
 def _enter(
     row: Row, line: int, numbers: Counter[tuple[Any, ...]], lines: dict[tuple[Any, ...], int]
 ) -> None:
-    """Number a run that has none, and see that there is one of it only."""
+    """Number a run that has no number, and refuse one that stands there twice."""
     kind = tuple(row[name] for name in KEY if name != "number")
     if row["number"] is None:
         row["number"] = numbers[kind]
@@ -255,7 +248,7 @@ def _enter(
 
 @cache
 def _optimum(problem: str, m: int, n: int) -> Optimum | None:
-    """The known optimum of a registered problem; sizes that it does not have are a ValueError."""
+    """Return the known optimum of a registered problem; refuse sizes that it does not have."""
     if problem not in problems.names():
         return None
     if max(m, n) > LARGEST:
@@ -265,7 +258,7 @@ def _optimum(problem: str, m: int, n: int) -> Optimum | None:
 
 
 def _sorted(runs: pl.DataFrame) -> pl.DataFrame:
-    """In the order of tables, and of runs that are equal in it, in that of their whole keys."""
+    """Sort runs in the order of tables, and those that are equal there by their whole keys."""
     return in_order(runs.sort(list(KEY)))
 
 
@@ -287,7 +280,7 @@ def _write_new(path: Path, text: str) -> None:
 
 
 def _check_dimensions(runs: pl.DataFrame) -> None:
-    """A problem's sizes are told apart by m + n alone in this format."""
+    """Refuse sizes of a problem with the same m + n, which is all that this format knows."""
     sizes: dict[tuple[str, int], tuple[int, int]] = {}
     for problem, m, n in runs.select("problem", "m", "n").unique().sort("m").iter_rows():
         other = sizes.setdefault((problem, m + n), (m, n))
@@ -299,19 +292,19 @@ def _check_dimensions(runs: pl.DataFrame) -> None:
 
 
 def _function_ids(found: Sequence[str]) -> dict[str, int]:
-    """Registered problems have the same number in every export; others follow."""
+    """Number the problems; registered ones have the same number in every export."""
     known = problems.names()
     others = [problem for problem in found if problem not in known]
     return {problem: number for number, problem in enumerate([*known, *others], 1)}
 
 
 def _safe(name: str) -> str:
-    """What of a name can stand in a file's; the number before it tells such names apart."""
+    """Return the part of a name that can stand in a file's name."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:40]
 
 
 def _trace(run: Row, generations: Iterable[Row], known: Optimum | None) -> list[list[float]]:
-    """Evaluations, raw_y and attributes of a run, from its first evaluation to its last."""
+    """Return evaluations, raw_y and attributes of a run, from its first evaluation to its last."""
     steps: dict[int, list[float]] = {1: [math.inf, *(math.nan for _ in ATTRIBUTES)]}
     for step in (*generations, run):  # of as many evaluations, the later one counts
         evaluations = max(1, step["nfev_upper"] + step["nfev_lower"])
@@ -326,14 +319,14 @@ def _raw(step: Row, known: Optimum | None) -> float:
 
 
 def _block(trace: list[list[float]]) -> str:
-    """The lines of a run; each starts with the names of the columns again."""
+    """Write the lines of a run, which start with the names of the columns."""
     names = ["evaluations", "raw_y", *ATTRIBUTES]
-    lines = [names, *(map(_plain, record) for record in trace)]
+    lines = [names, *(map(_number_text, record) for record in trace)]
     return "".join(" ".join(line) + "\n" for line in lines)
 
 
-def _plain(value: float) -> str:
-    """As R reads it too."""
+def _number_text(value: float) -> str:
+    """Write a number as R reads it, too."""
     text = repr(value)
     return {"nan": "NaN", "inf": "Inf", "-inf": "-Inf"}.get(text, text)
 
@@ -341,7 +334,7 @@ def _plain(value: float) -> str:
 def _description(
     group: pl.DataFrame, function: int, data: str, traces: list[list[list[float]]]
 ) -> Row:
-    """The JSON file of the runs of one method on one problem of one size.
+    """Describe the runs of one method on one problem of one size for the JSON file.
 
     iohinspector evaluates experiment attributes as Python: nothing but our own numbers goes there.
     """
@@ -366,14 +359,14 @@ def _description(
             {
                 "dimension": m + n,
                 "path": data,
-                "runs": [_run(run, trace) for run, trace in zip(runs, traces, strict=True)],
+                "runs": [_run_record(run, trace) for run, trace in zip(runs, traces, strict=True)],
             }
         ],
     }
 
 
-def _run(run: Row, trace: list[list[float]]) -> Row:
-    """A run's best record; where it was is known of the last one only."""
+def _run_record(run: Row, trace: list[list[float]]) -> Row:
+    """Describe a run by its best record; only the last record's x and y are known."""
     best = min(trace, key=lambda record: record[1])
     point = [*run["x"], *run["y"]] if best is trace[-1] else []
     return {

@@ -1,4 +1,4 @@
-"""What is run: plans of experiments, from a TOML file or from options, and the runs they name.
+"""Plans of experiments, from a TOML file or from options, and the runs that they name.
 
 An experiment is every method on every problem, size and limit, `runs` times. A plan is one or
 more of them; keys at the head of its file hold for all:
@@ -50,7 +50,7 @@ EVALS_MOST = 2**53  # evaluations of a run
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The name of a run. Without a limit (0) the method's own rules end it."""
+    """The name of a run; without a limit (0), the method's own rules end it."""
 
     problem: str
     m: int
@@ -62,7 +62,7 @@ class Run:
 
     @property
     def seed(self) -> int:
-        """From the name, but not from when it is to end: a larger limit goes on where one ends."""
+        """Derive the seed from the name without the limit: a larger limit continues a smaller."""
         name = f"{self.problem}/{self.m},{self.n}/{self.method}/{self.number}"
         return int.from_bytes(blake2b(name.encode(), digest_size=7).digest(), "little")
 
@@ -75,12 +75,12 @@ class Form:
     changes: tuple[tuple[str, Any], ...] = ()
 
     def __str__(self) -> str:
-        """What runs of the same name but of other parameters are told apart by."""
-        told = ", ".join(f"{name}={value!r}" for name, value in sorted(self.changes))
-        return f"{self.method}: {told}" if told else self.method
+        """Write the parameters, by which runs of the same name but another form are told apart."""
+        changes = ", ".join(f"{name}={value!r}" for name, value in sorted(self.changes))
+        return f"{self.method}: {changes}" if changes else self.method
 
     def algorithm(self) -> Algorithm[Any]:
-        """The algorithm; a level's optimizer is changed by its name."""
+        """Make the algorithm; an optimizer of a level is given by its name."""
         made: Any = named_method(self.method)
         if not self.changes:
             return made  # type: ignore[no-any-return]
@@ -95,7 +95,7 @@ class Form:
 
 
 def members(names: Iterable[str]) -> list[str]:
-    """Problems by their own names; a suite stands for its members."""
+    """Return names of problems; a suite stands for its members."""
     small = [name if ":" in name else name.lower() for name in names]
     return [member for name in small for member in SUITES.get(name, (name,))]
 
@@ -132,7 +132,7 @@ class Experiment:
         return math.prod(map(len, lists)) * int(self.runs)
 
     def all_runs(self) -> list[Run]:
-        """Its runs; an unknown problem or size raises ValueError."""
+        """Return its runs; an unknown problem or size raises ValueError."""
         return [
             Run(problem, m, n, method, number, limit, self.target)
             for problem in self.problems
@@ -165,7 +165,7 @@ class Plan:
         return self.forms.get(method, Form(method))
 
     def all_runs(self) -> list[Run]:
-        """Each run once, in order; a method that cannot be made raises ValueError."""
+        """Return each run once, in order; a method that cannot be made raises ValueError."""
         for method in {name: None for part in self.experiments for name in part.methods}:
             self.form(method).algorithm()
         return list(dict.fromkeys(run for part in self.experiments for run in part.all_runs()))
@@ -177,7 +177,7 @@ class Plan:
         methods: Sequence[str] = (),
         runs: int | None = None,
     ) -> Plan:
-        """A part of it: only these problems, sizes and methods, and another number of runs."""
+        """Return a part of it: these problems, sizes and methods, or another number of runs."""
         parts = self.experiments
         for key, values in (
             ("problems", members(problems)),
@@ -193,7 +193,7 @@ class Plan:
     def _with_only(
         self, parts: tuple[Experiment, ...], key: str, values: Sequence[Any]
     ) -> tuple[Experiment, ...]:
-        """Experiments without other values of a key; those that have none of them are left out."""
+        """Keep these values of a key; experiments that have none of them are left out."""
         known = list(dict.fromkeys(value for part in parts for value in getattr(part, key)))
         if missing := [value for value in values if value not in known]:
             raise ValueError(f"{key} {missing} are not in the plan {self.name}, which has {known}")
@@ -205,7 +205,7 @@ class Plan:
 
 
 def read_plan(path: Path) -> Plan:
-    """A plan from a TOML file; what is wrong with it raises ValueError with the file's name."""
+    """Read a plan from a TOML file; what is wrong raises ValueError with the file's name."""
     try:
         table = tomllib.loads(content(path, PLAN_MOST).decode())
         return plan_of(table, name=path.stem)
@@ -214,10 +214,10 @@ def read_plan(path: Path) -> Plan:
 
 
 def plan_of(table: Mapping[str, Any], name: str) -> Plan:
-    """A plan from what a TOML file holds."""
+    """Make a plan of what a TOML file holds."""
     keys = [f.name for f in fields(Experiment)]
     common = {key: value for key, value in table.items() if key in keys}
-    _known_only(table, [*keys, "experiments", "forms"], "a plan")
+    require_known_keys(table, [*keys, "experiments", "forms"], "a plan")
     parts = table.get("experiments", [{}])
     if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
         raise ValueError("experiments must be tables: [[experiments]]")
@@ -226,7 +226,7 @@ def plan_of(table: Mapping[str, Any], name: str) -> Plan:
         raise ValueError('forms must be tables: [forms."name"]')
     made = []
     for part in parts:
-        _known_only(part, keys, "an experiment")
+        require_known_keys(part, keys, "an experiment")
         made.append(_experiment({**common, **part}))
     return Plan(tuple(made), name, {label: _form(label, form) for label, form in forms.items()})
 
@@ -264,7 +264,10 @@ def _form(label: str, table: Mapping[str, Any]) -> Form:
     return Form(table["method"], tuple(changes.items()))
 
 
-def _known_only(table: Iterable[str], known: list[str], what: str) -> None:
+def require_known_keys(table: Iterable[str], known: Sequence[str], what: str) -> None:
+    """Refuse a key that a table of a file should not have."""
     for key in table:
         if key not in known:
-            raise ValueError(f"{what} has no key {key!r}{registry.suggestion(key, known)}")
+            short = key[:60]
+            hint = registry.suggestion(short, list(known))
+            raise ValueError(f"{what} has no key {short!r}{hint}")

@@ -1,6 +1,6 @@
-"""Imported by the server that a campaign's runs are forked from: what runs need is loaded once.
+"""Load what runs need; imported once by the server that the runs of a campaign are forked from.
 
-Each run would otherwise spend more on loading scipy and compiled kernels than on optimizing.
+Each run would otherwise spend more time on loading scipy and compiled kernels than on optimizing.
 """
 
 import signal

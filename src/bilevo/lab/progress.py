@@ -1,6 +1,6 @@
-"""How a campaign comes along: a bar with the time left, or lines where there is no terminal.
+"""Progress of a campaign: a bar with the time left, or lines where there is no terminal.
 
-The time left goes by what runs are expected to cost, since the longest are made first.
+The time left is estimated from the expected cost of runs, since the longest are made first.
 """
 
 from __future__ import annotations
@@ -10,45 +10,37 @@ from collections.abc import Iterable, Iterator
 from time import monotonic
 
 from bilevo.core.terminal import on_one_line
-from bilevo.lab.analysis.paper import printed
-from bilevo.lab.campaign import Row, Task
+from bilevo.lab.campaign import Task
 from bilevo.lab.plans import Run
-from bilevo.lab.store import FAILED
+from bilevo.lab.store import FAILED, Row
 
 EVERY = 15.0  # seconds from one line to the next
+EXPECTED = 5_000.0  # evaluations of a run for each variable
 
 
-def expected_cost(run: Run, method: str) -> float:
-    """Evaluations of a run as far as the paper tells, else a guess; `max_evals` limits them."""
-    for known in (method, "drc-cma-es"):
-        cost = printed(run.problem, run.m, run.n, known, "FEs")
-        if cost is not None:
-            break
-    else:
-        cost = 5_000.0 * (run.m + run.n)
-    return min(cost, run.budget or cost)
+def expected_cost(run: Run) -> float:
+    """Guess the evaluations of a run from its sizes; `max_evals` limits them."""
+    guess = EXPECTED * (run.m + run.n)
+    return min(guess, run.budget or guess)
 
 
 def longest_first(tasks: Iterable[Task]) -> list[Task]:
-    """So that no long run is left to the end."""
-    return sorted(tasks, key=lambda task: -expected_cost(task.run, task.form.method))
+    """Sort runs so that no long one is left to the end."""
+    return sorted(tasks, key=lambda task: -expected_cost(task.run))
 
 
 def with_progress(rows: Iterable[Row], tasks: list[Task], show: bool = True) -> Iterator[Row]:
-    """The rows; failures are told at once."""
-    costs = {task.run: expected_cost(task.run, task.form.method) for task in tasks}
+    """Yield the rows, and tell failures at once."""
+    costs = {task.run: expected_cost(task.run) for task in tasks}
     shown = _bar if sys.stderr.isatty() else _lines
     for row in shown(rows, costs) if show else rows:
         if row["status"] == FAILED:
-            print(on_one_line(f"failed: {named(row)}: {row['error']}"), file=sys.stderr)
+            run = f"{row['problem']} ({row['m']},{row['n']}) {row['method']} run {row['number']}"
+            print(on_one_line(f"failed: {run}: {row['error']}"), file=sys.stderr)
         yield row
 
 
-def named(row: Row) -> str:
-    return f"{row['problem']} ({row['m']},{row['n']}) {row['method']} run {row['number']}"
-
-
-def _run(row: Row) -> Run:
+def _run_of(row: Row) -> Run:
     return Run(**{name: row[name] for name in Run.__slots__})
 
 
@@ -63,7 +55,7 @@ def _bar(rows: Iterable[Row], costs: dict[Run, float]) -> Iterator[Row]:
     ) as bar:
         task = bar.add_task("", total=sum(costs.values()), done=0, all=len(costs))
         for done, row in enumerate(rows, 1):
-            bar.update(task, advance=costs[_run(row)], done=done)
+            bar.update(task, advance=costs[_run_of(row)], done=done)
             yield row
 
 
@@ -71,7 +63,7 @@ def _lines(rows: Iterable[Row], costs: dict[Run, float]) -> Iterator[Row]:
     start = last = monotonic()
     whole, spent = sum(costs.values()), 0.0
     for done, row in enumerate(rows, 1):
-        spent += costs[_run(row)]
+        spent += costs[_run_of(row)]
         now = monotonic()
         if now - last >= EVERY and done < len(costs):
             left = (now - start) * (whole - spent) / spent
@@ -81,7 +73,7 @@ def _lines(rows: Iterable[Row], costs: dict[Run, float]) -> Iterator[Row]:
 
 
 def duration(seconds: float) -> str:
-    """Such as 40 s, 12 min or 3.1 h."""
+    """Write a time such as 40 s, 12 min or 3.1 h."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

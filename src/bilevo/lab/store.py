@@ -1,10 +1,10 @@
 """The folder of a campaign: one row per run, with the run's compact history, in Parquet.
 
-A row is written as soon as its run has ended, as a file of its own, under its name only when it is
-whole; now and then small files are merged. A file is called after the range of files it stands for,
-so runs-000001-000256.parquet makes runs-000007-000007.parquet void: a kill between writing the one
-and deleting the other costs nothing, and whoever reads meanwhile sees every run once. Of a run that
-is stored twice the later row counts: what is made again takes the old one's place when it is there.
+A row is written as soon as its run has ended, to a file of its own that gets its name only when it
+is complete; from time to time small files are merged. A file's name is the range of files it stands
+for, so runs-000001-000256.parquet makes runs-000007-000007.parquet void: a kill between writing the
+one and deleting the other loses nothing, and a reader sees every run once. If a run is stored
+twice, the later row counts, so that a run made again replaces the old one.
 
 The history of a run is in its row, as columns of lists; `history` unfolds them.
 """
@@ -16,24 +16,21 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
-from bilevo.core.extras import need
+from bilevo.lab.frames import pl
 from bilevo.lab.parquet_size import size_of
 from bilevo.safe_files import opened, replacing
 
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = need("stored runs", "polars", "bench")
+Row = dict[str, Any]  # some columns of RUNS, and "history"
 
 KEY = ("problem", "m", "n", "method", "budget", "target", "number")  # of a run
 FAILED = "failed"  # the status of a run that raised, died or took too long
-IMPORTED = "imported"  # that of a run from a file which gives none
+IMPORTED = "imported"  # the status of a run from a file that gives none
 MERGE_AT = 256  # small files
 TRIES = 10  # to read a folder whose files are being merged
 FILE_MOST = 2**30  # bytes of a file of stored runs
-RUNS_MOST = 1_000_000  # rows of one
+ROWS_MOST = 1_000_000  # of such a file
 MEMORY_MOST, PER_BYTE = 2**28, 200  # bytes that a file may take when read, and for each of its own
 SEGMENT = re.compile(r"runs-(\d{6,})-(\d{6,})\.parquet")
 
@@ -69,12 +66,13 @@ class Segment:
     last: int
 
     def covers(self, other: Segment) -> bool:
+        """Tell whether this file makes another void."""
         within = self.first <= other.first and other.last <= self.last
         return within and (self.first, self.last) != (other.first, other.last)
 
 
 def segments(folder: Path) -> list[Segment]:
-    """The files of a folder that count, in order."""
+    """Return the files of a folder that count, in order."""
     found = _all_segments(folder)
     valid = [one for one in found if not any(other.covers(one) for other in found)]
     return sorted(valid, key=lambda segment: segment.first)
@@ -89,7 +87,7 @@ def _all_segments(folder: Path) -> list[Segment]:
 
 
 class Store:
-    """The one writer of a folder: `with Store(folder) as store`."""
+    """The only writer of a folder: `with Store(folder) as store`."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -127,12 +125,12 @@ class Store:
             self._merge(self._small)
 
     def merge(self) -> None:
-        """One file for all."""
+        """Merge all files into one."""
         self._merge(segments(self.folder))
 
     def _merge(self, found: list[Segment]) -> None:
         if len(found) > 1:
-            rows = pl.concat([_one(segment.path, list(COLUMNS)) for segment in found])
+            rows = pl.concat([_read_file(segment.path, list(COLUMNS)) for segment in found])
             self._write(_latest(rows), found[0].first, found[-1].last)
             for segment in found:
                 segment.path.unlink()
@@ -145,7 +143,7 @@ class Store:
         return Segment(path, first, last)
 
     def _clear(self) -> None:
-        """What a kill has left."""
+        """Delete what a kill has left."""
         valid = {segment.path for segment in segments(self.folder)}
         left = [segment.path for segment in _all_segments(self.folder)]
         for path in [*left, *self.folder.glob("runs-*.new")]:
@@ -154,12 +152,12 @@ class Store:
 
 
 def frame(rows: Iterable[dict[str, Any]]) -> pl.DataFrame:
-    """Rows as a frame of all columns; what a row lacks is null, or its history is empty."""
+    """Make a frame of all columns from rows; what a row lacks is null."""
     return pl.DataFrame(list(rows), schema=COLUMNS)
 
 
 def runs(path: Path) -> pl.DataFrame:
-    """The runs of a campaign folder, of a Parquet file or of a CSV file, one row each, in order."""
+    """Read the runs of a campaign folder, a Parquet file or a CSV file, one row each, in order."""
     if path.suffix == ".csv":
         from bilevo.lab.exchange import import_csv
 
@@ -170,12 +168,12 @@ def runs(path: Path) -> pl.DataFrame:
 
 
 def whole_rows(folder: Path) -> pl.DataFrame:
-    """The runs of a campaign folder with their histories folded, as they are stored."""
+    """Read the runs of a campaign folder with their histories, as they are stored."""
     return _read(folder, list(COLUMNS))
 
 
 def history(path: Path) -> pl.DataFrame:
-    """The compact histories, one row per kept generation; none for CSV files."""
+    """Read the compact histories, one row per kept generation; CSV files have none."""
     keys = [*KEY, "seed"]
     if path.suffix == ".csv":
         return pl.DataFrame(schema={**{name: RUNS[name] for name in keys}, **HISTORY})
@@ -185,7 +183,7 @@ def history(path: Path) -> pl.DataFrame:
 
 
 def in_order(rows: pl.DataFrame) -> pl.DataFrame:
-    """By method, size and problem, with smd2 before smd10, then by number."""
+    """Sort by method, size and problem, with smd2 before smd10, then by number."""
     stem = pl.col("problem").str.replace("[0-9]+$", "")
     digits = pl.col("problem").str.extract("([0-9]{1,9})$").cast(pl.Int64).fill_null(0)
     order = ["method", "budget", "target", "m", "n", stem, digits, "number"]
@@ -193,12 +191,12 @@ def in_order(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _latest(rows: pl.DataFrame) -> pl.DataFrame:
-    """Each run once."""
+    """Keep the last row of each run."""
     return rows.unique(KEY, keep="last", maintain_order=True)
 
 
 def _read(path: Path, columns: list[str]) -> pl.DataFrame:
-    """Some columns of a folder or file; once more when files were merged while it read."""
+    """Read columns of a folder or file, again if files were merged meanwhile."""
     if not path.exists():
         raise ValueError(f"{path} does not exist; it should be a campaign's folder or a CSV file")
     tries = TRIES
@@ -207,16 +205,16 @@ def _read(path: Path, columns: list[str]) -> pl.DataFrame:
         if not found:
             raise ValueError(f"{path} has no stored runs (files runs-*.parquet)")
         try:
-            _without_gap(path, found)
-            return _latest(pl.concat([_one(segment.path, columns) for segment in found]))
+            _refuse_gap(path, found)
+            return _latest(pl.concat([_read_file(segment.path, columns) for segment in found]))
         except FileNotFoundError as error:
             tries -= 1
             if not tries:
                 raise ValueError(f"{path} cannot be read: {error}") from None
 
 
-def _without_gap(path: Path, found: list[Segment]) -> None:
-    """Ranges follow upon each other; a listing during a merge may not."""
+def _refuse_gap(path: Path, found: list[Segment]) -> None:
+    """Refuse ranges with a gap, as a listing during a merge may have."""
     expected = 1
     for segment in found:
         if segment.first != expected:
@@ -224,7 +222,7 @@ def _without_gap(path: Path, found: list[Segment]) -> None:
         expected = segment.last + 1
 
 
-def _one(path: Path, columns: list[str]) -> pl.DataFrame:
+def _read_file(path: Path, columns: list[str]) -> pl.DataFrame:
     try:
         with opened(path, FILE_MOST) as file:
             _require_moderate(file)
@@ -245,8 +243,8 @@ def _one(path: Path, columns: list[str]) -> pl.DataFrame:
 def _require_moderate(file: BinaryIO) -> None:
     """Refuse a file that would take far more memory than disk, before it is read."""
     rows, memory = size_of(file)
-    if rows > RUNS_MOST:
-        raise ValueError(f"it has {rows:,} rows; at most {RUNS_MOST:,} are read")
+    if rows > ROWS_MOST:
+        raise ValueError(f"it has {rows:,} rows; at most {ROWS_MOST:,} are read")
     most = MEMORY_MOST + PER_BYTE * os.fstat(file.fileno()).st_size
     if memory > most:
         raise ValueError(f"it would take some {memory:,} bytes; at most {most:,} are read")

@@ -1,9 +1,9 @@
-"""Who makes the runs of a campaign: processes of this machine, a Dask cluster, or Ray.
+"""Workers that make the runs of a campaign: processes of this machine, a Dask cluster, or Ray.
 
-Each gives the rows in the order in which runs end, whatever becomes of a run: one that dies is a
-row too. On this machine every run has a process, which ends itself after its time, and with the
-campaign; on a cluster a run looks at its time before every evaluation, so one that hangs is not
-ended.
+All of them yield the rows in the order in which runs end; a run that dies gives a row, too. On this
+machine every run has a process of its own, which ends after its time limit and with the campaign.
+On a cluster, a run looks at its time limit before every evaluation, so that an evaluation that
+hangs is not ended.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from concurrent.futures import Executor, as_completed
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from multiprocessing import connection, get_context
 from multiprocessing.connection import Connection
@@ -23,34 +24,37 @@ from typing import Any
 from loky import cpu_count
 
 from bilevo.core.extras import need
-from bilevo.lab.campaign import Row, Task, carry_out, failed, told, too_long
+from bilevo.lab.campaign import Task, carry_out, failed, in_words, too_long
+from bilevo.lab.store import Row
+from bilevo.run.executors import RayExecutor
 
-Spread = Callable[[list[Task]], Iterator[Row]]
-MOST = 4096  # workers
+RowMaker = Callable[[list[Task]], Iterator[Row]]
+WORKERS_MOST = 4096
 KNOWN = "processes, dask, dask://HOST:PORT, ray or ray://HOST:PORT"
 
 
-def executor(name: str = "processes", workers: int | None = None) -> Spread:
-    """The one that a name stands for; "dask" and "ray" alone start a local cluster."""
+def executor(name: str = "processes", workers: int | None = None) -> RowMaker:
+    """Return the maker of rows that a name stands for.
+
+    "dask" and "ray" alone start a local cluster.
+    """
     scheme, _, address = name.partition("://")
     workers = cpu_count() if workers is None else workers
-    if not 1 <= workers <= MOST:
-        raise ValueError(f"workers must be from 1 to {MOST}, got {workers}")
+    if not 1 <= workers <= WORKERS_MOST:
+        raise ValueError(f"workers must be from 1 to {WORKERS_MOST}, got {workers}")
     if name == "processes":
         return partial(by_processes, workers=workers)
-    if scheme == "dask":
-        distributed = need("campaigns over Dask", "distributed", "dask")
-        return partial(by_dask, distributed, address, workers)
-    if scheme == "ray":
-        ray = need("campaigns over Ray", "ray", "ray")
-        return partial(by_ray, ray, name if address else "", workers)
-    raise ValueError(f"unknown executor {name!r}; known are {KNOWN}")
+    if scheme not in CLUSTERS:
+        raise ValueError(f"unknown executor {name!r}; known are {KNOWN}")
+    module, opened = CLUSTERS[scheme]
+    library = need(f"campaigns over {scheme.capitalize()}", module, scheme)
+    return partial(by_executor, opened=partial(opened, library, address, workers))
 
 
 def by_processes(
     tasks: list[Task], workers: int, make: Callable[[Task], Row] = carry_out
 ) -> Iterator[Row]:
-    """Rows as they are done; each run has a process, forked from one that has loaded all."""
+    """Yield rows as they are done; each run has a process, forked from one that has loaded all."""
     for library in ("OPENBLAS", "OMP"):  # one thread a process; children inherit it
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     context = get_context("forkserver")
@@ -70,14 +74,14 @@ def by_processes(
             for ended in connection.wait(list(live)):
                 assert isinstance(ended, Connection)
                 task, process = live.pop(ended)
-                yield _answer(task, process, ended)
+                yield _received(task, process, ended)
     finally:
         for _, process in live.values():
             process.kill()
 
 
 def _start(process: Any) -> None:
-    """Without the caller's script, which multiprocessing would have the child run again."""
+    """Start a process without the caller's script, which the child would run again otherwise."""
     script = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:
@@ -87,6 +91,7 @@ def _start(process: Any) -> None:
 
 
 def _child(make: Callable[[Task], Row], task: Task, answer: Connection) -> None:
+    """Make a run in a process of its own, and send its row."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its children
     Thread(target=_end_with_parent, args=(answer,), daemon=True).start()
     if task.max_time is not None:  # the alarm's default is to end the process, whatever it does
@@ -98,12 +103,13 @@ def _child(make: Callable[[Task], Row], task: Task, answer: Connection) -> None:
 
 
 def _end_with_parent(answer: Connection) -> None:
-    """Nothing is ever sent to a child: when there is something to read, its parent is gone."""
+    """End this process when its parent has ended: nothing else can be read, since none sends it."""
     connection.wait([answer])
     os._exit(1)
 
 
-def _answer(task: Task, process: Any, answer: Connection) -> Row:
+def _received(task: Task, process: Any, answer: Connection) -> Row:
+    """Return the row of a process that has ended."""
     row: Row | None = None
     with suppress(EOFError, OSError):  # it died, perhaps in the middle of its row
         row = answer.recv()
@@ -115,43 +121,45 @@ def _answer(task: Task, process: Any, answer: Connection) -> Row:
     return row
 
 
-def by_dask(distributed: Any, address: str, workers: int, tasks: list[Task]) -> Iterator[Row]:
-    """Rows from the workers of a Dask cluster, or of a local one for the time being."""
-    loopback = "127.0.0.1"  # nobody else can give work to a cluster of our own, or look at it
+def by_executor(
+    tasks: list[Task], opened: Callable[[], AbstractContextManager[Executor]]
+) -> Iterator[Row]:
+    """Yield the rows of a cluster's workers as they are done."""
+    with opened() as pool:
+        futures = {pool.submit(carry_out, task): task for task in tasks}
+        try:
+            for future in as_completed(list(futures)):
+                task = futures.pop(future)
+                error = future.exception()
+                yield future.result() if error is None else failed(task, in_words(error))
+        finally:
+            for future in futures:
+                future.cancel()
+
+
+@contextmanager
+def dask_executor(distributed: Any, address: str, workers: int) -> Iterator[Executor]:
+    """Open the executor of a Dask cluster; without an address, of a local one that ends with it."""
+    loopback = "127.0.0.1"  # so that nobody else can reach a cluster of our own
     local = {"n_workers": workers, "threads_per_worker": 1, "host": loopback}
     local |= {"dashboard_address": f"{loopback}:0", "worker_dashboard_address": f"{loopback}:0"}
-    where = {"address": f"tcp://{address}"} if address else local
-    with distributed.Client(**where) as client:
-        futures = {client.submit(carry_out, task, pure=False): task for task in tasks}
-        try:
-            for future in distributed.as_completed(list(futures)):
-                error = future.exception()
-                task = futures.pop(future)
-                yield future.result() if error is None else failed(task, told(error))
-                future.release()
-        finally:
-            client.cancel(list(futures))
+    with distributed.Client(**({"address": f"tcp://{address}"} if address else local)) as client:
+        yield client.get_executor(pure=False)
 
 
-def by_ray(ray: Any, address: str, workers: int, tasks: list[Task]) -> Iterator[Row]:
-    """Rows from a Ray cluster, or from a local one for the time being."""
+@contextmanager
+def ray_executor(ray: Any, address: str, workers: int) -> Iterator[Executor]:
+    """Open the executor of a Ray cluster; without an address, of a local one that ends with it."""
     ours = not ray.is_initialized()
     if ours:
-        remote = address or os.environ.get("RAY_ADDRESS")
+        remote = f"ray://{address}" if address else os.environ.get("RAY_ADDRESS")
         local = {"address": "local", "num_cpus": workers, "include_dashboard": False}
         ray.init(**({"address": remote} if remote else local), log_to_driver=False)
-    make = ray.remote(carry_out).options(max_retries=0)
-    waiting = {make.remote(task): task for task in tasks}
     try:
-        while waiting:
-            (ended,), _ = ray.wait(list(waiting), num_returns=1)
-            task = waiting.pop(ended)
-            try:
-                yield ray.get(ended)
-            except ray.exceptions.RayError as error:
-                yield failed(task, told(error))
+        yield RayExecutor(max_retries=0)
     finally:
-        for future in waiting:
-            ray.cancel(future)
         if ours:
             ray.shutdown()
+
+
+CLUSTERS = {"dask": ("distributed", dask_executor), "ray": ("ray", ray_executor)}  # with modules

@@ -73,15 +73,18 @@ class RayExecutor(Executor):
             import ray
         except ImportError:
             raise ImportError("RayExecutor needs ray: pip install 'bilevo[ray]'") from None
-        self._remote: Any = ray.remote(carry_out)
-        if options:
-            self._remote = self._remote.options(**options)
+        self._ray: Any = ray
+        self._options = options
+        self._remote: dict[Callable[..., Any], Any] = {}  # remote functions, each sent to Ray once
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        import ray
-
-        remote = self._remote if fn is carry_out else ray.remote(fn)
-        future: Future[Any] = remote.remote(*args, **kwargs).future()
+        """Run a function on the cluster; cancelling its future cancels it there."""
+        if fn not in self._remote:
+            made = self._ray.remote(fn)
+            self._remote[fn] = made.options(**self._options) if self._options else made
+        reference = self._remote[fn].remote(*args, **kwargs)
+        future: Future[Any] = reference.future()
+        future.add_done_callback(lambda done: done.cancelled() and self._ray.cancel(reference))
         return future
 
 

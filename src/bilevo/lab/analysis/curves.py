@@ -1,15 +1,15 @@
-"""What figures show, as plain numbers: `figures` draws them with matplotlib, `report` with plotly.
+"""The numbers behind figures: `figures` draws them with matplotlib, `interactive` with plotly.
 
-All of it is computed from two frames, `runs` (one row a run) and `history` (one row a generation).
-A run is seen as a step function: over the evaluations of both levels, the best |F - F*| of its
-feasible elites so far, its answer included. It has the value inf before the first feasible one, and
-keeps its last value after its end. A run that failed reached nothing: inf throughout. F can pass
-below F* while the follower is not solved; |F - F*| takes that as a distance like any other, as the
-accuracy in tables does. Where the optimum is not known, a curve shows the elite's F as it was
-at the time: its best value would be the one with the greatest error of the follower.
+All of them are computed from two frames, `runs` (one row a run) and `history` (one row a
+generation). A run is a step function over the evaluations of both levels: the best |F - F*| of its
+feasible elites so far, its answer included. It is inf before the first feasible elite, keeps its
+last value after its end, and is inf throughout for a run that failed. F can pass below F* while the
+follower is not solved; |F - F*| takes that as a distance like any other, as the accuracy in tables
+does. Where the optimum is not known, a curve shows the elite's F as it was at the time: the best F
+so far would be the one with the greatest error of the follower.
 
-Methods of which only the answers are known (other programs' results) have no curve; they are
-named in `left_out`.
+Methods of which only the answers are known (other programs' results) have no curve; `left_out`
+names them.
 """
 
 from __future__ import annotations
@@ -17,22 +17,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bilevo.core.arrays import FloatArray
-from bilevo.core.extras import need
 from bilevo.lab.analysis.samples import Case, grouped, ordered_methods, ranked
 from bilevo.lab.analysis.statistics import ALPHA
+from bilevo.lab.frames import pl
 from bilevo.lab.store import FAILED
 from bilevo.plot import Stage, stages
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = need("figures of stored runs", "polars", "bench")
 
 TARGETS = np.logspace(2, -6, 51)  # as many as COCO has; a run ends where the last one is met
 POINTS = 300  # of a curve at most: more than a printed column can show
@@ -43,7 +37,7 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """One run: the evaluations at which its value changed, the new values, and its end."""
+    """The evaluations at which a run's value changed, the new values, and the run's end."""
 
     evaluations: Counts
     values: FloatArray
@@ -60,14 +54,14 @@ class Goal:
 
     @property
     def best(self) -> str:
-        """In words, where the optimum is not known."""
+        """Describe the best F in words, where the optimum is not known."""
         if math.isnan(self.F):
             return "optimum unknown"
         return f"best {'found' if self.verified else 'reported'} {self.F:.6g}"
 
     @property
     def label(self) -> str:
-        """What a curve towards it shows."""
+        """Name what a curve towards it shows."""
         return "|F - F*|" if self.known else f"F ({self.best})"
 
 
@@ -85,7 +79,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Convergence:
-    """|F - F*| over evaluations, or F where the optimum is unknown."""
+    """The curves of a case: |F - F*| over evaluations, or F where the optimum is unknown."""
 
     case: Case
     goal: Goal
@@ -105,7 +99,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ecdf:
-    """Over the cases with a known optimum that all these methods have run on."""
+    """Targets reached on the cases with a known optimum that all these methods have run on."""
 
     cases: list[Case]
     reached: list[Reached]
@@ -123,8 +117,8 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """Median and quartiles."""
+class Quartiles:
+    """The quartiles of a sample."""
 
     lower: float
     median: float
@@ -137,8 +131,8 @@ class Times:
 
     cases: list[Case]
     methods: list[str]
-    per_run: dict[tuple[str, Case], Spread]
-    per_evaluation: dict[tuple[str, Case], Spread]
+    per_run: dict[tuple[str, Case], Quartiles]
+    per_evaluation: dict[tuple[str, Case], Quartiles]
     left_out: list[str]
 
 
@@ -155,18 +149,18 @@ class Ranks:
 
 
 def cases(runs: pl.DataFrame) -> list[Case]:
-    """Those that runs are of, smd2 before smd10."""
+    """Return the cases of a frame of runs, smd2 before smd10."""
     found = {Case(*row) for row in runs.select("problem", "m", "n").rows()}
     return sorted(found, key=lambda case: case.order)
 
 
 def methods(runs: pl.DataFrame) -> list[str]:
-    """In the order of tables."""
+    """Return the methods of a frame of runs, in the order of tables."""
     return ordered_methods(runs["method"].unique(maintain_order=True).to_list())
 
 
 def goal(runs: pl.DataFrame, case: Case) -> Goal:
-    """What runs on a case were after: the optimum that some of them tells, or the best of all.
+    """Return the optimum of a case that some run tells, or the best F of all runs.
 
     The best is a verified one where there is any: an F that is not may be out of reach.
     """
@@ -184,21 +178,21 @@ def goal(runs: pl.DataFrame, case: Case) -> Goal:
 def convergence(
     history: pl.DataFrame, runs: pl.DataFrame, problem: str, m: int, n: int
 ) -> Convergence:
-    """Median and quartiles of each method's runs on one case."""
+    """Compute median and quartiles of each method's runs on one case."""
     case = Case(problem, m, n)
     aim = goal(runs, case)
     found = _traces(history, runs, case, aim)
-    bands = [_band(method, traces) for method, traces in found.items()]
+    bands = [_median_band(method, traces) for method, traces in found.items()]
     seen = [band for band in bands if band is not None]
     if not seen:
-        raise ValueError(f"no run on {label(case)} has a history with a feasible pair")
+        raise ValueError(f"no run on {case} has a history with a feasible pair")
     shown = {band.method for band in seen}
     others = [name for name in methods(runs.filter(_of(case))) if name not in shown]
     return Convergence(case, aim, seen, others)
 
 
 def ecdf(history: pl.DataFrame, runs: pl.DataFrame) -> Ecdf:
-    """The share of (run, target) pairs reached over evaluations, by method.
+    """Compute the share of (run, target) pairs reached over evaluations, by method.
 
     Only cases with a known optimum that every method with a history has runs on: shares over
     different problems could not be compared.
@@ -215,16 +209,16 @@ def ecdf(history: pl.DataFrame, runs: pl.DataFrame) -> Ecdf:
     pooled = {name: [t for place in common for t in traces[place][name]] for name in names}
     reached = [_reached(name, found) for name, found in pooled.items()]
     others = [name for name in methods(runs) if name not in names]
-    others += [label(place) for place in cases(runs) if place not in common]
+    others += [str(place) for place in cases(runs) if place not in common]
     return Ecdf(common, reached, others)
 
 
 def allocation(
     history: pl.DataFrame, runs: pl.DataFrame, problem: str, m: int, n: int
 ) -> Allocation:
-    """Executions of each task in three generations of each method's run of median cost."""
+    """Find the executions of each task in three generations of each method's median run."""
     case = Case(problem, m, n)
-    kept = history.filter(_of(case) & (_list_length("executions") > 0))
+    kept = history.filter(_of(case) & (pl.col("executions").list.len() > 0))
     shown: dict[str, list[Stage]] = {}
     numbers: dict[str, int] = {}
     ours = runs.filter(_of(case))
@@ -238,34 +232,32 @@ def allocation(
         shown[method] = stages(*(rows[column].to_list() for column in columns))
         numbers[method] = number
     if not shown:
-        raise ValueError(f"no run on {label(case)} has a history that tells executions of tasks")
+        raise ValueError(f"no run on {case} has a history that tells executions of tasks")
     return Allocation(case, shown, numbers, [x for x in methods(ours) if x not in shown])
 
 
 def times(runs: pl.DataFrame) -> Times:
-    """Seconds a run and an evaluation; failed runs and those without a time are left out."""
+    """Compute seconds a run and an evaluation; runs that failed or have no time are left out."""
     timed = runs.filter(pl.col("time").is_finite() & (pl.col("status") != FAILED))
     if timed.is_empty():
         raise ValueError("no run has a time: they are older data or other programs' results")
     total = pl.col("nfev_upper") + pl.col("nfev_lower")
     timed = timed.with_columns(each=pl.col("time") / pl.max_horizontal(total, pl.lit(1)))
-    per_run: dict[tuple[str, Case], Spread] = {}
-    per_evaluation: dict[tuple[str, Case], Spread] = {}
-    for place in cases(timed):
-        there = timed.filter(_of(place))
-        for method in methods(there):
-            rows = there.filter(_is("method", method))
-            per_run[method, place] = _spread(rows["time"].to_numpy())
-            per_evaluation[method, place] = _spread(rows["each"].to_numpy())
+    found: dict[str, dict[tuple[str, Case], Quartiles]] = {"time": {}, "each": {}}
+    for method, *place in timed.select("method", "problem", "m", "n").unique().rows():
+        rows = timed.filter(_of(Case(*place)) & _is("method", method))
+        for column, spreads in found.items():
+            quartiles = np.quantile(rows[column].to_numpy(), QUARTILES)
+            spreads[method, Case(*place)] = Quartiles(*map(float, quartiles))
     names = methods(timed)
     others = [name for name in methods(runs) if name not in names]
-    return Times(cases(timed), names, per_run, per_evaluation, others)
+    return Times(cases(timed), names, found["time"], found["each"], others)
 
 
 def ranks(
     runs: pl.DataFrame, indicator: str, floor: float | None = None, alpha: float = ALPHA
 ) -> Ranks:
-    """Average ranks of the methods' medians, over the cases that all of them have runs on."""
+    """Rank the methods by their medians, over the cases that all of them have runs on."""
     names, found = ranked(grouped(runs), indicator, floor, alpha)
     average = dict(sorted(zip(names, found.average, strict=True), key=lambda pair: pair[1]))
     together = cliques(average, found.critical_difference)
@@ -273,7 +265,7 @@ def ranks(
 
 
 def cliques(average: dict[str, float], difference: float) -> list[tuple[str, ...]]:
-    """Largest groups of two or more methods whose average ranks differ by no more."""
+    """Return the largest groups of two or more methods whose ranks differ by no more."""
     names = sorted(average, key=lambda name: average[name])
     groups: list[tuple[str, ...]] = []
     for start, first in enumerate(names):
@@ -283,14 +275,10 @@ def cliques(average: dict[str, float], difference: float) -> list[tuple[str, ...
     return groups
 
 
-def label(case: Case) -> str:
-    return f"{case.problem} {case.size}"
-
-
 def _traces(
     history: pl.DataFrame, runs: pl.DataFrame, case: Case, aim: Goal
 ) -> dict[str, list[Trace]]:
-    """Each run's changes, by method; not of methods whose completed runs have no history."""
+    """Return each run's changes by method, for methods whose completed runs have a history."""
     ours, theirs = runs.filter(_of(case)), history.filter(_of(case))
     silent = set(methods(ours.filter(pl.col("status") != FAILED))) - set(methods(theirs))
     names = [name for name in methods(ours) if name not in silent]
@@ -315,7 +303,8 @@ def _traces(
     return found
 
 
-def _band(method: str, traces: Sequence[Trace]) -> Band | None:
+def _median_band(method: str, traces: Sequence[Trace]) -> Band | None:
+    """Return the band of a method; None where no run ever had a feasible pair."""
     counts = np.concatenate([trace.evaluations for trace in traces])
     if counts.size == 0:
         return None
@@ -325,7 +314,7 @@ def _band(method: str, traces: Sequence[Trace]) -> Band | None:
 
 
 def _grid(counts: Counts, traces: Sequence[Trace]) -> Counts:
-    """The counts, or some that are even on a logarithmic scale, and the end of the longest run."""
+    """Thin out the counts evenly on a logarithmic scale, and add the end of the longest run."""
     found = np.unique([*counts.tolist(), max(trace.end for trace in traces)])
     if found.size <= POINTS:
         return found
@@ -335,20 +324,16 @@ def _grid(counts: Counts, traces: Sequence[Trace]) -> Counts:
 
 
 def _at(trace: Trace, grid: Counts) -> FloatArray:
-    """A run's value after so many evaluations."""
+    """Return a run's value after each of these numbers of evaluations."""
     last = np.searchsorted(trace.evaluations, grid, side="right")
     return np.concatenate([[np.inf], trace.values])[last]
 
 
 def _quantiles(values: FloatArray) -> FloatArray:
-    """Quartiles down the rows, interpolated as usual; inf where they would lean on inf."""
+    """Return quartiles down the rows, interpolated; inf where they would depend on inf."""
     high = np.quantile(values, QUARTILES, axis=0, method="higher")
     finite = np.minimum(values, np.finfo(float).max)
     return np.where(np.isinf(high), np.inf, np.quantile(finite, QUARTILES, axis=0))
-
-
-def _spread(values: FloatArray) -> Spread:
-    return Spread(*(float(value) for value in np.quantile(values, QUARTILES)))
 
 
 def _reached(method: str, traces: Sequence[Trace]) -> Reached:
@@ -363,7 +348,7 @@ def _reached(method: str, traces: Sequence[Trace]) -> Reached:
 
 
 def _median_run(runs: pl.DataFrame, with_history: Sequence[int]) -> int | None:
-    """The number of the run of median cost among those with a history; of two, the cheaper."""
+    """Return the number of the run of median cost among those with a history."""
     cost = pl.col("nfev_upper") + pl.col("nfev_lower")
     done = runs.filter(pl.col("number").is_in(list(set(with_history))))
     numbers = done.sort(cost, "number")["number"].to_list()
@@ -380,7 +365,3 @@ def _of(case: Case) -> pl.Expr:
 
 def _is(column: str, value: str | int) -> pl.Expr:
     return pl.col(column) == pl.lit(value)
-
-
-def _list_length(column: str) -> pl.Expr:
-    return pl.col(column).list.len()

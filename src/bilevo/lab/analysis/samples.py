@@ -1,11 +1,10 @@
-"""From stored runs to what is compared: samples of an indicator by problem, size and method.
+"""Samples of an indicator by problem, size and method, and their comparison.
 
-There are two views of a sample. What is shown (`sample`) is of completed runs, as they reported it,
-infeasible ones included. What is compared (`standing`: tests, ranks, effect sizes, the best of a
-row) puts feasible answers first: an infeasible or failed run is infinitely far from any optimum.
-Evaluations are those of completed runs in both views. A run that found no finite pair at all is
-infinitely far in both. A floor holds for accuracies only: differences below it mean nothing, and it
-makes them ties.
+There are two views of a sample. Tables show what completed runs report (`sample`), infeasible ones
+included. Tests, ranks, effect sizes and the best of a row use `standing`, which puts feasible
+answers first: an infeasible or failed run is infinitely far from any optimum. Evaluations are those
+of completed runs in both views. A run that found no finite pair at all is infinitely far in both.
+The floor holds for accuracies only: differences below it mean nothing, and it makes them ties.
 """
 
 from __future__ import annotations
@@ -13,26 +12,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bilevo import problems
+from bilevo import problems, registry
 from bilevo.core.arrays import BoolArray, FloatArray
 from bilevo.core.budget import StopReason
-from bilevo.lab.analysis import paper, statistics
+from bilevo.lab.analysis import statistics
 from bilevo.lab.analysis.statistics import Comparison, Ranking, Test
 from bilevo.lab.store import FAILED
 
 ACCURACIES = ("Acc_u", "Acc_l", "verified")
-FOUND = ("F", "F_verified", "f")
-QUALITIES = (*ACCURACIES, *FOUND)  # of an answer
+QUALITIES = (*ACCURACIES, "F", "F_verified", "f")  # of an answer
 EVALUATIONS = ("FEs_u", "FEs_l", "FEs")
 VERIFIED = ("verified", "F_verified")
-COLUMNS = {"FEs_u": "nfev_upper", "FEs_l": "nfev_lower"}  # FEs is their sum
+STORED_AS = {"FEs_u": "nfev_upper", "FEs_l": "nfev_lower"}  # FEs is their sum
 REFERENCE = "drc-cma-es"
-DIGITS = "0123456789"
-BED = re.compile(r"smd\d+(-.+)")  # a harder kind of SMD, such as smd1-rot or smd1-noise6
+FLOOR = 1e-6  # accuracies below it count as this
+F_ERROR, F_LOWER_ERROR = 1e-6, 2e-6  # of a solved run, in the verified F and in f
+DECIMALS = "0123456789"
+VARIANT = re.compile(r"smd\d+(-.+)")  # a harder kind of SMD, such as smd1-rot or smd1-noise6
 
 
 class Case(NamedTuple):
@@ -42,23 +43,26 @@ class Case(NamedTuple):
     m: int
     n: int
 
+    def __str__(self) -> str:
+        return f"{self.problem} {self.size}"
+
     @property
     def size(self) -> str:
         return f"({self.m}, {self.n})"
 
     @property
     def suite(self) -> str:
-        """The problem's name without its number: smd of smd10, smd-rot of smd10-rot."""
-        bed = BED.fullmatch(self.problem)
-        return f"smd{bed[1]}" if bed else self.problem.rstrip(DIGITS)
+        """Return the problem's name without its number: smd of smd10, smd-rot of smd10-rot."""
+        variant = VARIANT.fullmatch(self.problem)
+        return f"smd{variant[1]}" if variant else self.problem.rstrip(DECIMALS)
 
     @property
     def order(self) -> tuple[int, str, int, int, int]:
-        """Registered problems first; of others prob2 before prob10; small sizes first."""
+        """Sort registered problems first, prob2 before prob10, and small sizes first."""
         registered = problems.names()
         known = self.problem in registered
         place = registered.index(self.problem) if known else len(registered)
-        word = self.problem.rstrip(DIGITS)
+        word = self.problem.rstrip(DECIMALS)
         number = int(self.problem[len(word) :][:9] or 0)
         return place, word, number, self.m, self.n
 
@@ -68,9 +72,9 @@ class Group:
     """The completed runs of a method on a case, column by column, and which failed."""
 
     columns: dict[str, FloatArray]
-    failures: FloatArray  # their numbers
+    failures: FloatArray  # the numbers of failed runs
     F_star: float = np.nan  # NaN: not known
-    told: frozenset[str] = frozenset()  # qualities in which a run without an answer is the worst
+    known: frozenset[str] = frozenset()  # qualities in which a run without an answer is the worst
 
     def __len__(self) -> int:
         return len(self.columns["number"])
@@ -79,40 +83,47 @@ class Group:
     def failed(self) -> int:
         return len(self.failures)
 
+    @property
+    def attempts(self) -> int:
+        """Count all runs, completed or failed."""
+        return len(self) + self.failed
+
     def values(self, indicator: str, floor: float | None = None) -> FloatArray:
-        """One value a completed run, NaN where it has none; accuracies not below the floor."""
+        """Return a value for each completed run, NaN where it has none; the floor is applied."""
         if indicator == "FEs":
             return self.columns["nfev_upper"] + self.columns["nfev_lower"]
-        found = self._column(COLUMNS.get(indicator, indicator))
-        if indicator in self.told:
+        found = self._column(STORED_AS.get(indicator, indicator))
+        if indicator in self.known:
             found = np.where(self.lost & np.isnan(found), np.inf, found)
         return np.maximum(found, floor) if indicator in ACCURACIES and floor else found
 
-    def standing(self, indicator: str, floor: float | None = None) -> tuple[FloatArray, FloatArray]:
-        """Numbers of runs and what they count as in comparisons; those not known are left out."""
+    def sample(self, indicator: str, floor: float | None = None) -> FloatArray:
+        """Return what completed runs report."""
+        values = self.values(indicator, floor)
+        return values[~np.isnan(values)]
+
+    def numbered_standing(
+        self, indicator: str, floor: float | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the numbers of runs, and what each counts as in comparisons."""
         numbers, values = self.columns["number"], self.values(indicator, floor)
-        if indicator in self.told:
+        if indicator in self.known:
             wrong = self._violates("violation")
             if indicator in VERIFIED:
                 wrong = wrong | self._violates("violation_verified")
             values = np.append(np.where(wrong, np.inf, values), np.full(self.failed, np.inf))
             numbers = np.append(numbers, self.failures)
-        known = ~np.isnan(values)
-        return numbers[known], values[known]
+        there = ~np.isnan(values)
+        return numbers[there], values[there]
 
-    def compared(self, indicator: str, floor: float | None = None) -> FloatArray:
-        """What its runs count as in comparisons."""
-        return self.standing(indicator, floor)[1]
+    def standing(self, indicator: str, floor: float | None = None) -> FloatArray:
+        """Return what runs count as in comparisons."""
+        return self.numbered_standing(indicator, floor)[1]
 
     @property
     def lost(self) -> BoolArray:
-        """Runs without a finite pair, whose answer is the worst there is."""
+        """Tell which runs found no finite pair: their answer is the worst there is."""
         return np.isposinf(self.columns["violation"])
-
-    def sample(self, indicator: str, floor: float | None = None) -> FloatArray:
-        """What completed runs report."""
-        values = self.values(indicator, floor)
-        return values[~np.isnan(values)]
 
     @property
     def infeasible(self) -> int:
@@ -120,15 +131,34 @@ class Group:
 
     @property
     def refuted(self) -> int:
-        """Runs that are feasible as reported, but not where the follower really answers."""
+        """Count runs that are feasible as reported, but not where the follower really answers."""
         return int(np.sum(self._violates("violation_verified") & ~self._violates("violation")))
 
-    def solved(self, indicator: str, accuracy: float) -> float:
-        """The share of runs within an accuracy; failed and infeasible ones are not within it."""
-        if indicator not in self.told:
+    @property
+    def solved(self) -> int:
+        """Count runs that found the verified optimum.
+
+        F where the follower really answers is within F_ERROR of F*, and the reported f within
+        F_LOWER_ERROR of f*: F alone can be right with a follower that is wrong.
+        """
+        good = (self.values("verified") <= F_ERROR) & ~self._violates("violation")
+        near = np.abs(self._column("f") - self._column("f_star")) <= F_LOWER_ERROR
+        return int(np.sum(good & near))
+
+    def share_within(self, indicator: str, accuracy: float) -> float:
+        """Return the share of all runs whose standing is within an accuracy; NaN if not known."""
+        if indicator not in self.known:
             return np.nan
-        good = self.compared(indicator) <= accuracy
-        return float(np.sum(good) / (len(self) + self.failed))
+        return float(np.sum(self.standing(indicator) <= accuracy) / self.attempts)
+
+    @property
+    def until_near(self) -> float:
+        """Return the evaluations of completed runs per run that came near the optimum."""
+        near = self._column("near")
+        if np.isnan(near).any():
+            return np.nan
+        spent = np.where(near > 0, near, self.values("FEs"))
+        return float(spent.sum() / np.sum(near > 0)) if near.any() else np.inf
 
     def _violates(self, column: str) -> BoolArray:
         return self._column(column) > 0
@@ -137,21 +167,12 @@ class Group:
         found = self.columns.get(name)
         return np.full(len(self), np.nan) if found is None else found
 
-    @property
-    def until_near(self) -> float:
-        """Evaluations per run that came near the optimum, with those of other completed runs."""
-        near = self._column("near")
-        if np.isnan(near).any():
-            return np.nan
-        spent = np.where(near > 0, near, self.values("FEs"))
-        return float(spent.sum() / np.sum(near > 0)) if near.any() else np.inf
-
 
 Groups = dict[Case, dict[str, Group]]  # cases and methods in the order of tables
 
 
 def grouped(runs: Any) -> Groups:
-    """A frame of runs, by case and method."""
+    """Group a frame of runs by case and method."""
     if not len(runs):
         raise ValueError("there are no runs")
     from polars import selectors
@@ -161,56 +182,68 @@ def grouped(runs: Any) -> Groups:
     columns = {one.name: one.cast(float).fill_null(np.nan).to_numpy() for one in numbers}
     failed = (runs["status"].fill_null("") == FAILED).to_numpy()
     keys = runs.select("problem", "m", "n", "method").with_row_index("row")
-    found: dict[Case, dict[str, Group]] = {}
+    found: Groups = {}
     for problem, m, n, method, rows in keys.group_by(*keys.columns[1:]).agg("row").iter_rows():
         here = np.sort(rows)
         done, lost = here[~failed[here]], here[failed[here]]
-        of_completed = {name: column[done] for name, column in columns.items()}
-        optimum = _first_finite(columns["F_star"][here]) if "F_star" in columns else np.nan
-        group = Group(of_completed, columns["number"][lost], optimum)
+        completed = {name: column[done] for name, column in columns.items()}
+        optima = columns["F_star"][here] if "F_star" in columns else np.empty(0)
+        optimum = next((float(F) for F in optima if np.isfinite(F)), np.nan)
+        group = Group(completed, columns["number"][lost], optimum)
         found.setdefault(Case(problem, m, n), {})[method] = group
-    complete = {case: _with_told(of) for case, of in found.items()}
     return {
-        case: {method: complete[case][method] for method in methods if method in complete[case]}
-        for case in sorted(complete, key=lambda case: case.order)
+        case: _with_known({name: found[case][name] for name in methods if name in found[case]})
+        for case in sorted(found, key=lambda case: case.order)
     }
 
 
-def _with_told(of: dict[str, Group]) -> dict[str, Group]:
-    """Groups of a case that know their qualities: their own, or without any answer the case's."""
+def _with_known(of: dict[str, Group]) -> dict[str, Group]:
+    """Tell the groups of a case their qualities: their own, or without any answer the case's."""
     own = {name: {one for one in QUALITIES if len(group.sample(one))} for name, group in of.items()}
     case = set().union({"F", "f"}, *own.values())
-    case |= {"Acc_u", "Acc_l"} if _is_known(of) else set()
+    case |= {"Acc_u", "Acc_l"} if _has_optimum(of) else set()
     return {
-        name: replace(group, told=frozenset(case if group.lost.all() else own[name]))
+        name: replace(group, known=frozenset(case if group.lost.all() else own[name]))
         for name, group in of.items()
     }
 
 
-def _first_finite(values: FloatArray) -> float:
-    finite = values[np.isfinite(values)]
-    return float(finite[0]) if len(finite) else np.nan
-
-
-def _is_known(of: dict[str, Group]) -> bool:
+def _has_optimum(of: dict[str, Group]) -> bool:
     return any(np.isfinite(group.F_star) for group in of.values())
 
 
+@cache  # looking through what is installed is slow
+def registered_methods() -> dict[str, registry.Method]:
+    """Return the registered methods, in the order of tables and colours."""
+    return registry.methods()
+
+
 def ordered_methods(methods: Iterable[str]) -> list[str]:
-    """The paper's in its order, then others as they come; forms ("x/plain") after their method."""
-    names = list(methods)
-    known = [*paper.METHODS, *names]
-    bases = [name.partition("/")[0] for name in names]
-    places = {base: known.index(base) if base in known else len(known) for base in bases}
-    return sorted(names, key=lambda name: (places[name.partition("/")[0]], "/" in name))
+    """Sort registered methods first, each with its forms ("x/plain", "x+y"), then others."""
+    names, known = list(methods), list(registered_methods())
+    bases = list(dict.fromkeys([*known, *map(base_method, names)]))
+
+    def place(name: str) -> tuple[int, int, bool]:
+        base = base_method(name)
+        method = base.partition("+")[0]
+        first = known.index(method) if method in known else len(known)
+        return first, bases.index(base), "/" in name
+
+    return sorted(names, key=place)
+
+
+def base_method(name: str) -> str:
+    """Return the method that a form such as "x/plain" is of."""
+    return name.partition("/")[0]
 
 
 def of_known_optimum(groups: Groups) -> Groups:
-    """The cases whose optimum some run tells."""
-    return {case: methods for case, methods in groups.items() if _is_known(methods)}
+    """Return the cases whose optimum some run tells."""
+    return {case: methods for case, methods in groups.items() if _has_optimum(methods)}
 
 
 def require_floor(floor: float | None) -> None:
+    """Refuse a floor that is no floor."""
     if floor is not None and not 0 <= floor < np.inf:
         raise ValueError(f"floor is {floor}; it should be a number from 0, or None")
 
@@ -221,31 +254,32 @@ def limit_of(runs: Any) -> int:
 
 
 def are_cut_off(runs: Any) -> bool:
-    """Say whether some runs had a limit on evaluations, or were ended by one of any kind."""
+    """Tell whether some runs had a limit on evaluations, or were ended by one of any kind."""
     ended = runs["status"].fill_null("").is_in([StopReason.MAX_EVALS, StopReason.MAX_TIME])
     return bool(limit_of(runs) or ended.any())
 
 
 def methods_of(groups: Groups) -> list[str]:
+    """Return the methods of all cases in order."""
     return ordered_methods(dict.fromkeys(name for group in groups.values() for name in group))
 
 
 def reference_of(groups: Groups, wanted: str | None) -> str:
-    """The method that others are compared with: DRC-CMA-ES, or else the first."""
+    """Return the method that others are compared with: DRC-CMA-ES, or else the first."""
     methods = methods_of(groups)
     if wanted is not None and wanted not in methods:
         raise ValueError(f"the reference {wanted!r} has no runs; there are {', '.join(methods)}")
     return wanted or (REFERENCE if REFERENCE in methods else methods[0])
 
 
-class Compared(NamedTuple):
-    """Methods against the reference, and sizes of samples that no test could tell apart."""
+class Comparisons(NamedTuple):
+    """Methods against the reference, and sizes of samples that are too small for the test."""
 
     found: dict[tuple[Case, str], Comparison]
     too_few: set[int]
 
 
-def compared(
+def compare_all(
     groups: Groups,
     indicator: str,
     reference: str,
@@ -254,15 +288,16 @@ def compared(
     test: Test = "rank-sum",
     holm: bool = False,
     alpha: float = statistics.ALPHA,
-) -> Compared:
-    """Every method against the reference, wherever both have runs enough.
+) -> Comparisons:
+    """Compare every method with the reference, wherever both have runs enough.
 
     Holm's correction takes all of these as one family.
     """
     if test not in statistics.TESTS:
         raise ValueError(f"unknown test {test!r}; known are {', '.join(statistics.TESTS)}")
     compare = statistics.rank_sum if test == "rank-sum" else statistics.signed_rank
-    found, too_few = {}, set()
+    found: dict[tuple[Case, str], Comparison] = {}
+    too_few: set[int] = set()
     for case, methods in groups.items():
         for method, group in methods.items():
             if reference not in methods or method == reference:
@@ -273,22 +308,36 @@ def compared(
                 found[case, method] = compare(*pair)
             elif min(sizes):
                 too_few.add(min(sizes))
-    if holm and found:
+    if holm:
         adjusted = statistics.holm([one.p for one in found.values()])
-        new = (Comparison(p, one.excess) for p, one in zip(adjusted, found.values(), strict=True))
-        found = dict(zip(found, new, strict=True))
-    return Compared(found, too_few)
+        for key, p in zip(found, adjusted, strict=True):
+            found[key] = Comparison(p, found[key].excess)
+    return Comparisons(found, too_few)
+
+
+def _samples(
+    group: Group, reference: Group, indicator: str, floor: float | None, test: Test
+) -> tuple[FloatArray, FloatArray]:
+    """Return two samples; for the signed-rank test, of the numbers of runs that both have.
+
+    Pairs are by number only: runs of different methods share no seed and no start.
+    """
+    ours, theirs = (one.numbered_standing(indicator, floor) for one in (group, reference))
+    if test == "rank-sum":
+        return ours[1], theirs[1]
+    _, *places = np.intersect1d(ours[0], theirs[0], return_indices=True)
+    return ours[1][places[0]], theirs[1][places[1]]
 
 
 def ranked(
     groups: Groups, indicator: str, floor: float | None = None, alpha: float = statistics.ALPHA
 ) -> tuple[list[str], Ranking]:
-    """The methods and their Friedman ranks by medians, over the cases that all of them have."""
+    """Rank the methods by their medians, over the cases that all of them have."""
     methods = methods_of(groups)
     rows = [
-        [statistics.median(of[name].compared(indicator, floor)) for name in methods]
+        [statistics.median(of[name].standing(indicator, floor)) for name in methods]
         for of in groups.values()
-        if all(name in of and len(of[name].compared(indicator)) for name in methods)
+        if all(name in of and len(of[name].standing(indicator)) for name in methods)
     ]
     return methods, statistics.friedman(np.array(rows).reshape(-1, len(methods)), alpha)
 
@@ -296,25 +345,11 @@ def ranked(
 def mean_effect(
     groups: Groups, indicator: str, method: str, reference: str, floor: float | None = None
 ) -> float:
-    """A12 of a method against the reference, averaged over cases; NaN where there is none."""
+    """Return A12 of a method against the reference, averaged over cases; NaN where it has none."""
     sizes = []
     for of in groups.values():
         if method != reference and method in of and reference in of:
-            pair = [of[name].compared(indicator, floor) for name in (method, reference)]
+            pair = [of[name].standing(indicator, floor) for name in (method, reference)]
             if all(len(sample) for sample in pair):
                 sizes.append(statistics.effect_size(*pair))
     return float(np.mean(sizes)) if sizes else np.nan
-
-
-def _samples(
-    group: Group, reference: Group, indicator: str, floor: float | None, test: Test
-) -> tuple[FloatArray, FloatArray]:
-    """Two samples, for the signed-rank test by the numbers of runs that both have.
-
-    Pairs are by number only: runs of different methods share no seed and no start.
-    """
-    ours, theirs = group.standing(indicator, floor), reference.standing(indicator, floor)
-    if test == "rank-sum":
-        return ours[1], theirs[1]
-    _, *places = np.intersect1d(ours[0], theirs[0], return_indices=True)
-    return ours[1][places[0]], theirs[1][places[1]]

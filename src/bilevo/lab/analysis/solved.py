@@ -1,158 +1,193 @@
-"""The tables "solved" and "ablation": which runs have the verified optimum, and what they cost.
+"""The tables of success: which runs found the optimum, and what they cost.
 
-A run has solved its problem if F where the follower really answers is within 1e-6 of F*, and the
-reported f within 2e-6 of f*: F alone can be right with a follower that is wrong. Evaluations stand
-beside the median that the DRC paper prints for DRC-CMA-ES, unless a limit cut the
-runs off, since the paper's went on to the optimum; in an ablation, which has many forms of one
-method, beside those of the reference, one row for each form.
+effort     what it costs to come near the optimum, and how many runs do
+solved     how many runs found the verified optimum (`samples.Group.solved`), and evaluations
+           beside the baseline's median of its reference method
+ablation   the same of many forms of a method beside the reference, one row for each
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from bilevo.lab.analysis.paper import METHODS, printed
-from bilevo.lab.analysis.samples import Case, Group, Groups, methods_of, of_known_optimum
-from bilevo.lab.analysis.table import (
-    OTHER_ENDS,
+from bilevo.lab.analysis.samples import (
+    F_ERROR,
+    F_LOWER_ERROR,
+    Case,
+    Group,
+    Groups,
+    methods_of,
+    of_known_optimum,
+)
+from bilevo.lab.analysis.statistics import median
+from bilevo.lab.analysis.table_parts import (
+    DOUBT,
     PLAIN,
+    SHARE,
     WHOLE,
     Cell,
-    Row,
     Settings,
     Table,
+    TableRow,
     case_heads,
     case_names,
+    cells_of,
     run_notes,
     several_sizes,
     titled,
+    with_best,
 )
+from bilevo.lab.campaign import NEAR
 
-F_ERROR, F_LOWER_ERROR = 1e-6, 2e-6
-PAPERS = next(iter(METHODS))  # DRC-CMA-ES
-OF_PAPER = "Of the paper's: the ratio to the median that the DRC paper prints for DRC-CMA-ES."
-NOT_TOLD = "The paper's runs ended at the known optimum; these were not told it and end later."
+MEANING = (
+    f"Solved: F at the follower's true answer within {F_ERROR:.0e} of F*, and f within "
+    f"{F_LOWER_ERROR:.0e} of f*"
+)
+RATIO = "of the baseline's"
+WITHIN = (("Acc_u", NEAR), ("Acc_u", 1e-6), ("verified", NEAR))  # shares of runs in "effort"
+
+
+def effort(groups: Groups, settings: Settings) -> Table:
+    """Show what one success costs, and the shares of runs that are one."""
+    groups = of_known_optimum(groups)
+    if not groups:
+        return Table("effort", "Effort", ["problem"], [], ["No optimum is known."])
+    methods, sized = methods_of(groups), several_sizes(groups)
+    rows: list[TableRow] = []
+    for case, of in groups.items():
+        lines = {f"evaluations to {NEAR:.0e}": [_until_near(of.get(name)) for name in methods]}
+        for indicator, accuracy in WITHIN:
+            lines[f"{indicator} <= {accuracy:.0e}"] = [
+                Cell(of[name].share_within(indicator, accuracy) if name in of else np.nan, SHARE)
+                for name in methods
+            ]
+        for what, cells in lines.items():
+            if any(not np.isnan(cell.value) for cell in cells):
+                line = with_best(cells, largest="<=" in what)
+                rows.append([*case_names(case, sized), what, *line])
+    notes = [
+        *run_notes(groups, settings, "Figures"),
+        f"Evaluations to {NEAR:.0e}: what one success costs, the evaluations of both levels that "
+        "all completed runs spent until F was that near F*, or to their end, by the number of runs "
+        "that came that near. Shares are of all runs; failed and infeasible ones are not among "
+        "those counted.",
+    ]
+    if any(cell.doubt for cell in cells_of(rows)):
+        notes.append(f"{DOUBT}: half of the runs or more failed; never the best of a row.")
+    header = [*case_heads(sized), "indicator", *map(settings.label, methods)]
+    return Table("effort", titled("Effort", groups), header, rows, notes)
+
+
+def _until_near(group: Group | None) -> Cell:
+    """Show what a success costs; doubtful where half of the runs failed, whose cost is unknown."""
+    if group is None:
+        return Cell(np.nan, WHOLE)
+    cost = group.until_near
+    text = "never" if np.isinf(cost) else None
+    return Cell(cost, WHOLE, text=text, doubt=2 * group.failed >= group.attempts)
 
 
 def solved(groups: Groups, settings: Settings) -> Table:
-    """Median evaluations, their ratio to the paper's DRC-CMA-ES, and runs that were solved."""
+    """Show median evaluations, their ratio to the baseline's reference, and solved runs."""
     groups = of_known_optimum(groups)
-    title = titled("Solved and verified", groups) if groups else "Solved and verified"
     if not groups:
-        return Table("solved", title, ["problem"], [], ["No optimum is known."])
+        return Table("solved", "Solved and verified", ["problem"], [], ["No optimum is known."])
     methods, sized = methods_of(groups), several_sizes(groups)
-    ratios: dict[tuple[str, str], list[float]] = {}
-    counts: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    rows: list[Row] = []
+    beside = settings.baseline is not None and settings.has_same_limit
+    rows: list[TableRow] = []
     for case, of in groups.items():
-        row: Row = [*case_names(case, sized)]
+        row: TableRow = [*case_names(case, sized)]
         for name in methods:
-            group = of.get(name)
-            cost, ratio = _cost(case, group)
-            row += _cells(cost, ratio, _share(*_count(group)), settings.cut_off)
-            ratios.setdefault((case.size, name), []).append(ratio)
-            counts.setdefault((case.size, name), []).append(_count(group))
+            cost = _median_evaluations(of.get(name))
+            row += _method_cells(cost, _ratio(case, cost, settings), [of.get(name)], beside)
         rows.append(row)
-    row_names = [["all", size] if sized else ["all"] for size in _sizes(groups)]
-    closing: list[Row] = [
-        [*names, *_closing(size, methods, ratios, counts, settings.cut_off)]
-        for names, size in zip(row_names, _sizes(groups), strict=True)
-    ]
+    closing: list[TableRow] = []
+    for size in dict.fromkeys(case.size for case in groups):
+        row = ["all", size] if sized else ["all"]
+        cases = {case: of for case, of in groups.items() if case.size == size}
+        for name in methods:
+            costs = {case: _median_evaluations(of.get(name)) for case, of in cases.items()}
+            ratios = [_ratio(case, cost, settings) for case, cost in costs.items()]
+            known = [ratio for ratio in ratios if not np.isnan(ratio)]
+            mean = float(np.mean(known)) if known else np.nan
+            row += _method_cells(np.nan, mean, [of.get(name) for of in cases.values()], beside)
+        closing.append(row)
+    columns = ("evaluations", *([RATIO] if beside else []), "solved")
     heads = [
         f"{settings.label(name)}: {what}" if len(methods) > 1 else what
         for name in methods
-        for what in ("evaluations", *([] if settings.cut_off else ["of the paper's"]), "solved")
+        for what in columns
     ]
-    notes = [
-        *run_notes(groups, settings),
-        f"Solved: F at the follower's true answer within {F_ERROR:.0e} of F*, and f within "
-        f"{F_LOWER_ERROR:.0e} of f*.",
-        OTHER_ENDS if settings.cut_off else OF_PAPER,
-        *([] if settings.cut_off or settings.to_target else [NOT_TOLD]),
-    ]
-    return Table(
-        "solved", title, [*case_heads(sized), *heads], [*rows, *closing], notes, len(closing)
-    )
+    notes = [*run_notes(groups, settings), f"{MEANING}.", *_ratio_notes(settings, beside)]
+    header = [*case_heads(sized), *heads]
+    title = titled("Solved and verified", groups)
+    return Table("solved", title, header, [*rows, *closing], notes, len(closing))
 
 
-def _sizes(groups: Groups) -> list[str]:
-    return list(dict.fromkeys(case.size for case in groups))
-
-
-def _cells(cost: float, ratio: float, share: Cell, cut_off: bool) -> list[Cell]:
-    """Return the cells of one method; the ratio to the paper's median where it is comparable."""
-    beside = [] if cut_off else [Cell(ratio, PLAIN)]
-    return [Cell(cost, WHOLE), *beside, share]
-
-
-def _closing(
-    size: str,
-    methods: list[str],
-    ratios: dict[tuple[str, str], list[float]],
-    counts: dict[tuple[str, str], list[tuple[int, int]]],
-    cut_off: bool,
+def _method_cells(
+    cost: float, ratio: float, groups: list[Group | None], beside: bool
 ) -> list[Cell]:
-    """Return the mean ratio over the paper's problems, and how many of all runs were solved."""
-    row: list[Cell] = []
-    for name in methods:
-        of_paper = [ratio for ratio in ratios[size, name] if not np.isnan(ratio)]
-        mean = float(np.mean(of_paper)) if of_paper else np.nan
-        good, runs = (sum(part) for part in zip(*counts[size, name], strict=True))
-        row += _cells(np.nan, mean, _share(good, runs), cut_off)
-    return row
+    """Return the cells of one method; the ratio to the baseline's where there is one."""
+    return [Cell(cost, WHOLE), *([Cell(ratio, PLAIN)] if beside else []), _solved_cell(groups)]
 
 
-def _cost(case: Case, group: Group | None) -> tuple[float, float]:
-    """Median evaluations, and their ratio to the paper's."""
-    evaluations = np.empty(0) if group is None else group.sample("FEs")
-    if not evaluations.size:
-        return np.nan, np.nan
-    cost = float(np.median(evaluations))
-    told = printed(case.problem, case.m, case.n, PAPERS, "FEs")
-    return cost, np.nan if told is None else cost / told
+def _median_evaluations(group: Group | None) -> float:
+    return np.nan if group is None else median(group.sample("FEs"))
 
 
-def _count(group: Group | None) -> tuple[int, int]:
-    """How many runs were solved, of how many; failed and infeasible ones were not."""
-    if group is None:
-        return 0, 0
-    columns, count = group.columns, len(group)
-    unknown = np.full(count, np.nan)
-    f, f_star = columns.get("f", unknown), columns.get("f_star", unknown)
-    feasible = ~(columns.get("violation", unknown) > 0)
-    good = group.values("verified") <= F_ERROR
-    good &= feasible & (np.abs(f - f_star) <= F_LOWER_ERROR)
-    return int(good.sum()), count + group.failed
+def _ratio(case: Case, cost: float, settings: Settings) -> float:
+    """Return the ratio of a cost to the baseline's median of its reference method."""
+    if (baseline := settings.baseline) is None:
+        return np.nan
+    return cost / baseline.medians.get((case, baseline.reference, "FEs"), np.nan)
 
 
-def _share(good: int, runs: int) -> Cell:
+def _ratio_notes(settings: Settings, beside: bool) -> list[str]:
+    """Say what the ratio is, or why there is none."""
+    if (baseline := settings.baseline) is None:
+        return []
+    if not beside:
+        return [settings.other_ends]
+    what = f"the median that {baseline.name} prints for {baseline.reference}"
+    notes = [f"{RATIO.capitalize()}: the ratio to {what}."]
+    if baseline.target and not settings.to_target:
+        late = "runs ended at the known optimum; these were not told it and end later"
+        notes.append(f"{baseline.capitalized}'s {late}.")
+    return notes
+
+
+def _solved_cell(groups: list[Group | None]) -> Cell:
+    """Count the solved runs among all; failed and infeasible ones are not solved."""
+    found = [group for group in groups if group is not None]
+    good, runs = sum(group.solved for group in found), sum(group.attempts for group in found)
     share = good / runs if runs else np.nan
     return Cell(share, PLAIN, text=f"{good} of {runs}" if runs else None)
 
 
 def ablation(groups: Groups, settings: Settings) -> Table:
-    """What forms of a method cost beside the reference over all problems, and what they solve."""
-    title = "Ablation"
+    """Show what forms of a method cost beside the reference over all problems, and what they solve.
+
+    Problems without runs of the reference are left out.
+    """
     groups = {case: of for case, of in groups.items() if settings.reference in of}
-    rows: list[Row] = []
-    for name in methods_of(groups) if groups else []:
+    known = of_known_optimum(groups)
+    rows: list[TableRow] = []
+    for name in methods_of(groups):
         ratios = {
-            case: _cost(case, of[name])[0] / _cost(case, of[settings.reference])[0]
+            case: _median_evaluations(of[name]) / _median_evaluations(of[settings.reference])
             for case, of in groups.items()
             if name in of
         }
         mean = float(np.exp(np.mean(np.log(list(ratios.values())))))
         worst = max(ratios, key=lambda case: ratios[case])
-        counts = [_count(of.get(name)) for case, of in of_known_optimum(groups).items()]
-        good, runs = (sum(part) for part in zip(*counts, strict=True)) if counts else (0, 0)
         most = Cell(ratios[worst], PLAIN, text=f"{ratios[worst]:.2f} ({worst.problem})", named=True)
-        rows.append([settings.label(name), Cell(mean, PLAIN), most, _share(good, runs)])
+        share = _solved_cell([of.get(name) for of in known.values()])
+        rows.append([settings.label(name), Cell(mean, PLAIN), most, share])
     notes = [
         *run_notes(groups, settings, "Figures"),
         f"Evaluations: the ratio of medians to those of {settings.reference}, its geometric mean "
-        "over the problems, and where it is largest. Solved: F at the follower's true answer "
-        f"within {F_ERROR:.0e} of F*, and f within {F_LOWER_ERROR:.0e} of f*, which kinked and "
-        "noisy followers do not allow.",
+        f"over the problems, and where it is largest. {MEANING}, which kinked and noisy followers "
+        "do not allow.",
     ]
     header = ["method", "evaluations", "at most", "solved"]
-    return Table("ablation", title, header, rows, notes)
+    return Table("ablation", "Ablation", header, rows, notes)

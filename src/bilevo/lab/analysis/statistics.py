@@ -1,4 +1,4 @@
-"""Comparing samples of runs, by scipy.stats. Everything compared is minimized.
+"""Comparisons of samples of runs, by scipy.stats. Everything compared is minimized.
 
 - Spread is scipy.stats.iqr, whose quartiles are interpolated linearly. Papers made with MATLAB have
   its quartiles, which lie a little farther apart for few runs.
@@ -27,8 +27,8 @@ from bilevo.core.arrays import FloatArray
 
 Test = Literal["rank-sum", "signed-rank"]
 TESTS: tuple[Test, ...] = get_args(Test)
-ALPHA = 0.05  # the paper's significance level
-LEAST = 3  # methods that a Friedman test needs
+ALPHA = 0.05  # the usual level of significance
+FRIEDMAN_LEAST = 3  # methods
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Comparison:
     excess: float
 
     def mark(self, alpha: float = ALPHA) -> str:
-        """As the paper has it: + the reference is significantly better, - worse, = neither."""
+        """Return + where the reference is significantly better, - where worse, = otherwise."""
         if self.p >= alpha or self.excess == 0:
             return "="
         return "+" if self.excess > 0 else "-"
@@ -56,12 +56,12 @@ class Ranking:
 
 
 def median(values: FloatArray) -> float:
-    """NaN of nothing."""
+    """Return the median; NaN of nothing."""
     return float(np.median(values)) if len(values) else np.nan
 
 
 def spread(values: FloatArray) -> float:
-    """The interquartile range; NaN of nothing, and where both quartiles are infinite."""
+    """Return the interquartile range; NaN of nothing, and where both quartiles are infinite."""
     from scipy import stats
 
     if not len(values):
@@ -71,15 +71,15 @@ def spread(values: FloatArray) -> float:
 
 
 def rank_sum(values: FloatArray, reference: FloatArray) -> Comparison:
-    """The Wilcoxon rank-sum test of two independent samples; neither may be empty."""
+    """Make the Wilcoxon rank-sum test of two independent samples; neither may be empty."""
     from scipy import stats
 
     found = stats.mannwhitneyu(values, reference)
-    return Comparison(float(found.pvalue), _share(found, values, reference) - 0.5)
+    return Comparison(float(found.pvalue), _win_share(found, values, reference) - 0.5)
 
 
 def signed_rank(values: FloatArray, reference: FloatArray) -> Comparison:
-    """The Wilcoxon signed-rank test of pairs; at least one."""
+    """Make the Wilcoxon signed-rank test of one or more pairs."""
     from scipy import stats
 
     differ = values != reference  # also: no infinity is taken from another
@@ -91,24 +91,24 @@ def signed_rank(values: FloatArray, reference: FloatArray) -> Comparison:
 
 
 def least_p(ours: int, theirs: int, test: Test) -> float:
-    """The smallest p value that a test of samples of these sizes can have."""
+    """Return the smallest p value that a test of samples of these sizes can have."""
     orders = math.comb(ours + theirs, ours) if test == "rank-sum" else 2 ** min(ours, theirs)
     return min(2 / orders, 1.0)
 
 
 def effect_size(values: FloatArray, reference: FloatArray) -> float:
-    """Vargha and Delaney's A12: how often a value is larger than the reference's, ties by half.
+    """Return Vargha and Delaney's A12: how often a value exceeds the reference's, ties by half.
 
     Below 0.5 the values are better (smaller), above it the reference's; it is U / (k l) for the U
     of Mann and Whitney and samples of k and l.
     """
     from scipy import stats
 
-    return _share(stats.mannwhitneyu(values, reference), values, reference)
+    return _win_share(stats.mannwhitneyu(values, reference), values, reference)
 
 
 def holm(p: list[float]) -> list[float]:
-    """p values adjusted for being one of a family (S. Holm, 1979), in the given order."""
+    """Adjust p values for being members of one family (S. Holm, 1979), in the given order."""
     order = np.argsort(p, kind="stable")
     factors = np.arange(len(p), 0, -1)
     adjusted = np.minimum(np.maximum.accumulate(np.asarray(p)[order] * factors), 1.0)
@@ -118,12 +118,12 @@ def holm(p: list[float]) -> list[float]:
 
 
 def friedman(medians: FloatArray, alpha: float = ALPHA) -> Ranking:
-    """The Friedman test and average ranks of medians (blocks, methods)."""
+    """Make the Friedman test and average the ranks of medians (blocks, methods)."""
     from scipy import stats
 
     blocks, methods = medians.shape
-    if methods < LEAST:
-        raise ValueError(f"a Friedman test needs {LEAST} methods or more, not {methods}")
+    if methods < FRIEDMAN_LEAST:
+        raise ValueError(f"a Friedman test needs {FRIEDMAN_LEAST} methods or more, not {methods}")
     if not blocks:
         raise ValueError("a Friedman test needs a problem with runs of all methods")
     ranks = stats.rankdata(medians, axis=1)
@@ -134,12 +134,12 @@ def friedman(medians: FloatArray, alpha: float = ALPHA) -> Ranking:
 
 
 def critical_difference(methods: int, blocks: int, alpha: float = ALPHA) -> float:
-    """Nemenyi's: average ranks that differ by more differ significantly."""
+    """Return Nemenyi's critical difference of average ranks."""
     from scipy import stats
 
     q = stats.studentized_range.ppf(1 - alpha, methods, np.inf) / np.sqrt(2)
     return float(q * np.sqrt(methods * (methods + 1) / (6 * blocks)))
 
 
-def _share(found: Any, values: FloatArray, reference: FloatArray) -> float:
+def _win_share(found: Any, values: FloatArray, reference: FloatArray) -> float:
     return float(found.statistic / (len(values) * len(reference)))

@@ -1,9 +1,9 @@
-"""Documents that hold tables: `scripts/tables` makes those of our own pages anew.
+"""Documents that hold tables: `python -m bilevo.lab.show.documents PAGE...` makes them anew.
 
 A table stands between two marks, and only what stands between them is replaced. In a page on runs
-the first mark has the arguments of `bilevo table`, with paths as seen from the root of the project:
+the first mark has the arguments of `bilevo table`, with paths as seen from the working folder:
 
-    <!-- table: docs/data/runs_2_3.csv --kind accuracy --paper -->
+    <!-- table: results/quick --kind accuracy -->
     <!-- end -->
 """
 
@@ -16,18 +16,16 @@ from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 
-_SITE = ("reproduction", "drc-plus", "tutorial_researcher")
-PAGES = tuple(Path(f"docs/{name}.md") for name in _SITE)
-LIKE = "docs/data/runs_2_3.csv --kind accuracy"
+LIKE = "results/quick --kind accuracy"
 
 
 def marked(name: str) -> re.Pattern[str]:
-    """What a document has for a table: a mark with the table's name, a pattern, to its end."""
+    """Return a pattern for a table in a document: a mark with its name, a pattern, to its end."""
     return re.compile(rf"(<!-- table: {name} -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
 def filled(text: str, pattern: re.Pattern[str], made: Callable[..., str], like: str) -> str:
-    """A document with its `marked` tables made from their names; where nothing is made, it stays.
+    """Fill the `marked` tables of a document from their names; where nothing is made, it stays.
 
     `like` is a name that the pattern matches, to show where a mark is not right.
     """
@@ -43,13 +41,13 @@ def filled(text: str, pattern: re.Pattern[str], made: Callable[..., str], like: 
     return new
 
 
-def replaced(text: str) -> str:
-    """A page with its tables made anew, each by `bilevo table` with the arguments of its mark."""
-    return filled(text, marked("(.*?)"), shown, like=LIKE)
+def with_new_tables(text: str) -> str:
+    """Make the tables of a page anew, each by `bilevo table` with the arguments of its mark."""
+    return filled(text, marked("(.*?)"), table_in_markdown, like=LIKE)
 
 
-def shown(arguments: str) -> str:
-    """What `bilevo table` shows, in Markdown."""
+def table_in_markdown(arguments: str) -> str:
+    """Return what `bilevo table` shows, in Markdown."""
     from cyclopts import App
 
     from bilevo.lab.commands import table
@@ -69,10 +67,10 @@ def write_tables(*pages: Path) -> None:
     Parameters
     ----------
     pages
-        Markdown files with marks for tables; by default those of our own that have any.
+        Markdown files with marks for tables.
     """
-    for page in pages or PAGES:
-        page.write_text(replaced(page.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in pages:
+        page.write_text(with_new_tables(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

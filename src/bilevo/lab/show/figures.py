@@ -1,8 +1,8 @@
 """Figures of stored runs for print: convergence, allocation, running time, targets, ranks.
 
-`curves` computes what they show; here it is drawn with matplotlib, in sizes for a column or a page
-of a paper. Names of problems and methods may come from files of others, so a `$` or `_` in them
-means nothing: matplotlib is told not to parse them, and legends are labelled after they are made.
+`curves` computes what they show; this module draws it with matplotlib, in sizes for a column or a
+page of a paper. Names of problems and methods may come from files of others, so a `$` or `_` in
+them means nothing: matplotlib must not parse them, and legends get their labels afterwards.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ import numpy as np
 
 from bilevo.core.extras import need
 from bilevo.lab.analysis import curves
-from bilevo.lab.analysis.curves import Allocation, Band, Convergence, Ranks, Spread, Times
-from bilevo.lab.analysis.paper import FLOOR
-from bilevo.lab.analysis.samples import Case, require_floor
-from bilevo.lab.show.palette import Style, shown, styles
+from bilevo.lab.analysis.curves import Allocation, Band, Convergence, Quartiles, Ranks, Times
+from bilevo.lab.analysis.samples import FLOOR, Case, require_floor
+from bilevo.lab.show.palette import Style, short_name, styles
 from bilevo.plot import draw_stages, save
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["KINDS", "draw", "save"]
+__all__ = ["FIGURES", "draw", "save"]
 
 COLUMN, PAGE = 3.5, 7.16  # inches, of the journals' two-column pages
 ACROSS = 3  # small multiples in a row
@@ -38,10 +37,11 @@ LOOK: dict[Any, Any] = {
     **{"xtick.labelsize": 7, "ytick.labelsize": 7, "axes.linewidth": 0.6},
     **{"axes.spines.top": False, "axes.spines.right": False, "lines.linewidth": 1.3},
 }
-DASHES: dict[str, Any] = {
+LINE_STYLES: dict[str, Any] = {
     **{"solid": "-", "dash": (0, (4, 1.5)), "dashdot": "-.", "dot": (0, (1, 1.2))},
     "longdashdot": (0, (7, 1.5, 1, 1.5)),
 }
+X_LABEL = "evaluations of both levels"
 WORDS = {  # what methods can be ranked by
     **{"Acc_u": "|F - F*|", "Acc_l": "|f - f*|", "verified": "verified |F - F*|"},
     **{"F": "F", "F_verified": "verified F"},
@@ -73,15 +73,14 @@ def draw(
     indicator: str = "Acc_u",
     floor: float | None = FLOOR,
 ) -> Figure:
-    """A figure of one of the KINDS, of all that the frames have.
+    """Draw one of FIGURES, of all that the frames have.
 
     Convergence has a panel for each problem; allocation shows the first problem whose histories
-    tell executions of tasks.
-    Methods that have no history, or no times, are named below the figure.
-    `indicator` and `floor` are for the ranks of the critical-difference diagram.
+    tell executions of tasks. Methods without a history, or without times, are named below the
+    figure. `indicator` and `floor` are for the ranks of the critical-difference diagram.
     """
-    if kind not in KINDS:
-        raise ValueError(f"unknown figure {kind!r}; known are {', '.join(KINDS)}")
+    if kind not in FIGURES:
+        raise ValueError(f"unknown figure {kind!r}; known are {', '.join(FIGURES)}")
     if indicator not in WORDS:
         raise ValueError(f"unknown indicator {indicator!r}; known are {', '.join(WORDS)}")
     require_floor(floor)
@@ -89,17 +88,17 @@ def draw(
     from matplotlib import rc_context
 
     with rc_context(LOOK):
-        return KINDS[kind](Data(runs, history, indicator, floor))
+        return FIGURES[kind](Data(runs, history, indicator, floor))
 
 
 def _convergence(data: Data) -> Figure:
-    """Median and quartiles over evaluations, a panel for each problem with a history."""
+    """Draw median and quartiles over evaluations, a panel for each problem with a history."""
     found, missing = [], []
     for case in curves.cases(data.history):
         try:
             found.append(curves.convergence(data.history, data.runs, *case))
         except ValueError:  # nothing feasible
-            missing.append(curves.label(case))
+            missing.append(str(case))
     if not found:
         raise ValueError("no run has a history with a feasible pair: convergence cannot be shown")
     looks = data.styles
@@ -107,7 +106,7 @@ def _convergence(data: Data) -> Figure:
     for ax, panel in zip(panels, found, strict=True):
         for band in panel.bands:
             _draw_band(ax, band, looks[band.method])
-        ax.set_title(shown(curves.label(panel.case)), parse_math=False)
+        ax.set_title(short_name(str(panel.case)), parse_math=False)
         ax.set_xscale("log")
         _few_ticks(ax.xaxis)
         if panel.goal.known:
@@ -119,23 +118,23 @@ def _convergence(data: Data) -> Figure:
             _show_unknown(ax, panel)
     drawn = {band.method for panel in found for band in panel.bands}
     missing = [name for name in looks if name not in drawn] + missing
-    figure.supxlabel("evaluations of both levels" + _unseen(figure, missing), **SMALL)
+    figure.supxlabel(X_LABEL + _unseen(figure, missing), **SMALL)
     _legend(figure, looks, [name for name in looks if name in drawn])
     return figure
 
 
 def _draw_band(ax: Axes, band: Band, look: Style) -> None:
-    """From where they are finite: a median when half of the runs have a feasible pair."""
+    """Draw a band where it is finite: the median once half of the runs have a feasible pair."""
     x, between = band.evaluations, np.isfinite(band.upper)
     quartiles = band.lower[between], band.upper[between]
     ax.fill_between(x[between], *quartiles, step="post", color=look.colour, alpha=0.18, lw=0)
     half = np.isfinite(band.median)
-    line = {"color": look.colour, "linestyle": DASHES[look.dash]}
+    line = {"color": look.colour, "linestyle": LINE_STYLES[look.dash]}
     ax.step(x[half], band.median[half], where="post", **line)
 
 
 def _show_unknown(ax: Axes, panel: Convergence) -> None:
-    """F itself, with the best that was found; the view is that of the later half of each curve."""
+    """Show F itself and the best that was found, at the scale of the later half of each curve."""
     later = [band.median[len(band.median) // 2 :] for band in panel.bands]
     values = np.concatenate([*later, [panel.goal.F]])
     values = values[np.isfinite(values)]
@@ -152,15 +151,15 @@ def _show_unknown(ax: Axes, panel: Convergence) -> None:
 
 def _allocation(data: Data) -> Figure:
     found = _first_allocation(data)
-    figure = draw_stages([(shown(name), stages) for name, stages in found.stages.items()])
+    figure = draw_stages([(short_name(name), stages) for name, stages in found.stages.items()])
     figure.set_size_inches(PAGE, 0.9 + 1.3 * len(found.stages))
-    text = f"{shown(curves.label(found.case))}: each method's run of median cost"
+    text = f"{short_name(str(found.case))}: each method's run of median cost"
     figure.supxlabel(text + _unseen(figure, found.left_out), **SMALL)
     return figure
 
 
 def _first_allocation(data: Data) -> Allocation:
-    """Of the first problem that has executions to show."""
+    """Return the allocation on the first problem that has executions to show."""
     for case in curves.cases(data.history):
         try:
             return curves.allocation(data.history, data.runs, *case)
@@ -170,7 +169,7 @@ def _first_allocation(data: Data) -> Allocation:
 
 
 def _runtime(data: Data) -> Figure:
-    """Medians and quartiles of seconds a run and of an evaluation, problem by problem."""
+    """Draw medians and quartiles of seconds a run and an evaluation, problem by problem."""
     found = curves.times(data.runs)
     looks = data.styles
     figure = _figure(PAGE if len(found.cases) * len(found.methods) > 16 else COLUMN, 3.8)
@@ -179,7 +178,7 @@ def _runtime(data: Data) -> Figure:
     _draw_times(below, found, found.per_evaluation, 1e6, looks)
     above.set_ylabel("seconds a run")
     below.set_ylabel("\N{MICRO SIGN}s an evaluation")
-    names = [shown(curves.label(case)) for case in found.cases]
+    names = [short_name(str(case)) for case in found.cases]
     turned: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
     below.set_xticks(range(len(names)), names, parse_math=False, **turned)
     below.set_xlabel(_unseen(figure, found.left_out), **SMALL)
@@ -192,11 +191,11 @@ def _runtime(data: Data) -> Figure:
 def _draw_times(
     ax: Axes,
     found: Times,
-    values: dict[tuple[str, Case], Spread],
+    values: dict[tuple[str, Case], Quartiles],
     unit: float,
     looks: dict[str, Style],
 ) -> None:
-    """Points side by side: on a logarithmic scale bars would have no foot to stand on."""
+    """Draw points side by side: a logarithmic scale has no zero for bars to begin at."""
     width = 0.7 / len(found.methods)
     for i, method in enumerate(found.methods):
         shift = (i - (len(found.methods) - 1) / 2) * width
@@ -221,19 +220,19 @@ def _draw_times(
 
 
 def _ecdf(data: Data) -> Figure:
-    """The share of targets reached; a cross is where a method's last run has ended."""
+    """Draw the share of targets reached, with a cross where a method's last run has ended."""
     found = curves.ecdf(data.history, data.runs)
     looks = data.styles
     figure = _figure(COLUMN, 2.4)
     ax = figure.subplots()
     for line in found.reached:
         colour, dash = looks[line.method]
-        ax.step(line.evaluations, line.share, where="post", color=colour, ls=DASHES[dash])
+        ax.step(line.evaluations, line.share, where="post", color=colour, ls=LINE_STYLES[dash])
         ax.plot(line.evaluations[-1], line.share[-1], "x", color=colour, markersize=4)
     ax.set_xscale("log")
     ax.set_ylim(0, 1)
     _few_ticks(ax.xaxis)
-    ax.set_xlabel("evaluations of both levels" + _unseen(figure, found.left_out), **SMALL)
+    ax.set_xlabel(X_LABEL + _unseen(figure, found.left_out), **SMALL)
     ax.set_ylabel("share of targets reached")
     cases, targets = len(found.cases), len(curves.TARGETS)
     text = f"{cases} problem{'s' * (cases > 1)}, {targets} targets"
@@ -243,7 +242,7 @@ def _ecdf(data: Data) -> Figure:
 
 
 def _critical_difference(data: Data) -> Figure:
-    """Average ranks on a line, best on the left; bars join methods that do not differ.
+    """Draw average ranks on a line, best on the left; bars join methods that do not differ.
 
     One unit of height is a line of text.
     """
@@ -251,7 +250,7 @@ def _critical_difference(data: Data) -> Figure:
     last = len(found.average)
     depth = 0.5 + 0.35 * len(found.cliques)
     bottom = depth + (last + 1) // 2 + 1.4
-    names = [0.6 + LETTER * len(shown(name)) for name in found.average]
+    names = [0.6 + LETTER * len(short_name(name)) for name in found.average]
     left, right = max(names[: (last + 1) // 2]), max(names[(last + 1) // 2 :])
     scale = max(2.4, 0.3 * (last - 1))
     figure = _figure(left + scale + right, LINE * (bottom + 3.2))
@@ -285,7 +284,7 @@ def _draw_scale(ax: Axes, found: Ranks, bottom: float) -> None:
 
 
 def _draw_ranks(ax: Axes, found: Ranks, depth: float, looks: dict[str, Style]) -> None:
-    """The better half is named on the left from above, the others on the right from below."""
+    """Name the better half on the left from above, the others on the right from below."""
     last = len(found.average)
     half = (last + 1) // 2
     for i, (method, rank) in enumerate(found.average.items()):
@@ -294,7 +293,7 @@ def _draw_ranks(ax: Axes, found: Ranks, depth: float, looks: dict[str, Style]) -
         end = 1 - 0.02 * last if left else 1.02 * last
         ax.plot([rank, rank, end], [0, row, row], color=looks[method].colour, linewidth=1.1)
         ax.annotate(
-            f"{shown(method)}  {rank:.2f}" if left else f"{rank:.2f}  {shown(method)}",
+            f"{short_name(method)}  {rank:.2f}" if left else f"{rank:.2f}  {short_name(method)}",
             (end, row),
             xytext=(-3 if left else 3, 0),
             textcoords="offset points",
@@ -322,10 +321,10 @@ def _figure(width: float, height: float) -> Figure:
 
 
 def _unseen(figure: Figure, left_out: Sequence[str]) -> str:
-    """A label's further lines: what a figure does not show. It makes room for them."""
+    """Return further lines of a label that name what is missing, and make room for them."""
     if not left_out:
         return ""
-    names = ", ".join(shown(name) for name in left_out)
+    names = ", ".join(short_name(name) for name in left_out)
     lines = fill(f"not shown: {names}", int(figure.get_figwidth() / LETTER))
     _grow(figure, lines.count("\n") + 1)
     return "\n" + lines
@@ -338,15 +337,15 @@ def _grow(figure: Figure, lines: int) -> None:
 def _legend(
     figure: Figure, looks: dict[str, Style], methods: Sequence[str], points: bool = False
 ) -> None:
-    """In room of its own above. Labels come later: matplotlib leaves out what starts with `_`."""
+    """Add a legend above; labels are set later, since matplotlib leaves out those like `_x`."""
     from matplotlib.lines import Line2D
 
     handles = []
     for name in methods:
         colour, dash = looks[name]
-        line = {"ls": "", "marker": MARKERS[dash], "ms": 4} if points else {"ls": DASHES[dash]}
+        line = {"ls": "", "marker": MARKERS[dash], "ms": 4} if points else {"ls": LINE_STYLES[dash]}
         handles.append(Line2D([], [], color=colour, **line))
-    widest = 0.5 + LETTER * max(len(shown(name)) for name in methods)
+    widest = 0.5 + LETTER * max(len(short_name(name)) for name in methods)
     across = min(len(handles), max(int(figure.get_figwidth() / widest), 1))
     _grow(figure, -(-len(handles) // across))
     legend = figure.legend(
@@ -359,11 +358,11 @@ def _legend(
         columnspacing=1.2,
     )
     for text, name in zip(legend.get_texts(), methods, strict=True):
-        text.set(text=shown(name), parse_math=False)
+        text.set(text=short_name(name), parse_math=False)
 
 
 def _few_ticks(axis: Any) -> None:
-    """Labels at powers of ten, or at plain numbers where an axis has less than two of those."""
+    """Label powers of ten, or plain numbers where an axis has fewer than two powers."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     low, high = np.log10(axis.get_view_interval())
@@ -375,7 +374,7 @@ def _few_ticks(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-KINDS: dict[str, Callable[[Data], Figure]] = {
+FIGURES: dict[str, Callable[[Data], Figure]] = {
     "convergence": _convergence,
     "allocation": _allocation,
     "runtime": _runtime,

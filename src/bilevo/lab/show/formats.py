@@ -1,9 +1,8 @@
 """Tables as plain text, Markdown, CSV and LaTeX.
 
-A cell is written as in the DRC paper: the median, its interquartile range or what the reference
-saves in parentheses, the mark, and in brackets what the paper prints; a sign of doubt stands right
-after the median. Names of problems and methods may be anybody's: each format escapes what has a
-meaning in it.
+A cell has the median, in parentheses its interquartile range or what the reference saves, the mark,
+and in brackets the baseline's median; a sign of doubt stands right after the median. Names of
+problems and methods may be anybody's: each format escapes what has a meaning in it.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from bilevo.core.terminal import on_one_line
-from bilevo.lab.analysis.table import DOUBT, GENERAL, SIGNS, Cell, Table
+from bilevo.lab.analysis.table_parts import DOUBT, GENERAL, SIGNS, Cell, Table
 
-GREY = r"\cellcolor[rgb]{.851,.851,.851}"  # the paper's
+GREY = r"\cellcolor[rgb]{.851,.851,.851}"  # behind the best of a row
 LETTERS = "ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØÙÚÛÜÝßàáâãäåæçèéêëìíîïñòóôõöøùúûüýÿ"  # that TeX's fonts have
 IN_LATEX = {
     "\\": r"\textbackslash{}",
@@ -34,7 +33,7 @@ IN_LATEX = {
     **{letter: f"{{\\char{ord(letter)}}}" for letter in "\"`'"},
 }
 MARKS_IN_LATEX = {"+": "$+$", "-": "$-$", "=": r"$\approx$"}
-BESIDE = ("doubt", "IQR", "mark", "saved", "paper")
+BESIDE = ("doubt", "IQR", "mark", "saved", "baseline")
 PACKAGES = (r"\usepackage{booktabs,graphicx}", r"\usepackage[table]{xcolor}")
 
 FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20].", re.DOTALL)
@@ -42,22 +41,17 @@ FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20].", re.DOTALL)
 Lines = list[list[str]]
 
 
-def write(table: Table, form: str) -> str:
-    """A table in one of FORMATS, ending in a newline."""
-    return write_all([table], form)
-
-
-def write_all(tables: Sequence[Table], form: str) -> str:
-    """Tables in one of FORMATS, one after the other; a document of LaTeX holds all of them."""
+def format_tables(tables: Sequence[Table], form: str) -> str:
+    """Write tables in one of FORMATS, one after the other; a LaTeX document holds all of them."""
     if form not in FORMATS:
         raise ValueError(f"unknown format {form!r}; known are {', '.join(FORMATS)}")
     return FORMATS[form](tables)
 
 
 def text(table: Table) -> str:
-    """Aligned columns, the best of a row starred, and notes."""
+    """Write aligned columns, the best of a row starred, and notes."""
     lines = [[on_one_line(head) for head in table.header]]
-    lines += [[_plain(cell, on_one_line, "{}*") for cell in row] for row in table.rows]
+    lines += [[_on_one_line(cell, on_one_line, "{}*") for cell in row] for row in table.rows]
     notes = [on_one_line(note) for note in table.notes]
     if any(isinstance(cell, Cell) and cell.best for row in table.rows for cell in row):
         notes.append("*: the best of its row.")
@@ -66,15 +60,15 @@ def text(table: Table) -> str:
 
 
 def markdown(table: Table) -> str:
-    """A table of GitHub's Markdown, the best of a row in bold, and notes."""
+    """Write a table of GitHub's Markdown, the best of a row in bold, and notes."""
     lines = [[_in_markdown(head) for head in table.header]]
-    lines += [[_plain(cell, _in_markdown, "**{}**") for cell in row] for row in table.rows]
+    lines += [[_on_one_line(cell, _in_markdown, "**{}**") for cell in row] for row in table.rows]
     parts = [show(lines, markdown=True)] if table.rows else []
     return "\n\n".join([*parts, " ".join(_in_markdown(note) for note in table.notes)]) + "\n"
 
 
 def csv_text(table: Table) -> str:
-    """Values in full, with columns of their own for what stands beside them."""
+    """Write values in full, with columns of their own for what stands beside them."""
     columns = list(zip(*table.rows, strict=True)) or [()] * len(table.header)
     beside = [
         [name for name in BESIDE if any(_beside(cell)[name] for cell in column)]
@@ -93,7 +87,7 @@ def csv_text(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    """For a document with some packages, which a comment names; the best bold on grey."""
+    """Write a table for a document with the packages that a comment names; best bold on grey."""
     return f"% in the preamble: {' '.join(PACKAGES)}\n{_in_float(table)}"
 
 
@@ -131,7 +125,7 @@ def _in_float(table: Table) -> str:
 
 
 def latex_document(tables: Sequence[Table]) -> str:
-    """LaTeX that compiles by itself, a page for each table, as large as the largest needs."""
+    """Write LaTeX that compiles by itself: a page for each table, large enough for the largest."""
     width = 60 + 32 * max(len(table.header) for table in tables)
     height = 80 + 6 * max(len(table.rows) for table in tables)
     return "\n".join(
@@ -147,21 +141,21 @@ def latex_document(tables: Sequence[Table]) -> str:
     )
 
 
-def _each(one: Callable[[Table], str]) -> Callable[[Sequence[Table]], str]:
+def _one_by_one(one: Callable[[Table], str]) -> Callable[[Sequence[Table]], str]:
     return lambda tables: "\n".join(map(one, tables))
 
 
 FORMATS: dict[str, Callable[[Sequence[Table]], str]] = {
-    "text": _each(text),
-    "csv": _each(csv_text),
-    "latex": _each(latex),
+    "text": _one_by_one(text),
+    "csv": _one_by_one(csv_text),
+    "latex": _one_by_one(latex),
     "latex-document": latex_document,
-    "markdown": _each(markdown),
+    "markdown": _one_by_one(markdown),
 }
 
 
 def show(lines: Lines, markdown: bool) -> str:
-    """Lines of cells, the first of which is the header, as a table."""
+    """Write lines of cells, the first of which is the header, as a table."""
     if markdown:
         rule = ["---"] * len(lines[0])
         return "\n".join("| " + " | ".join(line) + " |" for line in [lines[0], rule, *lines[1:]])
@@ -173,7 +167,7 @@ def show(lines: Lines, markdown: bool) -> str:
 
 
 def csv_line(values: Iterable[Any]) -> str:
-    """A line of CSV. The writer's own ending makes it quote single carriage returns too."""
+    """Write a line of CSV; the writer's own ending makes it quote single carriage returns."""
     file = StringIO()
     csv.writer(file, lineterminator="\r\n").writerow(values)
     return file.getvalue().removesuffix("\r\n") + "\n"
@@ -194,7 +188,7 @@ def unguarded(text: str) -> str:
 
 
 def pieces(cell: Cell) -> dict[str, str]:
-    """The value and what is BESIDE it, as they are written; empty where there is nothing."""
+    """Return the value and what is BESIDE it as text; empty where there is nothing."""
     spread = ".4g" if cell.form == GENERAL else cell.form
     return {
         "value": cell.written,
@@ -202,12 +196,12 @@ def pieces(cell: Cell) -> dict[str, str]:
         "IQR": "" if cell.spread is None else format(cell.spread, spread),
         "mark": cell.mark,
         "saved": "" if cell.saved is None else format(cell.saved, ".1%"),
-        "paper": "" if cell.paper is None else format(cell.paper, cell.form),
+        "baseline": "" if cell.baseline is None else format(cell.baseline, cell.form),
     }
 
 
-def _plain(cell: Cell | str, name: Callable[[str], str], best: str) -> str:
-    """A cell on one line: names and the best of a row are written as the format has them."""
+def _on_one_line(cell: Cell | str, name: Callable[[str], str], best: str) -> str:
+    """Write a cell; `name` escapes names, and `best` is the form of the best of a row."""
     if isinstance(cell, str):
         return name(cell)
     said = pieces(cell)
@@ -216,7 +210,7 @@ def _plain(cell: Cell | str, name: Callable[[str], str], best: str) -> str:
     value = [written + said["doubt"], *around]
     shown = " ".join([*value, *([said["mark"]] if said["mark"] else [])])
     shown = best.format(shown) if cell.best else shown
-    return f"{shown} [{said['paper']}]" if said["paper"] else shown
+    return f"{shown} [{said['baseline']}]" if said["baseline"] else shown
 
 
 def _in_full(cell: Cell | str) -> str:
@@ -226,10 +220,10 @@ def _in_full(cell: Cell | str) -> str:
 
 
 def _beside(cell: Cell | str) -> dict[str, str]:
-    """What stands beside a value, in full."""
+    """Return what stands beside a value, in full."""
     if isinstance(cell, str):
         return dict.fromkeys(BESIDE, "")
-    numbers = {"IQR": cell.spread, "saved": cell.saved, "paper": cell.paper}
+    numbers = {"IQR": cell.spread, "saved": cell.saved, "baseline": cell.baseline}
     written = {name: "" if n is None else repr(float(n)) for name, n in numbers.items()}
     return {**written, "mark": cell.mark, "doubt": DOUBT if cell.doubt else ""}
 
@@ -261,4 +255,4 @@ def _cell_in_latex(cell: Cell | str) -> str:
     value = "".join([said["value"], said["doubt"], *around])
     value += MARKS_IN_LATEX.get(cell.mark, "")
     value = rf"{GREY}\textbf{{{value}}}" if cell.best else value
-    return f"{value} {{[}}{said['paper']}{{]}}" if said["paper"] else value
+    return f"{value} {{[}}{said['baseline']}{{]}}" if said["baseline"] else value

@@ -1,4 +1,4 @@
-"""The figures of a report as plotly describes them: `curves` computes, this names and colours.
+"""The figures of a report, as plotly describes them; `curves` computes what they show.
 
 A view is one picture: traces and a layout, plain lists and dictionaries that become JSON. plotly
 reads a small HTML in texts (tags, links, entities), so names from results pass through `literal`;
@@ -19,24 +19,23 @@ import numpy as np
 from bilevo.core.arrays import FloatArray
 from bilevo.lab.analysis import curves
 from bilevo.lab.analysis.samples import Case, limit_of
-from bilevo.lab.analysis.table import labels
+from bilevo.lab.analysis.table_parts import method_labels
 from bilevo.lab.analysis.tables import rankable
-from bilevo.lab.show.figures import LOWEST, WORDS
-from bilevo.lab.show.palette import shown, styles
+from bilevo.lab.show.figures import LOWEST, WORDS, X_LABEL
+from bilevo.lab.show.palette import short_name, styles
 from bilevo.plot import STAGES, SURVIVED, Stage, task_ticks
 
 if TYPE_CHECKING:
     from polars import DataFrame
 
-DIGITS = 5  # significant ones: more than a screen can show
+PRECISION = 5  # significant digits: more than a screen can show
 BAND = "26"  # opacity, in hexadecimal
 DROPPED = "rgba(128, 134, 140, 0.4)"  # pale on light and on dark pages
 ROW = 34  # pixels for a method in a list of them
 CHART = 170  # pixels for one of several charts
 HIGH = 5  # ticks above 0 on a small chart
-EVALUATIONS = "evaluations of both levels"
 
-Trace = dict[str, Any]
+PlotlyTrace = dict[str, Any]
 Item = TypeVar("Item")
 
 
@@ -56,12 +55,12 @@ class View:
     """One picture of a figure, under the name that a menu shows."""
 
     label: str
-    data: list[Trace]
+    data: list[PlotlyTrace]
     layout: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class FigureViews:
     """A figure with its views, and what it lacks."""
 
     name: str
@@ -72,44 +71,48 @@ class Figure:
     missing: str
 
 
-def make(runs: DataFrame, history: DataFrame, floor: float | None, alpha: float) -> list[Figure]:
-    """The figures of a report, in its order; `floor` and `alpha` are those of average ranks."""
-    names = labels(runs)
+def make_figures(
+    runs: DataFrame, history: DataFrame, floor: float | None, alpha: float
+) -> list[FigureViews]:
+    """Make the figures of a report in order; `floor` and `alpha` are for average ranks."""
+    names = method_labels(runs)
     known = styles(curves.methods(runs)).items()
     looks = {method: Look(literal(names[method]), *style) for method, style in known}
     return [
-        convergence(runs, history, looks),
-        targets(runs, history, looks),
-        ranks(runs, looks, floor, alpha),
-        allocation(runs, history, looks),
-        times(runs, looks),
+        convergence_views(runs, history, looks),
+        target_views(runs, history, looks),
+        rank_views(runs, looks, floor, alpha),
+        allocation_views(runs, history, looks),
+        time_views(runs, looks),
     ]
 
 
-def convergence(runs: DataFrame, history: DataFrame, looks: Looks) -> Figure:
-    """Median and quartiles over evaluations, one view for each case."""
+def convergence_views(runs: DataFrame, history: DataFrame, looks: Looks) -> FigureViews:
+    """Show median and quartiles over evaluations, one view for each case."""
 
     def view(case: Case) -> tuple[View, list[str]]:
         found = curves.convergence(history, runs, *case)
         lowest = LOWEST if found.goal.known else -math.inf
-        data = [x for band in found.bands for x in _band(band, looks[band.method], lowest)]
+        data = [x for band in found.bands for x in _band_traces(band, looks[band.method], lowest)]
         scale = _logarithmic(data, "y") if found.goal.known else {}
         layout = {
-            "xaxis": {**_logarithmic(data, "x"), "title": {"text": EVALUATIONS}},
+            "xaxis": {**_logarithmic(data, "x"), "title": {"text": X_LABEL}},
             "yaxis": {**scale, "title": {"text": found.goal.label}},
         }
-        return View(curves.label(case), data, layout), found.left_out
+        return View(str(case), data, layout), found.left_out
 
     about = (
         "Distance of the best feasible pair so far to the optimum, or F where the optimum is "
         "unknown: the median over runs, with the quartiles as a band. Distances below "
         f"{LOWEST:g} are drawn there."
     )
-    return Figure("convergence", "Convergence", about, "Problem", *_each(curves.cases(runs), view))
+    return FigureViews(
+        "convergence", "Convergence", about, "Problem", *_views(curves.cases(runs), view)
+    )
 
 
-def targets(runs: DataFrame, history: DataFrame, looks: Looks) -> Figure:
-    """The share of targets reached over evaluations."""
+def target_views(runs: DataFrame, history: DataFrame, looks: Looks) -> FigureViews:
+    """Show the share of targets reached over evaluations."""
 
     def view(what: str) -> tuple[View, list[str]]:
         found = curves.ecdf(history, runs)
@@ -119,7 +122,7 @@ def targets(runs: DataFrame, history: DataFrame, looks: Looks) -> Figure:
             for one in found.reached
         ]
         layout = {
-            "xaxis": {**_logarithmic(data, "x"), "title": {"text": EVALUATIONS}},
+            "xaxis": {**_logarithmic(data, "x"), "title": {"text": X_LABEL}},
             "yaxis": {"range": [0, 1.02], "tickformat": ".0%", "title": {"text": "share reached"}},
         }
         return View(what, data, layout), found.left_out
@@ -129,11 +132,11 @@ def targets(runs: DataFrame, history: DataFrame, looks: Looks) -> Figure:
         f"Share of pairs of a run and a target that are reached: {count} targets for |F - F*| "
         f"from {first:g} to {last:f}, on the problems with a known optimum that all methods ran on."
     )
-    return Figure("ecdf", "Targets", about, "", *_each([""], view))
+    return FigureViews("ecdf", "Targets", about, "", *_views([""], view))
 
 
-def ranks(runs: DataFrame, looks: Looks, floor: float | None, alpha: float) -> Figure:
-    """Average ranks, with intervals that overlap where methods do not differ."""
+def rank_views(runs: DataFrame, looks: Looks, floor: float | None, alpha: float) -> FigureViews:
+    """Show average ranks, with intervals that overlap where methods do not differ."""
 
     def view(indicator: str) -> tuple[View, list[str]]:
         found = curves.ranks(runs, indicator, floor, alpha)
@@ -143,27 +146,29 @@ def ranks(runs: DataFrame, looks: Looks, floor: float | None, alpha: float) -> F
         "Average ranks of the methods' medians over problems, 1 the best. Methods whose bars "
         "overlap do not differ significantly: a bar is as long as Nemenyi's critical difference."
     )
-    views = _each(rankable(limit_of(runs)), view)
-    return Figure("critical-difference", "Average ranks", about, "Ranked by", *views)
+    views = _views(rankable(limit_of(runs)), view)
+    return FigureViews("critical-difference", "Average ranks", about, "Ranked by", *views)
 
 
-def allocation(runs: DataFrame, history: DataFrame, looks: Looks) -> Figure:
-    """Executions of tasks in three generations, one view for each case."""
+def allocation_views(runs: DataFrame, history: DataFrame, looks: Looks) -> FigureViews:
+    """Show executions of tasks in three generations, one view for each case."""
 
     def view(case: Case) -> tuple[View, list[str]]:
         found = curves.allocation(history, runs, *case)
-        return _stages(curves.label(case), found, looks), found.left_out
+        return _stages(str(case), found, looks), found.left_out
 
     about = (
         "How often each task, the follower's search of one leader, was executed in an early, a "
         "middle and a late generation of the run of median cost. Coloured: the better half, which "
         "updates the upper level."
     )
-    return Figure("allocation", "Allocation", about, "Problem", *_each(curves.cases(runs), view))
+    return FigureViews(
+        "allocation", "Allocation", about, "Problem", *_views(curves.cases(runs), view)
+    )
 
 
-def times(runs: DataFrame, looks: Looks) -> Figure:
-    """Seconds a run and an evaluation, as two views."""
+def time_views(runs: DataFrame, looks: Looks) -> FigureViews:
+    """Show seconds a run and an evaluation, as two views."""
 
     def view(what: str) -> tuple[View, list[str]]:
         found = curves.times(runs)
@@ -173,24 +178,24 @@ def times(runs: DataFrame, looks: Looks) -> Figure:
     about = (
         "Median over runs, with quartiles. Times depend on the machine, and on what else it does."
     )
-    views = _each(["a run", "an evaluation"], view)
-    return Figure("runtime", "Running time", about, "Time of", *views)
+    views = _views(["a run", "an evaluation"], view)
+    return FigureViews("runtime", "Running time", about, "Time of", *views)
 
 
 def literal(name: str) -> str:
-    """A name that plotly shows as it is."""
-    return escape(shown(name), quote=False)
+    """Return a name that plotly shows as it is."""
+    return escape(short_name(name), quote=False)
 
 
 def numbers(values: FloatArray) -> list[float | None]:
-    """JSON's numbers, rounded; none where they are not finite."""
-    return [float(f"{v:.{DIGITS}g}") if math.isfinite(v) else None for v in values.tolist()]
+    """Round numbers for JSON; None where they are not finite."""
+    return [float(f"{v:.{PRECISION}g}") if math.isfinite(v) else None for v in values.tolist()]
 
 
-def _each(
+def _views(
     items: Sequence[Item], view: Callable[[Item], tuple[View, list[str]]]
 ) -> tuple[list[View], str]:
-    """A view of each item that has one, and sentences on what is missing."""
+    """Make a view of each item that has one, and sentences on what is missing."""
     views: list[View] = []
     reasons: dict[str, None] = {}
     others: dict[str, None] = {}
@@ -208,8 +213,8 @@ def _each(
     return views, " ".join(told)
 
 
-def _step(method: str, x: curves.Counts, y: FloatArray, look: Look) -> Trace:
-    """A line that holds each value until the next; the legend switches all of a method's."""
+def _step(method: str, x: curves.Counts, y: FloatArray, look: Look) -> PlotlyTrace:
+    """Make a line that holds each value until the next; the legend switches all of a method's."""
     return {
         "type": "scatter",
         "mode": "lines",
@@ -221,8 +226,8 @@ def _step(method: str, x: curves.Counts, y: FloatArray, look: Look) -> Trace:
     }
 
 
-def _band(band: curves.Band, look: Look, lowest: float) -> list[Trace]:
-    """The median, over a band that begins where both quartiles are there."""
+def _band_traces(band: curves.Band, look: Look, lowest: float) -> list[PlotlyTrace]:
+    """Make the median, over a band that begins where both quartiles are there."""
     median = _step(band.method, band.evaluations, np.maximum(band.median, lowest), look)
     median |= {"hovertemplate": "%{y:.3g} after %{x:,}"}
     whole = np.isfinite(band.upper) & np.isfinite(band.lower)
@@ -236,7 +241,7 @@ def _band(band: curves.Band, look: Look, lowest: float) -> list[Trace]:
 
 
 def _ranks(title: str, found: curves.Ranks, looks: Looks) -> View:
-    """A list of methods, best first."""
+    """List the methods, best first."""
     data = [
         {
             "type": "scatter",
@@ -262,15 +267,15 @@ def _ranks(title: str, found: curves.Ranks, looks: Looks) -> View:
     return View(title, data, layout)
 
 
-def _logarithmic(data: Sequence[Trace], axis: str) -> dict[str, Any]:
-    """An axis labelled by powers of ten, or also between them where it shows few."""
+def _logarithmic(data: Sequence[PlotlyTrace], axis: str) -> dict[str, Any]:
+    """Label an axis by powers of ten, or also between them where it shows few."""
     values = [value for trace in data for value in trace[axis] if value]
     few = bool(values) and max(values) < 1000 * min(values)
     return {"type": "log", "dtick": "D2" if few else 1}
 
 
 def _labelled(names: Sequence[str]) -> dict[str, Any]:
-    """An axis on which names stand at 0, 1, 2 ..."""
+    """Label an axis by names at 0, 1, 2 ..."""
     return {
         "tickvals": list(range(len(names))),
         "ticktext": list(names),
@@ -279,8 +284,8 @@ def _labelled(names: Sequence[str]) -> dict[str, Any]:
 
 
 def _stages(title: str, found: curves.Allocation, looks: Looks) -> View:
-    """Rows of bar charts, one for each method, on a scale of its own; a column for each stage."""
-    data: list[Trace] = []
+    """Draw a row of bar charts for each method, on a scale of its own, a column for each stage."""
+    data: list[PlotlyTrace] = []
     notes: list[dict[str, Any]] = []
     layout: dict[str, Any] = {"showlegend": False, "bargap": 0.2, "margin": {"b": 8}}
     rows, columns = len(found.stages), len(STAGES)
@@ -303,7 +308,7 @@ def _stages(title: str, found: curves.Allocation, looks: Looks) -> View:
 
 
 def _whole_step(highest: int) -> int:
-    """Between ticks from 0, of which there are a few: 1, 2 or 5 times a power of ten."""
+    """Return the step of a few ticks from 0: 1, 2 or 5 times a power of ten."""
     power = 1
     while True:
         for step in (power, 2 * power, 5 * power):
@@ -312,7 +317,7 @@ def _whole_step(highest: int) -> int:
         power *= 10
 
 
-def _bars(stage: Stage, axis: str) -> Trace:
+def _bars(stage: Stage, axis: str) -> PlotlyTrace:
     return {
         "type": "bar",
         "x": list(range(1, len(stage.executions) + 1)),
@@ -332,10 +337,10 @@ def _note(text: str, x: float, y: float, side: str) -> dict[str, Any]:
 def _times(
     title: str,
     found: curves.Times,
-    spreads: dict[tuple[str, Case], curves.Spread],
+    spreads: dict[tuple[str, Case], curves.Quartiles],
     looks: Looks,
 ) -> View:
-    """Points with bars from quartile to quartile, methods side by side."""
+    """Draw points with bars from quartile to quartile, methods side by side."""
     data = []
     names = [f"{literal(case.problem)} {case.size}" for case in found.cases]
     for method in found.methods:

@@ -1,12 +1,10 @@
 """A campaign as one HTML file that works alone: `bilevo report`.
 
-The file holds everything, plotly included, and asks for nothing: its Content-Security-Policy
-forbids every request, and every script but the two that are written here, known by their hashes.
-Names of problems and methods and messages of errors are other people's text. They are escaped by
-the template (jinja2), in the data of figures (JSON, where < and > are written as numbers) and for
-plotly (`interactive.literal`), so the policy is a second wall and not the first.
-
-Nothing is computed here: tables come from `tables`, what figures show from `curves`.
+The file holds everything, plotly included, and needs no network: its Content-Security-Policy
+forbids every request, and every script but its own two, known by their hashes. Names of problems
+and methods and messages of errors are other people's text. They are escaped by the template
+(jinja2), in the data of figures (JSON, where < and > are written as numbers) and for plotly
+(`interactive.literal`), so that the policy is only the second line of defence.
 """
 
 from __future__ import annotations
@@ -22,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from bilevo.core.extras import need
 from bilevo.lab.analysis import curves, tables
-from bilevo.lab.analysis.paper import FLOOR
+from bilevo.lab.analysis.samples import FLOOR
 from bilevo.lab.analysis.statistics import ALPHA
-from bilevo.lab.analysis.table import Cell, Table, labels
+from bilevo.lab.analysis.table_parts import Cell, Table, method_labels
 from bilevo.lab.show import formats, interactive
 from bilevo.lab.store import FAILED
 from bilevo.safe_files import replacing
@@ -40,14 +38,14 @@ MEANINGS = {
     "=": "no significant difference to the reference",
 }
 DOUBTFUL = "half of the runs or more gave no good answer"
-FEW = 3  # methods that a headline names
+NAMED_MOST = 3  # methods that a headline names
 LISTS = ("methods", "problems")  # settings of an experiment that are long
 
 Settings = Mapping[str, Mapping[str, Any]]  # of campaigns, by folder
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class PageCell:
     """A cell as the page has it."""
 
     shown: str
@@ -60,7 +58,7 @@ class Shown:
     doubt: str = ""
 
 
-def write(
+def write_page(
     path: str | Path,
     runs: DataFrame,
     history: DataFrame,
@@ -68,10 +66,10 @@ def write(
     settings: Settings,
     **options: Any,
 ) -> None:
-    """Make the report of some runs; a crash leaves the old file.
+    """Write the report of some runs; a crash leaves the old file.
 
-    `settings` are those of the folders that the runs are from (`campaign.kept_settings`), by their
-    paths; `options` are those of `tables.make`.
+    `settings` are those of the folders that the runs are from (`campaign.read_settings`), by their
+    paths; `options` are those of `tables.make_table`.
     """
     path = Path(path)
     text = page(runs, history, settings, **options)
@@ -80,13 +78,13 @@ def write(
 
 
 def page(runs: DataFrame, history: DataFrame, settings: Settings, **options: Any) -> str:
-    """The HTML of a report."""
+    """Make the HTML of a report."""
     if runs.is_empty():
         raise ValueError("a report needs runs: there are none")
     jinja = need("reports", "jinja2", "report")
     scripts = [need("reports", "plotly.offline", "report").get_plotlyjs(), _file("report.js")]
     level = {"floor": FLOOR, "alpha": ALPHA} | options
-    figures = interactive.make(runs, history, level["floor"], level["alpha"])
+    figures = interactive.make_figures(runs, history, level["floor"], level["alpha"])
     content = {
         **_summary(runs),
         "tables": _tables(runs, options),
@@ -114,39 +112,39 @@ def _file(name: str) -> str:
 
 
 def _hash(script: str) -> str:
-    """A script's source expression in a policy."""
+    """Return a script's source expression in a policy."""
     return f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
 
 
 def _summary(runs: DataFrame) -> dict[str, Any]:
-    """What was compared, how often, and how many failed."""
-    names, cases = labels(runs), curves.cases(runs)
+    """Say what was compared, how often, and how many runs failed."""
+    names, cases = method_labels(runs), curves.cases(runs)
     methods = [names[method] for method in curves.methods(runs)]
     failed = _failed(runs).height
     counts = runs.group_by("problem", "m", "n", "method").len()["len"].to_list()
     each = f"{max(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
-    few = len(methods) <= FEW
+    few = len(methods) <= NAMED_MOST
     lead = f"{each} runs of each method on each problem; {failed or 'none'} failed."
     tiles = {"methods": len(methods), "problems": len(cases), "runs": runs.height, "failed": failed}
     return {
         "compared": methods if few else [f"{len(methods)} methods"],
-        "where": curves.label(cases[0]) if len(cases) == 1 else f"{len(cases)} problems",
-        "lead": lead if few else f"{_listed(methods)}: {lead}",
+        "where": str(cases[0]) if len(cases) == 1 else f"{len(cases)} problems",
+        "lead": lead if few else f"{_enumerated(methods)}: {lead}",
         "tiles": {name: f"{value:,}" for name, value in tiles.items()},
         "failed": failed,
     }
 
 
 def _tables(runs: DataFrame, options: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """All kinds that have something to show."""
-    made = (tables.make(runs, kind, **options) for kind in tables.KINDS)
+    """Make all kinds of tables that have something to show."""
+    made = (tables.make_table(runs, kind, **options) for kind in tables.TABLES)
     return [shown_table(table) for table in made if table.rows]
 
 
 def shown_table(table: Table) -> dict[str, Any]:
-    """A table as the page has it; rows that sum up others are not sorted among them."""
+    """Return a table as the page has it; rows that sum up others are not sorted among them."""
     last = len(table.rows) - table.closing
-    rows = [[_shown(cell) for cell in row] for row in table.rows]
+    rows = [[_page_cell(cell) for cell in row] for row in table.rows]
     return {
         "name": table.name,
         "short": table.name.capitalize(),
@@ -159,12 +157,12 @@ def shown_table(table: Table) -> dict[str, Any]:
     }
 
 
-def _shown(cell: Cell | str) -> Shown:
+def _page_cell(cell: Cell | str) -> PageCell:
     if isinstance(cell, str):
-        return Shown(cell)
+        return PageCell(cell)
     said = formats.pieces(cell)
-    around = {"IQR": "({})", "saved": "({})", "paper": "[{}]"}
-    return Shown(
+    around = {"IQR": "({})", "saved": "({})", "baseline": "[{}]"}
+    return PageCell(
         said["value"],
         kind="number",
         value=_sort_key(cell),
@@ -177,7 +175,7 @@ def _shown(cell: Cell | str) -> Shown:
 
 
 def _sort_key(cell: Cell) -> str:
-    """A number as JavaScript reads it; nothing where there is none."""
+    """Write a number as JavaScript reads it; nothing where there is none."""
     return "" if math.isnan(cell.value) else repr(float(cell.value)).replace("inf", "Infinity")
 
 
@@ -186,77 +184,85 @@ def _failed(runs: DataFrame) -> DataFrame:
 
 
 def _failures(runs: DataFrame) -> dict[str, Any]:
-    """The runs that failed, and why."""
+    """List the runs that failed, and why."""
     header = {"problem": "text", "(m, n)": "text", "method": "text", "run": "number"}
     header |= {"seed": "number", "error": "prose"}
-    body = []
-    for row in _failed(runs).iter_rows(named=True):
-        size = f"({row['m']}, {row['n']})"
-        texts = [row["problem"], size, row["method"], row["number"], row["seed"], row["error"]]
-        pairs = zip(texts, header.values(), strict=True)
-        body.append([Shown("" if text is None else str(text), kind) for text, kind in pairs])
-    about = {"title": "What failed", "header": list(header), "kinds": list(header.values())}
+    columns = ("problem", "size", "method", "number", "seed", "error")
+    sized = (
+        {**row, "size": f"({row['m']}, {row['n']})"} for row in _failed(runs).iter_rows(named=True)
+    )
+    lines = [[row[name] for name in columns] for row in sized]
+    return _text_table("What failed", header, lines)
+
+
+def _text_table(title: str, kinds: dict[str, str], lines: list[list[Any]]) -> dict[str, Any]:
+    """Make a table of texts, whose columns have these names and kinds."""
+    body = [
+        [
+            PageCell("" if text is None else str(text), kind)
+            for text, kind in zip(line, kinds.values(), strict=True)
+        ]
+        for line in lines
+    ]
+    about = {"title": title, "header": list(kinds), "kinds": list(kinds.values())}
     return {**about, "body": body, "foot": [], "notes": []}
 
 
 def _facts(runs: DataFrame, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What the runs were made with, as they say themselves, and how they are compared."""
+    """List what the runs were made with, as they say themselves, and how they are compared."""
     columns = {"version": "bilevo", "kernel": "kernel", "machine": "machine"}
-    found = {name: _listed(_distinct(runs, column)) for column, name in columns.items()}
+    found = {name: _enumerated(_distinct(runs, column)) for column, name in columns.items()}
     given = {name: value for name, value in options.items() if value is not None}
-    return {**found, **({"comparison": _in_words(given)} if given else {})}
+    return {**found, **({"comparison": _as_text(given)} if given else {})}
 
 
 def _folder(name: str, kept: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a folder: a table of its experiments, and the rest in words."""
+    """Return the settings of a folder: a table of its experiments, and the rest as text."""
     rest = {key: value for key, value in kept.items() if value not in (None, {}, [])}
     experiments = None
     if _are_mappings(rest.get("experiments")):
         experiments = _experiments(rest.pop("experiments"))
     if seconds := rest.pop("max_time", None):
         rest["longest time of a run"] = f"{seconds} s"
-    facts = {key: _in_words(value) for key, value in rest.items()}
+    facts = {key: _as_text(value) for key, value in rest.items()}
     return {"name": name, "experiments": experiments, "facts": facts}
 
 
 def _are_mappings(value: Any) -> bool:
-    """Files of settings can be edited by anybody."""
+    """Tell whether a setting has its usual form: anybody can edit a file of settings."""
     return isinstance(value, list) and all(isinstance(one, Mapping) for one in value)
 
 
 def _experiments(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     kinds = {key: "prose" if key in LISTS else "text" for part in parts for key in part}
-    body = [
-        [Shown(_setting(key, part.get(key)), kind) for key, kind in kinds.items()] for part in parts
-    ]
-    about = {"title": "Experiments", "header": list(kinds), "kinds": list(kinds.values())}
-    return {**about, "body": body, "foot": [], "notes": []}
+    lines = [[_setting(key, part.get(key)) for key in kinds] for part in parts]
+    return _text_table("Experiments", kinds, lines)
 
 
 def _setting(key: str, value: Any) -> str:
     """Return a setting of an experiment as text; without a limit methods end by their own rules."""
     if key in ("max_evals", "budgets") and isinstance(value, list):  # the latter until 0.1.0
         value = ["none" if limit == 0 else limit for limit in value]
-    told = _in_words(value)
-    return told if isinstance(told, str) else str(value)
+    text = _as_text(value)
+    return text if isinstance(text, str) else str(value)
 
 
 def _distinct(runs: DataFrame, column: str) -> list[str]:
-    """The different values of a column in order; results of other programs have none."""
+    """Return the different values of a column in order; other programs' results have none."""
     values = runs[column].drop_nulls().unique().sort().to_list()
     return [value for value in values if value] or ["not recorded"]
 
 
-def _in_words(value: Any) -> Any:
-    """A setting as texts, in mappings and lists of mappings."""
+def _as_text(value: Any) -> Any:
+    """Write a setting as texts, in mappings and lists of mappings."""
     if value is None or value in ({}, [], ()):
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return {name: _in_words(item) for name, item in value.items()}
+        return {name: _as_text(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        items = [_in_words(item) for item in value]
+        items = [_as_text(item) for item in value]
         if any(isinstance(item, dict) for item in items):
             return items
         nested = any(isinstance(item, list | tuple) for item in value)
@@ -264,6 +270,6 @@ def _in_words(value: Any) -> Any:
     return str(value)
 
 
-def _listed(names: Sequence[str]) -> str:
-    """In words: a, b and c."""
+def _enumerated(names: Sequence[str]) -> str:
+    """Write names as "a, b and c"."""
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))

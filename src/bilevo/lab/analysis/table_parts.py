@@ -1,29 +1,23 @@
-"""What tables are made of: cells, names of methods and sizes, and notes."""
+"""The parts of tables: cells, settings, names of methods and sizes, and notes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from bilevo import registry
-from bilevo.lab.analysis.paper import FLOOR, RUNS
-from bilevo.lab.analysis.samples import Case, Groups
+from bilevo.lab.analysis.baseline import Baseline
+from bilevo.lab.analysis.samples import FLOOR, Case, Groups, base_method, registered_methods
 from bilevo.lab.analysis.statistics import ALPHA, Test
 from bilevo.lab.store import FAILED, IMPORTED
 
 # How figures are written: accuracies, counts, shares, ratios and ranks, values of problems.
 SCIENTIFIC, WHOLE, SHARE, PLAIN, GENERAL = ".2e", ".0f", ".0%", ".2f", ".6g"
-SIGNS = "+/-/="  # better, worse and alike, in the paper's order
-DOUBT = "!"  # beside a figure that is not what it looks like
-NOT_PRINTED = "The DRC paper prints none of these figures."
-OTHER_ENDS = (
-    "No limit cut off the DRC paper's runs, and they ended at the known optimum: its figures do "
-    "not stand beside these."
-)
+SIGNS = "+/-/="  # better, worse and alike, in the DRC paper's order
+DOUBT = "!"  # beside a figure that most of its runs do not bear out
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +29,7 @@ class Cell:
     spread: float | None = None  # the interquartile range
     mark: str = ""  # "+", "=" or "-"
     saved: float | None = None  # the share of evaluations that the reference needs less
-    paper: float | None = None  # what the DRC paper prints for the value
+    baseline: float | None = None  # the baseline's median
     best: bool = False  # of its row
     doubt: bool = False  # too many of its runs gave no good answer; never the best
     text: str | None = None  # what is written instead of the value
@@ -43,23 +37,23 @@ class Cell:
 
     @property
     def written(self) -> str:
-        """The value alone."""
+        """Return the value alone as text."""
         if self.text is not None:
             return self.text
         return "-" if np.isnan(self.value) else format(self.value, self.form)
 
 
-Row = list[Cell | str]
+TableRow = list[Cell | str]
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of names and cells, and what is to be said of them."""
+    """Rows of names and cells, and the notes below them."""
 
     name: str
     title: str
     header: list[str]
-    rows: list[Row]
+    rows: list[TableRow]
     notes: list[str] = field(default_factory=list)
     closing: int = 0  # last rows that sum up the others
 
@@ -71,7 +65,7 @@ class Settings:
     reference: str
     statuses: Mapping[str, str]  # of methods
     limit: int = 0  # on the evaluations of every run; 0: there is none
-    paper: bool = False  # whether the paper's figures are asked for
+    baseline: Baseline | None = None
     cut_off: bool = False  # whether a limit ended runs
     to_target: bool = True  # whether runs ended at the known optimum
     floor: float | None = FLOOR
@@ -80,50 +74,67 @@ class Settings:
     alpha: float = ALPHA
 
     @property
-    def like_paper(self) -> bool:
-        """Say whether runs ended as the paper's did."""
-        return self.to_target and not self.cut_off
+    def has_same_limit(self) -> bool:
+        """Tell whether runs had the limit of the baseline's, or none where those had none."""
+        most = self.baseline.max_evals if self.baseline else 0
+        return self.limit == most if most else not self.cut_off
 
     @property
-    def beside(self) -> bool:
-        """Whether the paper's figures stand beside ours."""
-        return self.paper and self.like_paper
+    def is_comparable(self) -> bool:
+        """Tell whether there is a baseline, and runs ended as its runs did."""
+        if self.baseline is None:
+            return False
+        return self.to_target == self.baseline.target and self.has_same_limit
+
+    @property
+    def other_ends(self) -> str:
+        """Say why a baseline's figures do not stand beside those of the runs."""
+        if self.baseline is None:
+            return ""
+        name, ended = self.baseline.name, self.baseline.ended
+        return f"The runs of {name} {ended}; these ended otherwise: its figures are left out."
+
+    def beside(self, case: Case, method: str, indicator: str) -> float | None:
+        """Return the baseline's median that may stand beside ours."""
+        if self.baseline is None or not self.is_comparable:
+            return None
+        return self.baseline.medians.get((case, method, indicator))
 
     def label(self, method: str) -> str:
-        return label(method, self.statuses[method])
+        """Return the name that a method has in tables."""
+        return method_label(method, self.statuses[method])
 
 
 def statuses(runs: Any) -> dict[str, str]:
-    """How close the methods of a frame of runs are to their authors' programs."""
+    """Tell how close the methods of a frame of runs are to their authors' programs."""
     done = runs.filter(runs["status"].fill_null("") != FAILED)
     ours = set(done.filter(done["status"].fill_null("") != IMPORTED)["method"])
     foreign = set(done["method"]) - ours
     return {
-        method: IMPORTED if method in foreign else _registered(method)
+        method: IMPORTED if method in foreign else _registered_status(method)
         for method in runs["method"].unique(maintain_order=True)
     }
 
 
-@cache  # looking through what is installed is slow
-def _registered(method: str) -> str:
-    """What is not registered is its author's own."""
-    known = registry.methods().get(method.partition("/")[0])
+def _registered_status(method: str) -> str:
+    """Return a method's status; one that is not registered is its author's own."""
+    known = registered_methods().get(base_method(method))
     return str(known.status if known else registry.Status.OWN)
 
 
-def labels(runs: Any) -> dict[str, str]:
-    """The names that methods of a frame of runs have in tables and figures."""
-    return {method: label(method, status) for method, status in statuses(runs).items()}
+def method_labels(runs: Any) -> dict[str, str]:
+    """Return the names that methods of a frame of runs have in tables and figures."""
+    return {method: method_label(method, status) for method, status in statuses(runs).items()}
 
 
-def label(method: str, status: str) -> str:
-    """A method's name; a reconstruction is called one wherever its figures stand."""
+def method_label(method: str, status: str) -> str:
+    """Return a method's name; a reconstruction is called one wherever its figures stand."""
     rebuilt = status == registry.Status.RECONSTRUCTION
     return f"{method} ({status})" if rebuilt else method
 
 
 def case_names(case: Case, sized: bool) -> list[str]:
-    """What a row begins with; its size only where there are several."""
+    """Return what a row begins with; the size only where there are several."""
     return [case.problem, case.size] if sized else [case.problem]
 
 
@@ -136,15 +147,20 @@ def several_sizes(groups: Groups) -> bool:
 
 
 def titled(title: str, groups: Groups) -> str:
-    """With the size where there is one for all."""
+    """Add the size to a title where there is one for all."""
     sizes = {case.size for case in groups}
     return f"{title} at (m, n) = {sizes.pop()}" if len(sizes) == 1 else title
+
+
+def cells_of(rows: Iterable[TableRow]) -> list[Cell]:
+    """Return the cells of rows without the names."""
+    return [cell for row in rows for cell in row if isinstance(cell, Cell)]
 
 
 def with_best(
     cells: Iterable[Cell], by: Sequence[float] | None = None, largest: bool = False
 ) -> list[Cell]:
-    """A row with its best cells marked: all whose values are written like the best one.
+    """Mark the best cells of a row: all whose values are written like the best one.
 
     The values are those of the cells, or others `by` which they are compared.
     """
@@ -163,7 +179,7 @@ def with_best(
 
 
 def run_notes(groups: Groups, settings: Settings, what: str = "Medians") -> list[str]:
-    """How many runs there are, and what is wrong with some."""
+    """Say how many runs there are, and how many failed or ended infeasible."""
     counts: dict[str, list[int]] = {}
     for methods in groups.values():
         for method, group in methods.items():
@@ -181,7 +197,7 @@ def run_notes(groups: Groups, settings: Settings, what: str = "Medians") -> list
 
 
 def standing_notes(groups: Groups, settings: Settings) -> list[str]:
-    """What becomes of runs without a good answer where answers are compared."""
+    """Say how runs without a good answer count where answers are compared."""
     what = "Runs that are infeasible where the follower really answers"
     refuted = _trouble(groups, settings, "refuted", what)
     every = [group for methods in groups.values() for group in methods.values()]
@@ -191,20 +207,20 @@ def standing_notes(groups: Groups, settings: Settings) -> list[str]:
     return [*refuted, f"{rule}row, the answers of failed and infeasible runs are the worst."]
 
 
-def paper_notes(rows: Iterable[Row], settings: Settings) -> list[str]:
-    """What brackets mean, or why there are none."""
-    if not settings.paper:
+def baseline_notes(shown: bool, settings: Settings) -> list[str]:
+    """Say what brackets mean, or why there are none."""
+    if (baseline := settings.baseline) is None:
         return []
-    if not settings.like_paper:
-        return [OTHER_ENDS]
-    cells = [cell for row in rows for cell in row if isinstance(cell, Cell)]
-    if any(cell.paper is not None for cell in cells):
-        return [f"In brackets: what the DRC paper prints, medians of {RUNS} runs."]
-    return [NOT_PRINTED]
+    if not settings.is_comparable:
+        return [settings.other_ends]
+    if not shown:
+        return [f"{baseline.capitalized} prints none of these figures."]
+    medians = f"medians of {baseline.runs} runs" if baseline.runs else "medians"
+    return [f"In brackets: what {baseline.name} prints, {medians}."]
 
 
 def _trouble(groups: Groups, settings: Settings, attribute: str, what: str) -> list[str]:
-    """How many runs of which method on which problem it befell."""
+    """Say how many runs of which method on which problem have an attribute."""
     sized = several_sizes(groups)
     found: dict[str, list[str]] = {}
     for case, methods in groups.items():
@@ -217,14 +233,14 @@ def _trouble(groups: Groups, settings: Settings, attribute: str, what: str) -> l
 
 
 def span(numbers: Iterable[int]) -> str:
-    """A number, or from which to which they are."""
+    """Write a number, or from which to which they are."""
     ordered = sorted(numbers)
     least, most = ordered[0], ordered[-1]
     return str(least) if least == most else f"{least} to {most}"
 
 
 def test_notes(settings: Settings, marked: bool, too_few: set[int]) -> list[str]:
-    """What parentheses and marks mean, and why some are missing."""
+    """Say what parentheses and marks mean, and why some are missing."""
     corrected = ", with Holm's correction" if settings.holm else ""
     paired = "; pairs are by number only" if settings.test == "signed-rank" else ""
     notes = ["In parentheses: interquartile ranges."]

@@ -1,0 +1,159 @@
+"""A baseline: published medians that tables show beside the medians of stored runs.
+
+It is a JSON file, which anybody can write from the tables of a paper:
+
+    {
+      "name": "Smith (2020)",
+      "source": "J. Smith, A bilevel method, Journal of Examples 1, 2020",
+      "runs": 21,
+      "medians": [
+        {"problem": "smd1", "m": 2, "n": 3, "method": "nblea", "FEs": 523000, "Acc_u": 3.47e-5},
+        {"problem": "smd1", "m": 2, "n": 3, "method": "mine", "FEs": 410000, "marks": {"FEs": "-"}}
+      ]
+    }
+
+`name` and `medians` are needed. An entry names a problem with its sizes and a method, as stored
+runs name them, and has some of INDICATORS; `marks` has the source's own verdicts against its
+`reference` method, which is the first one unless the file says otherwise. `max_evals` and `target`
+say how the source's runs ended, as in a plan; by default without a limit, at the known optimum.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bilevo import problems
+from bilevo.lab.analysis.samples import ACCURACIES, EVALUATIONS, QUALITIES, Case
+from bilevo.lab.plans import require_known_keys
+from bilevo.safe_files import content
+
+INDICATORS = (*QUALITIES, *EVALUATIONS)
+MARKS = ("+", "-", "=")
+BASELINE_MOST = 2**22  # bytes of a file
+TEXT_MOST = 500  # letters of a name
+COUNT_MOST, NUMBER_MOST = 2**53, 1e300
+PLACE = ("problem", "m", "n", "method")
+KEYS = ("name", "source", "runs", "reference", "max_evals", "target", "medians")
+
+Key = tuple[Case, str, str]  # a case, a method and an indicator
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """Published medians, whose they are, and how their runs ended."""
+
+    name: str
+    medians: Mapping[Key, float]
+    marks: Mapping[Key, str]
+    methods: tuple[str, ...]  # in the order of the file
+    reference: str
+    source: str = ""
+    runs: int | None = None  # behind each median
+    max_evals: int = 0  # the limit of every run; 0: there was none
+    target: bool = True  # whether runs ended at the known optimum
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.source}" if self.source else self.name
+
+    @property
+    def capitalized(self) -> str:
+        """Return the name as a sentence begins with it."""
+        return self.name[:1].upper() + self.name[1:]
+
+    @property
+    def ended(self) -> str:
+        """Say in words how its runs ended."""
+        limit = f"a limit of {self.max_evals} evaluations" if self.max_evals else "no limit"
+        return f"had {limit} and {'ended' if self.target else 'did not end'} at the known optimum"
+
+
+def read_baseline(path: Path) -> Baseline:
+    """Read a baseline file; what is wrong with it raises ValueError with the file's name."""
+    try:
+        return baseline_of(json.loads(content(path, BASELINE_MOST)))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"baseline {path}: {error}") from None
+
+
+def baseline_of(table: Any) -> Baseline:
+    """Make a baseline of what a file holds."""
+    if not isinstance(table, dict):
+        raise ValueError('it should be an object: {"name": ..., "medians": [...]}')
+    require_known_keys(table, KEYS, "a baseline")
+    entries = table.get("medians")
+    if not isinstance(entries, list) or not entries:
+        raise ValueError('medians should be a list of objects such as {"problem": "smd1", ...}')
+    medians: dict[Key, float] = {}
+    marks: dict[Key, str] = {}
+    methods: dict[str, None] = {}
+    for number, entry in enumerate(entries):
+        try:
+            methods[_add_entry(entry, medians, marks)] = None
+        except ValueError as error:
+            raise ValueError(f"medians[{number}]: {error}") from None
+    reference = _text("reference", table.get("reference", next(iter(methods))))
+    if reference not in methods:
+        raise ValueError(f"the reference {reference!r} is none of its methods {list(methods)}")
+    target = table.get("target", True)
+    if not isinstance(target, bool):
+        raise ValueError(f"target should be true or false, got {target!r}")
+    return Baseline(
+        name=_text("name", table.get("name")),
+        medians=medians,
+        marks=marks,
+        methods=tuple(methods),
+        reference=reference,
+        source=_text("source", table["source"]) if "source" in table else "",
+        runs=_whole_number("runs", table["runs"], 1) if "runs" in table else None,
+        max_evals=_whole_number("max_evals", table.get("max_evals", 0), 0),
+        target=target,
+    )
+
+
+def _add_entry(entry: Any, medians: dict[Key, float], marks: dict[Key, str]) -> str:
+    """Add the figures of an entry, and return its method."""
+    if not isinstance(entry, dict):
+        raise ValueError(f"it should be an object, got {str(entry)[:60]}")
+    require_known_keys(entry, (*PLACE, *INDICATORS, "marks"), "an entry")
+    problem, method = (_text(key, entry.get(key)) for key in ("problem", "method"))
+    known = problem.lower() in problems.names()
+    sizes = (_whole_number(key, entry.get(key), 1) for key in ("m", "n"))
+    case = Case(problem.lower() if known else problem, *sizes)
+    found = {name: _median(name, entry[name]) for name in INDICATORS if name in entry}
+    if not found:
+        raise ValueError(f"it has no median; indicators are {', '.join(INDICATORS)}")
+    signs = entry.get("marks", {})
+    if not isinstance(signs, dict) or not all(sign in MARKS for sign in signs.values()):
+        raise ValueError(f'marks should be like {{"FEs": "+"}}, with one of {" ".join(MARKS)}')
+    require_known_keys(signs, tuple(found), "marks")
+    for name, value in found.items():
+        if (case, method, name) in medians:
+            raise ValueError(f"{name} of {method} on {case.problem} {case.size} stands there twice")
+        medians[case, method, name] = value
+    marks |= {(case, method, name): sign for name, sign in signs.items()}
+    return method
+
+
+def _text(key: str, value: Any) -> str:
+    if not isinstance(value, str) or not 0 < len(value.strip()) <= len(value) <= TEXT_MOST:
+        what = f"a text of 1 to {TEXT_MOST} letters"
+        raise ValueError(f"{key} should be {what}, got {str(value)[:60]!r}")
+    return value
+
+
+def _whole_number(key: str, value: Any, least: int) -> int:
+    if type(value) is not int or not least <= value <= COUNT_MOST:
+        raise ValueError(f"{key} should be a whole number from {least}, got {str(value)[:60]!r}")
+    return value
+
+
+def _median(key: str, value: Any) -> float:
+    least = 1 if key in EVALUATIONS else 0 if key in ACCURACIES else -NUMBER_MOST
+    if type(value) not in (int, float) or not least <= value <= NUMBER_MOST:
+        above = "" if least < 0 else f" from {least}"
+        raise ValueError(f"{key} should be a number{above}, got {str(value)[:60]!r}")
+    return float(value)
