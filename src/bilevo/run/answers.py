@@ -48,9 +48,8 @@ class Live:
     def counted(self) -> int:
         return self._last.done
 
-    def answer(self, session: Session) -> Answers:
-        assert session.batch is not None
-        return self.compute(session.batch)
+    def answer(self, session: Session, batch: Batch | StepBatch) -> Answers:
+        return self.compute(batch)
 
     def compute(
         self,
@@ -118,16 +117,15 @@ class Journalled:
         self._pieces = piece_rows(vectorized, len(batch.x))
         return self._pieces
 
-    def answer(self, session: Session) -> Answers:
-        assert session.batch is not None
-        self.begin(session.batch)
-        return self.complete(session, NOTHING)
+    def answer(self, session: Session, batch: Batch | StepBatch) -> Answers:
+        self.begin(batch)
+        return self.complete(session, batch, NOTHING)
 
-    def complete(self, session: Session, known: Mapping[int, Any]) -> Answers:
+    def complete(
+        self, session: Session, batch: Batch | StepBatch, known: Mapping[int, Any]
+    ) -> Answers:
         """Compute the pieces of the batch that are not known, and write them."""
-        batch, counts = session.batch, session.record.counts
-        assert batch is not None
-        counted = counts[batch.level]
+        counted = session.record.counts[batch.level]
 
         def keep(
             batch: Batch | StepBatch, i: int, outcome: EvaluationOutcome | StepOutcome

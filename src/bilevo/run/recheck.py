@@ -81,10 +81,8 @@ class Recheck:
         """Take the first step of a stored search; return what it cost."""
         assert self._stored.first_step is not None
         content = json.loads(self._stored.first_step.payload)
-        stored, x = (
-            encoding.step_outcome(content),
-            revive_fields(Incumbent, {"x": content["x"]})["x"],
-        )
+        stored = encoding.step_outcome(content)
+        x = revive_fields(Incumbent, {"x": content["x"]})["x"]
         bounds = self._problem.x_bounds
         if x.shape != (bounds.size,) or ((x < bounds.lower) | (x > bounds.upper)).any():
             return 0  # no run has written this journal

@@ -21,7 +21,7 @@ from bilevo.run.dispatch import Stopped
 from bilevo.run.encoding import EVALUATIONS
 from bilevo.run.errors import RunMismatch
 from bilevo.run.journal import Position, Record, RecordKind
-from bilevo.run.session import Answers, Session
+from bilevo.run.session import Answers, Batch, Session, StepBatch
 
 
 class Replayed:
@@ -57,16 +57,13 @@ class Replayed:
             self._clock.hold(record.elapsed)
         return None
 
-    def answer(self, session: Session) -> Answers:
+    def answer(self, session: Session, batch: Batch | StepBatch) -> Answers:
         if self._live:
-            return self._then.answer(session)
-        known = self._known(session)
-        return self._then.complete(session, known)
+            return self._then.answer(session, batch)
+        return self._then.complete(session, batch, self._known(session, batch))
 
-    def _known(self, session: Session) -> dict[int, Any]:
+    def _known(self, session: Session, batch: Batch | StepBatch) -> dict[int, Any]:
         """Return the outcomes that the journal holds: all of them but for the last batch."""
-        batch = session.batch
-        assert batch is not None
         first, pieces = self._then.next_number, self._then.begin(batch)
         known: dict[int, Any] = {}
         while self._next is not None and len(known) < len(pieces):

@@ -68,7 +68,7 @@ class Source(Protocol):
         """Return the number of evaluations of the present batch so far."""
         ...
 
-    def answer(self, session: Session) -> Answers:
+    def answer(self, session: Session, batch: Batch | StepBatch) -> Answers:
         """Return the answers to the session's batch."""
         ...
 
