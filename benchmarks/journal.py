@@ -13,7 +13,7 @@ from benchmarks.timing import interleaved, seconds
 from bilevo.core.problem import Function
 from bilevo.core.request import Level
 from bilevo.run.encoding import piece
-from bilevo.run.evaluator import Outcome
+from bilevo.run.jobs import EvaluationOutcome
 from bilevo.run.journal import JournalWriter
 from bilevo.run.session import Batch
 
@@ -24,7 +24,7 @@ RUNS = 7
 def record_cost(folder: Path) -> float:
     """Return the microseconds to make and append the record of a point at (10,10), best of 5."""
     batch = Batch(Level.LOWER, np.zeros((1, 10)), np.zeros((1, 10)))
-    outcome, rows = Outcome(np.zeros(1), np.empty((1, 0))), slice(0, 1)
+    outcome, rows = EvaluationOutcome(np.zeros(1), np.empty((1, 0))), slice(0, 1)
     times = []
     for attempt in range(5):
         writer = JournalWriter.create(folder / f"{attempt}.bin", {})

@@ -23,9 +23,9 @@ from bilevo.lab.analysis import curves, tables
 from bilevo.lab.analysis.samples import FLOOR
 from bilevo.lab.analysis.statistics import ALPHA
 from bilevo.lab.analysis.table_parts import Cell, Table, method_labels
-from bilevo.lab.files import replacing
 from bilevo.lab.show import formats, interactive
 from bilevo.lab.store import FAILED
+from bilevo.safe_files import replacing
 
 if TYPE_CHECKING:
     from polars import DataFrame
