@@ -1,11 +1,11 @@
-"""`scripts/bench`: runs benchmarks, checks their targets, and writes docs/performance.md.
+"""`scripts/bench`: run benchmarks, check their targets, and write docs/performance.md.
 
     scripts/bench                       everything, in about ten minutes
     scripts/bench generation whole      some parts
-    scripts/bench --quick               rough figures, written nowhere
+    scripts/bench --quick               rough figures, which are not written
 
-The exit status is 1 when a target is missed. Each part runs in a process of its own, so that none
-finds what another has imported or left behind.
+The exit status is 1 when a target is missed. Each part runs in a process of its own, so that no
+part is affected by what another has imported.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ PARTS: dict[str, Any] = {
     "column": column,
     "memory": memory,
 }
-SHOWN = ("driver", "journal", "workers")  # they print their figures, and promise nothing
+SHOWN = ("driver", "journal", "workers")  # they print their figures, and have no targets
 
 
 def measured(name: str, quick: bool) -> dict[str, Any]:
-    """A part's figures and the machine they come from; its tables are shown."""
+    """Run a part and print its tables; return its figures and the machine they come from."""
     part = PARTS[name]
     say(f"{name}: {part.__doc__.splitlines()[0]}")
     figures = report.rounded(alone(part.measure, **(part.QUICK if quick else {})))
@@ -50,7 +50,7 @@ def targets_of(stored: Stored) -> list[Target]:
 
 
 def blocks_of(stored: Stored) -> dict[str, list[Lines]]:
-    """The tables of the document, by their marks."""
+    """Return the tables of the document by the names of their marks."""
     blocks = {name: PARTS[name].tables(kept["figures"]) for name, kept in stored.items()}
     if stored:
         blocks["targets"] = [target_table(targets_of(stored))]
@@ -62,7 +62,7 @@ def main() -> int:
     parser = ArgumentParser(prog="scripts/bench", description="timings, and whether they are met")
     known = (*PARTS, *SHOWN)
     parser.add_argument("parts", nargs="*", help=f"of {', '.join(known)}; all by default")
-    parser.add_argument("--quick", action="store_true", help="rough figures, written nowhere")
+    parser.add_argument("--quick", action="store_true", help="rough figures, which are not written")
     options = parser.parse_args()
     chosen = options.parts or known
     if unknown := set(chosen) - set(known):

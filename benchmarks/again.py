@@ -1,8 +1,8 @@
-"""Stored runs made again: `python -m benchmarks.again --runs 40 --seed 17`.
+"""Make stored runs again: `python -m benchmarks.again --runs 40 --seed 17`.
 
-Runs of docs/data are drawn at random, method after method, and made again. A line tells whether
-each has the evaluations and the answer that are stored; `--out` writes the answers to the last bit,
-so that those of two versions can be compared.
+Runs of docs/data are drawn at random, one of each method after another. A line says whether a run
+has the stored evaluations and answer. `--out` writes the new answers to the last bit, so that two
+versions can be compared.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bilevo.lab.store import FAILED, Row, runs
 
 ROOT = Path(__file__).parents[1]
 FORMS = [read_plan(ROOT / "plans" / name) for name in ("ablation.toml", "drc-plus-ablation.toml")]
-LONGEST = 400_000  # evaluations of a run that is made again
+LONGEST = 400_000  # evaluations: longer runs are not made again
 KEPT = ("seed", "nfev_upper", "nfev_lower", "status", "F", "f", "violation", "x", "y")
 
 

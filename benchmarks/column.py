@@ -1,9 +1,9 @@
 """The paper's first column: drc-cma-es on SMD1-12 at (2, 3), 21 runs each, on two processes.
 
-Made as `bilevo bench` makes it, each run in a process of its own with its answer verified, but
-nothing is stored. The kernels take turns in blocks of runs, with cma's generation at n = 3 timed in
-between: the time is shown in seconds and in such generations. Verification's share is that of one
-run of each problem, made again in this process.
+Runs are made as `bilevo bench` makes them, each in a process of its own with its answer verified,
+but they are not stored. Blocks of runs alternate between the kernels, with cma's generation at
+n = 3 timed in between: the time is shown in seconds and in such generations. The share of
+verification is measured in this process, on one more run of each problem.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bilevo.lab.workers import by_processes
 
 WHOLE = 252  # runs of the column
 WANTED = {"numpy": 150, "numba": 60}  # seconds of the whole column
-CMA_THEN = 441e-6  # seconds a cma generation at n = 3 took on the machine that these are meant for
+CMA_THEN = 441e-6  # seconds of a cma generation at n = 3 on the machine of these targets
 PROCESSES = 2
 QUICK = {"runs": 2, "blocks": 1}
 
@@ -35,7 +35,7 @@ def carry_out_with(kernel: kernels.Name, task: Task) -> Row:
 
 
 def verification_share(plan: list[Task], kernel: kernels.Name) -> float:
-    """Of the time of a run of each problem with the verification of its answer."""
+    """Return verification's share in the time of one run of each problem and its verification."""
     running = verifying = 0.0
     with kernels.using(kernel):
         for run, form in ((task.run, task.form) for task in plan if task.run.number == 0):
@@ -49,7 +49,7 @@ def verification_share(plan: list[Task], kernel: kernels.Name) -> float:
 def campaign(
     plan: list[Task], kernel: kernels.Name, processes: int = PROCESSES
 ) -> tuple[float, list[Row]]:
-    """Seconds of runs, and their rows."""
+    """Make runs; return how many seconds they took, and their rows."""
     rows = by_processes(plan, processes, partial(carry_out_with, kernel))
     kept: list[Row] = []
     return seconds(lambda: kept.extend(with_progress(rows, plan))), kept
@@ -61,7 +61,7 @@ def measure(
     only: tuple[str, ...] = SMD,
     names: tuple[kernels.Name, ...] = kernels.NAMES,
 ) -> Figures:
-    """The whole column with each kernel, in blocks that take turns."""
+    """Measure the whole column with each kernel, in blocks that alternate."""
     plan = longest_first(tasks_of(Plan((Experiment(("drc-cma-es",), only, runs=runs),))))
     for name in names:
         campaign(plan[-1:], name, 1)  # starts the server that runs are forked from, and compiles
@@ -103,7 +103,7 @@ def tables(figures: Figures) -> list[Lines]:
 
 
 def targets(figures: Figures) -> list[Target]:
-    """In seconds, and in generations of cma: what a slow or busy machine does not change."""
+    """Compare seconds, and generations of cma, which do not depend on how busy a machine is."""
     made = []
     for line in figures["lines"]:
         what = f"{line['runs']} runs at (2, 3) on {PROCESSES} processes, {line['kernel']}"

@@ -1,14 +1,14 @@
-"""What the driver costs per request, measured with evaluations and an algorithm that do nothing."""
+"""The driver's cost per request, measured with evaluations and an algorithm that do nothing."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 import bilevo
+from benchmarks.timing import best_of
 from bilevo.algorithms import DRC
 from bilevo.core.algorithm import Algorithm
 from bilevo.core.arrays import BoolArray, IntArray
@@ -51,8 +51,8 @@ class Asks(Algorithm[AsksState]):
         return state
 
 
-def cost(m: int, n: int, points: int, repeats: int = 5) -> float:
-    """Microseconds a request, best of several runs."""
+def cost(m: int, n: int, points: int) -> float:
+    """Return the microseconds that a request takes."""
     values = np.zeros(points)
     problem = bilevo.Problem(
         lambda x, y: values,
@@ -61,32 +61,26 @@ def cost(m: int, n: int, points: int, repeats: int = 5) -> float:
         [(-5, 10)] * n,
         vectorized=True,
     )
-    times = []
-    for _ in range(repeats):
-        start = perf_counter()
-        bilevo.minimize(problem, method=Asks(points))
-        times.append(perf_counter() - start)
-    return min(times) / REQUESTS * 1e6
+    return best_of(5, lambda: bilevo.minimize(problem, method=Asks(points))) / REQUESTS * 1e6
 
 
-def check_cost(algorithm: Algorithm[Any], m: int, n: int, points: int, repeats: int = 5) -> float:
-    """Microseconds that checking a request takes, best of several times."""
+def check_cost(algorithm: Algorithm[Any], m: int, n: int, points: int) -> float:
+    """Return the microseconds that checking a request takes."""
     problem = bilevo.Problem(max, max, [(-5, 10)] * m, [(-5, 10)] * n)
     spec = Spec(m, n, 1, FullBudget.for_size(m, n), np.full(m + n, 0.3))
     check = Contract(algorithm, spec, problem).check
     request = Evaluate(Level.LOWER, np.full((points, m), 0.5), np.full((points, n), 0.5))
-    times = []
-    for _ in range(repeats):
-        start = perf_counter()
+
+    def check_all() -> None:
         for _ in range(REQUESTS):
             check(request)
-        times.append(perf_counter() - start)
-    return min(times) / REQUESTS * 1e6
+
+    return best_of(5, check_all) / REQUESTS * 1e6
 
 
 if __name__ == "__main__":
-    print("driver cost per request (no-op vectorized objective), best of 5")
-    print("and what checking it takes: of a registered method (at most 3 us wanted), of another")
+    print("driver cost per request (vectorized objective that does nothing), best of 5, and the")
+    print("cost of checking it: for a registered method (at most 3 us wanted), for another one")
     for size in ((2, 3, 7), (10, 10, 10), (30, 30, 14)):
         m, n, points = size
         ours, others = (check_cost(method, *size) for method in (DRC(), Asks(points)))

@@ -1,10 +1,9 @@
-"""One CMA-ES generation, ask and tell: ours with each kernel beside cma, cmaes and pymoo's.
+"""One CMA-ES generation, ask and tell: ours with each kernel, and those of cma, cmaes and pymoo.
 
 All minimize the same sphere in the unit box, with bounds and with populations of 4 + floor(3 ln n),
-from the same mean and deviation. The sphere's own cost is measured beside them and subtracted from
-all. A search is started again after a few generations, before its distribution has shrunk
-to nothing, and starting is not timed. Times of ours are sums over many starts, so that all are
-timed over stretches of a similar length.
+from the same mean and deviation. The sphere's own cost is measured too and subtracted from all. A
+search is started again after a few generations, before its distribution has shrunk too far, and
+starting is not timed. Ours are timed over many starts, so that all are timed over similar periods.
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ def of_pymoo(n: int, seed: int) -> Step:
 
 
 def time_per_generation(start: Callable[[int, int], Step], n: int, starts: int) -> float:
-    """Seconds of one generation, on average over several starts."""
+    """Return the seconds of one generation, on average over several starts."""
     total = 0.0
     for seed in range(1, starts + 1):
         step = start(n, seed)
@@ -127,7 +126,7 @@ def time_with_kernel(kernel: kernels.Name, n: int, starts: int) -> float:
 
 
 def cma_generation(n: int = 3, starts: int = 2) -> float:
-    """Seconds of one of cma's generations: the measure of the machine's present speed."""
+    """Return the seconds of a generation of cma, a measure of the machine's present speed."""
     return time_per_generation(of_cma, n, starts)
 
 
@@ -137,7 +136,7 @@ def measure(
     repeats: int = 25,
     starts: int = 20,
 ) -> Figures:
-    """Microseconds a generation, without the sphere's, of each at each size."""
+    """Measure microseconds per generation, without the sphere's, of each at each size."""
     lines = []
     for n in sizes:
         say(f"  a generation at n = {n}")
@@ -155,7 +154,7 @@ def measure(
 
 
 def tables(figures: Figures) -> list[Lines]:
-    """Microseconds, and how many times faster than cma."""
+    """Return a table of microseconds, and of how many times faster than cma each is."""
     names = list(figures["lines"][0]["us"])
     shown = {name: f"bilevo, {name}" if name in kernels.NAMES else name for name in names}
     header = ["n", "points", *(f"{shown[name]} (us)" for name in names)]

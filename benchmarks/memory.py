@@ -1,6 +1,6 @@
-"""Resident memory of a run of a million evaluations: drc-cma-es on SMD1 at (2, 3), without end.
+"""Resident memory of a run of a million evaluations of drc-cma-es on SMD1 at (2, 3).
 
-It is looked at after each upper generation, in a fresh process for each kernel.
+It is read after each upper generation, in a new process for each kernel.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ QUICK = {"evaluations": 100_000}
 
 
 def resident(kernel: kernels.Name, evaluations: int) -> Figures:
-    """Megabytes before a run, at shares of it, and at most."""
+    """Return the megabytes before a run, at parts of it, and at most."""
     process = psutil.Process()
     samples: list[tuple[float, float]] = []  # share of the run, MB
 
-    def look(result: bilevo.Result) -> None:
+    def read(result: bilevo.Result) -> None:
         samples.append((result.nfev / evaluations, process.memory_info().rss / 1e6))
 
     problem = bilevo.problems.get("smd1")
@@ -37,7 +37,7 @@ def resident(kernel: kernels.Name, evaluations: int) -> Figures:
             max_evals=evaluations,
             budget=ENDLESS,
             target=False,
-            callback=look,
+            callback=read,
         )
     late = [megabytes for share, megabytes in samples if share >= SETTLED]
     return {

@@ -1,8 +1,8 @@
-"""What is made of figures: tables, targets, the document docs/performance.md and its picture.
+"""Make tables, targets, the document docs/performance.md and its picture from figures.
 
-Figures are stored in docs/data/performance.json, part by part with the machine they come from, and
-the document's tables and its picture are made from what is stored: running one part again leaves
-the others as they are.
+docs/data/performance.json stores the figures of each part with the machine they come from. The
+document's tables and its picture are made from this file, so that one part can be run again without
+the others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Stored = dict[str, dict[str, Any]]  # per part: its figures, and the machine the
 
 
 class Target(NamedTuple):
-    """What is wanted of a figure, and whether it is so."""
+    """A limit for a figure, and whether the figure meets it."""
 
     what: str
     wanted: str
@@ -55,7 +55,7 @@ def target_table(targets: list[Target]) -> Lines:
 
 
 def machine() -> dict[str, str]:
-    """What figures depend on."""
+    """Return the hardware and the versions that figures depend on."""
     return {
         "processor": _processor(),
         "cores": str(os.cpu_count()),
@@ -67,7 +67,7 @@ def machine() -> dict[str, str]:
 
 
 def machine_table(stored: Stored) -> Lines:
-    """A column per machine, named by the parts that ran on it."""
+    """Return a column per machine, named by the parts that ran on it."""
     columns: dict[str, list[str]] = {}
     for part, kept in stored.items():
         columns.setdefault(json.dumps(kept["machine"]), []).append(part)
@@ -81,7 +81,7 @@ def read() -> Stored:
 
 
 def write(stored: Stored, blocks: Mapping[str, list[Lines]], draw: Callable[[Stored], Any]) -> None:
-    """Keep the figures, and make the document's tables and its picture from them."""
+    """Store the figures, and make the document's tables and its picture from them."""
     DATA.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
     text = DOCUMENT.read_text(encoding="utf-8")
     DOCUMENT.write_text(with_tables(text, blocks), encoding="utf-8")
@@ -89,7 +89,7 @@ def write(stored: Stored, blocks: Mapping[str, list[Lines]], draw: Callable[[Sto
 
 
 def with_tables(text: str, blocks: Mapping[str, list[Lines]]) -> str:
-    """A document with the tables of these blocks; others stay as they are."""
+    """Return a document with the tables of these blocks replaced."""
 
     def made(name: str) -> str:
         return "\n\n".join(show(lines, markdown=True) for lines in blocks.get(name, []))
@@ -98,7 +98,7 @@ def with_tables(text: str, blocks: Mapping[str, list[Lines]]) -> str:
 
 
 def rounded(figures: Any) -> Any:
-    """Figures to the digits that mean something."""
+    """Round figures to four digits."""
     if isinstance(figures, float):
         return float(f"{figures:.4g}")
     if isinstance(figures, dict):
@@ -107,7 +107,7 @@ def rounded(figures: Any) -> Any:
 
 
 def _processor() -> str:
-    """Its model, as Linux names it; elsewhere what Python knows."""
+    """Return the processor's model as Linux names it; elsewhere Python's name for it."""
     names = Path("/proc/cpuinfo")
     lines = names.read_text().splitlines() if names.exists() else []
     models = (line.split(": ")[1] for line in lines if line.startswith("model name"))

@@ -1,10 +1,10 @@
-"""DRC's two modes side by side: what `parallel="rounds"` gives, and what it costs.
+"""DRC's two modes compared: the gain and the cost of `parallel="rounds"`.
 
     python benchmarks/rounds.py --runs 21
 
-Medians over runs. A request is a batch of points that can be evaluated at once: with enough workers
-the number of requests is the time a run takes. "verified" is |F(x, y*(x)) - F*|, the leader's error
-when the follower really answers.
+The table shows medians over runs. A request is a batch of points that can be evaluated at once:
+with enough workers the time of a run is proportional to the number of requests. "verified" is
+|F(x, y*(x)) - F*|, the leader's error with the follower's true answer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ HEADER = [
 
 
 class Run(NamedTuple):
-    """What one run took and gave."""
+    """The cost and the accuracy of one run."""
 
     evaluations: int
     upper: int
@@ -76,7 +76,7 @@ def median_of(runs: list[Run]) -> Run:
 
 
 def line(name: str, mode: str, runs: list[Run], exact: Run) -> list[str]:
-    """A line of the table; "x" columns are ratios to the exact mode."""
+    """Return a line of the table; "x" columns are ratios to the exact mode."""
     median = median_of(runs)
     return [
         name,
@@ -95,7 +95,7 @@ def line(name: str, mode: str, runs: list[Run], exact: Run) -> list[str]:
 
 
 def compare(name: str, m: int, n: int, count: int) -> list[list[str]]:
-    """A problem's two lines."""
+    """Return the two lines of a problem."""
     exact, rounds = (
         [carry_out(name, m, n, method, seed) for seed in range(count)]
         for method in (DRC(), DRC(parallel="rounds"))

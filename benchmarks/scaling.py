@@ -1,8 +1,8 @@
-"""How time grows: with the numbers of variables, with the runs of a campaign, with workers.
+"""How time depends on the numbers of variables, the runs of a campaign, and workers.
 
 Runs are those of drc-cma-es on SMD1, up to a fixed number of evaluations. A campaign has one
-process per run, as many at once as it is given; starting it is left out, starting each run is not.
-Workers are those of `minimize(workers=)` and an objective that sleeps.
+process per run, a given number of them at once; starting the campaign is not timed, starting each
+run is. Workers are those of `minimize(workers=)`, with an objective that sleeps.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def with_size(
 
 
 def campaign_time(runs: int, processes: int) -> float:
-    """Seconds of a campaign of runs at (2, 3), without storing."""
+    """Return the seconds of a campaign of runs at (2, 3), without storing them."""
     tasks = tasks_of(Plan((Experiment(("drc-cma-es",), ("smd1",), runs=runs),)))
     return seconds(lambda: list(by_processes(tasks, processes)))
 
 
 def with_runs(runs: tuple[int, ...], repeats: int) -> list[Figures]:
-    """Runs a second of campaigns of several lengths, with one and more processes."""
+    """Measure runs per second of campaigns of several lengths, with one and more processes."""
     campaign_time(1, 1)  # starts the server that later runs are forked from
     lines = []
     for count in runs:
@@ -70,7 +70,7 @@ def with_runs(runs: tuple[int, ...], repeats: int) -> list[Figures]:
 
 
 def with_workers(evaluations: int) -> dict[str, float]:
-    """Evaluations a second with one and more workers."""
+    """Measure evaluations per second with one and more workers."""
     say("  workers")
     return {str(k): workers.speed(k, evaluations=evaluations) for k in PROCESSES}
 
@@ -109,11 +109,11 @@ def tables(figures: Figures) -> list[Lines]:
 
 
 def targets(figures: Figures) -> list[Target]:
-    """Nothing is promised here."""
+    """Return none: these figures have no targets."""
     return []
 
 
 def _speeds(speed: dict[str, float], counts: list[str]) -> list[str]:
-    """The speeds, and the last by the first."""
+    """Return the speeds, and the ratio of the last to the first."""
     ratio = speed[counts[-1]] / speed[counts[0]]
     return [*(f"{speed[count]:.1f}" for count in counts), f"{ratio:.2f}"]

@@ -1,9 +1,9 @@
-"""What comes before the first evaluation: `import bilevo`, and the first call after it.
+"""The time before the first evaluation: `import bilevo`, and the first call after it.
 
-Every figure is that of a fresh interpreter. An import's is the processor time of the whole process,
-the interpreter's own start included, with byte code written beforehand; that of a first call is
-the time of `minimize` on SMD1 at (2, 3) with 500 evaluations, and of the same call again.
-Numba is given a cache folder of its own: empty for its cold start, kept for the warm one.
+Every figure comes from a new interpreter. For an import it is the processor time of the whole
+process, with the interpreter's own start and with byte code written beforehand. For a first call it
+is the time of `minimize` on SMD1 at (2, 3) with 500 evaluations, and of the same call again. Numba
+gets a cache folder of its own: empty for a cold start, kept for a warm one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ QUICK = {"repeats": 2}
 
 
 def processor_time(code: str, environment: Mapping[str, str]) -> float:
-    """Seconds, user and system, of an interpreter that runs this code."""
+    """Return the seconds, user and system, of an interpreter that runs this code."""
     process = subprocess.Popen([sys.executable, "-c", code], env=dict(environment))
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -52,7 +52,7 @@ def processor_time(code: str, environment: Mapping[str, str]) -> float:
 
 
 def output(code: str, environment: Mapping[str, str]) -> tuple[str, list[str]]:
-    """What an interpreter prints that runs this code, and its lines on standard error."""
+    """Run code in an interpreter; return its output, and its lines on standard error."""
     command = [sys.executable, "-c", code]
     shown = subprocess.run(
         command, env=dict(environment), capture_output=True, text=True, check=False
@@ -63,7 +63,7 @@ def output(code: str, environment: Mapping[str, str]) -> tuple[str, list[str]]:
 
 
 def first_call(environment: Mapping[str, str], repeats: int) -> Figures:
-    """Seconds of the first and the second call, best of several interpreters."""
+    """Return the seconds of the first and the second call, best of several interpreters."""
     calls = []
     for _ in range(repeats):
         printed, notes = output(FIRST_CALL, environment)
@@ -75,7 +75,7 @@ def first_call(environment: Mapping[str, str], repeats: int) -> Figures:
 def first_calls(
     names: tuple[kernels.Name, ...], environment: Mapping[str, str], repeats: int
 ) -> Figures:
-    """By kernel; numba's cache is empty at first."""
+    """Measure first calls with each kernel; numba's cache is empty at first."""
     lines = {}
     for kernel in names:
         say(f"  first call with {kernel}")

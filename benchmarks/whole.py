@@ -1,12 +1,12 @@
-"""Whole runs of drc-cma-es on SMD1: what they take beside the evaluations themselves.
+"""Whole runs of drc-cma-es on SMD1: their cost in addition to the evaluations.
 
-A run is recorded: every call of its functions and what came of it. Then three things are timed in
-turn, with cma's generation at n = 3 as the measure of the machine: the run itself; its evaluations
-alone, in the same batches; and the run with functions that do nothing but return the recorded
-values, which is the optimizer's own cost, the driver's included. That is divided by the number of
-lower generations, which an optimizer that counts its `tell` has counted in the recorded run.
+A run is recorded: every call of its functions and the values it returned. Then three things are
+timed in turn, with cma's generation at n = 3 as a measure of the machine: the run itself; its
+evaluations alone, in the same batches; and the run with functions that only return the recorded
+values, which is the cost of the optimizer and the driver. This cost is divided by the number of
+lower generations, which an optimizer that counts its `tell` found in the recorded run.
 
-Last, an objective that takes a millisecond a point: there, the optimizer should not be seen.
+Last comes an objective of a millisecond per point, beside which the optimizer's cost should vanish.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Counted(bilevo.CMAES):
 
 
 class Recording:
-    """A run of drc-cma-es, and all that its functions were called with and returned."""
+    """A run of drc-cma-es, with all arguments and values of its functions."""
 
     def __init__(self, m: int, n: int, kernel: kernels.Name, max_evals: int) -> None:
         self.problem = bilevo.problems.get("smd1", m, n)
@@ -72,7 +72,7 @@ class Recording:
     def minimize(
         self, changed: Callable[[Function], Function], method: Any = "drc-cma-es"
     ) -> bilevo.Result:
-        """The run with its two functions replaced by something with the same values."""
+        """Make the run with its two functions replaced by others with the same values."""
         real = self.problem
         problem = bilevo.Problem(
             changed(real.F),
@@ -86,18 +86,18 @@ class Recording:
             return bilevo.minimize(problem, method=method, rng=1, max_evals=self.max_evals)
 
     def run(self) -> float:
-        """Seconds of the run."""
+        """Return the seconds of the run."""
         return seconds(lambda: self.minimize(lambda function: function))
 
     def evaluations(self) -> float:
-        """Seconds of its evaluations alone."""
+        """Return the seconds of its evaluations alone."""
         started = perf_counter()
         for function, x, y in self.calls:
             function(x, y)
         return perf_counter() - started
 
     def replay(self) -> float:
-        """Seconds of the run when evaluations cost nothing."""
+        """Return the seconds of the run when evaluations cost nothing."""
 
         def recorded(function: Function) -> Function:
             following = iter(self.values[function]).__next__
@@ -107,14 +107,14 @@ class Recording:
         result = self.minimize(recorded)
         took = perf_counter() - started
         if (result.nfev, result.F) != (self.result.nfev, self.result.F):
-            raise RuntimeError("a replay went another way than the run that was recorded")
+            raise RuntimeError("a replay differs from the run that was recorded")
         return took
 
 
 def at_size(
     size: tuple[int, int], names: tuple[kernels.Name, ...], repeats: int, longest: int
 ) -> list[Figures]:
-    """The lines of one size, one per kernel."""
+    """Return the lines of one size, one per kernel."""
     say(f"  whole runs at {size}")
     recordings = {name: Recording(*size, name, longest) for name in names}
     measures: dict[str, Callable[[], float]] = {"cma": partial(cma_generation, starts=6)}
@@ -142,7 +142,7 @@ def at_size(
 
 
 class Slow:
-    """A function that takes a millisecond a point, and the time that went into it."""
+    """A function that takes a millisecond per point, and the time spent in it."""
 
     inside: ClassVar[float] = 0.0
 
@@ -162,7 +162,7 @@ class Slow:
 def over_slow(
     size: tuple[int, int], kernel: kernels.Name, vectorized: bool, evaluations: int
 ) -> float:
-    """Total time over that of the evaluations, with a slow objective."""
+    """Return the total time divided by the time of evaluations, for a slow objective."""
     smd1 = bilevo.problems.get("smd1", *size)
     functions = Slow(smd1.F, vectorized), Slow(smd1.f, vectorized)
     problem = bilevo.Problem(*functions, smd1.x_bounds, smd1.y_bounds, vectorized=vectorized)
@@ -181,7 +181,7 @@ def measure(
     longest: int = LONGEST,
     slow_evaluations: int = 1000,
 ) -> Figures:
-    """Runs, their evaluations and their replays at each size with each kernel."""
+    """Measure runs, their evaluations and their replays at each size with each kernel."""
     lines = [line for size in sizes for line in at_size(size, names, repeats, longest)]
     slow = []
     for size in sizes:
@@ -198,7 +198,7 @@ def measure(
 
 
 def tables(figures: Figures) -> list[Lines]:
-    """What a run takes; what an objective of a millisecond leaves of it."""
+    """Return tables of the cost of runs, and of runs with a slow objective."""
     header = ["(m, n)", "kernel", "evaluations", "us an evaluation", "evaluated alone", "ratio"]
     header += ["lower generations", "us each, outside the objective", "cma, n = 3 (us)", "cma / us"]
     runs = [header]
@@ -216,7 +216,7 @@ def tables(figures: Figures) -> list[Lines]:
 
 
 def targets(figures: Figures) -> list[Target]:
-    """Ratios; microseconds too, which a slow or busy machine misses."""
+    """Compare ratios, and microseconds, which a slow or busy machine misses."""
     made = []
     for line in figures["lines"]:
         if tuple(line["size"]) in PROMISED:

@@ -1,7 +1,7 @@
-"""How much faster workers are: an objective that sleeps 20 ms, DRC-CMA-ES at (10,10).
+"""The speed-up by workers of DRC-CMA-ES at (10,10), with an objective that sleeps 20 ms.
 
-Ratios of evaluations a second to those of one worker. Sleeping uses no core, so that threads and
-more processes than cores can be compared on any machine.
+It is the ratio of evaluations per second to those with one worker. Sleeping uses no core, so that
+threads, and more processes than cores, can be compared on any machine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def slow(function: Function) -> Function:
 
 
 def speed(workers: Any, method: Any = "drc-cma-es", evaluations: int = EVALUATIONS) -> float:
-    """Evaluations a second, starting workers included."""
+    """Return evaluations per second; the time to start workers counts."""
     smd1 = bilevo.problems.get("smd1", 10, 10)
     problem = bilevo.Problem(slow(smd1.F), slow(smd1.f), smd1.x_bounds, smd1.y_bounds)
     started = perf_counter()

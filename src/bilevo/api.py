@@ -13,14 +13,7 @@ import numpy as np
 from bilevo import kernels
 from bilevo.core.algorithm import Algorithm, Followers
 from bilevo.core.arrays import FloatArray, frozen
-from bilevo.core.budget import (
-    COUNT_LIMIT,
-    Budget,
-    FullBudget,
-    Limits,
-    require_count,
-    require_positive,
-)
+from bilevo.core.budget import Budget, FullBudget, Limits, require_count, require_positive
 from bilevo.core.checks import is_truth, is_whole, real_array, real_number, shown
 from bilevo.core.problem import Function, Problem, Spec, Target
 from bilevo.core.result import Certificate, Result
@@ -40,12 +33,12 @@ from bilevo.run.executors import open_workers
 from bilevo.run.progress import ProgressLine
 from bilevo.run.recheck import Recheck
 from bilevo.run.session import Session
-from bilevo.run.stepper import Shelf, Stepper
+from bilevo.run.stepper import StateFiles, Stepper
 from bilevo.run.stored import load
 
 __all__ = ["Optimizer", "load", "minimize", "verify"]
 
-MOST_CONSTRAINTS, MOST_WORKERS = 2**31, 4096
+MOST_CONSTRAINTS = 2**31
 TargetLike = float | Literal[False] | None
 
 
@@ -84,18 +77,19 @@ def minimize(
     (k, n) and return (k,) and (k, c). Both levels are minimized.
 
     method
-        A name from `bilevo list`, an algorithm object, or None for the best we have: drc-plus, and
-        drc-race where the problem has a `follower` of its own. "drc-cma-es" is the published one.
+        A name from `bilevo list`, an algorithm object, or None for our best one: drc-plus, and
+        drc-race where the problem has a solver as its `follower`. "drc-cma-es" is the published
+        one.
     rng
         An int, numpy SeedSequence or Generator: the same seed gives the same result.
     max_evals, max_evals_upper, max_evals_lower, max_time
-        Hard limits of the whole run: evaluations (of both levels, of one), never exceeded, and
-        seconds, looked at before every evaluation (of a batch, when vectorized).
+        Hard limits of the whole run. The numbers of evaluations, of both levels or of one, are
+        never exceeded. Seconds are checked before every evaluation, or batch when vectorized.
     budget
         `Budget`: the algorithm's own per-level stop rules; open fields take their defaults.
     target
         Stop when F is within `ftol` of the problem's known optimum (None), never (False), or when
-        F is at or below a value (a number).
+        F is at or below a number.
     x0
         A leader's point to start from; its follower is solved in the first generation.
     ftol
@@ -104,22 +98,22 @@ def minimize(
         A number of processes, or any executor: of concurrent.futures, Dask, MPI, loky, or
         `bilevo.RayExecutor()`. The result is the same, to the bit, with any of them.
     on_failure
-        "raise" lets an exception of a function through; "worst" ranks its point last.
+        "raise" ends the run with an exception of a function; "worst" ranks its point last.
     retries
         How often an evaluation that failed is repeated before it counts as failed.
     timeout
         Seconds after which an evaluation is ended and has failed; needs `workers=` a number.
     run_dir
-        A directory that keeps every evaluation as it comes. The same call goes on with a run that
-        was killed, to the same result; one with larger limits goes on with one that has ended.
-        Only plain files in it are used; links are refused.
+        A directory that keeps every evaluation as it comes. The same call continues a run that was
+        killed, to the same result. A call with larger limits continues a run that has ended. Only
+        plain files in the directory are used; links are refused.
     recheck
-        When a run in `run_dir` is resumed, evaluate its best pair again, and warn if the values
-        are others than those stored. `result.rechecked` counts that, and nfev does not. Nothing is
+        When a run in `run_dir` is resumed, evaluate its best pair again, and warn if its values
+        have changed. `result.rechecked` counts these evaluations, and nfev does not. Nothing is
         evaluated again where an evaluation took over a minute.
     callback
         Called after each upper generation with the result so far, and once when a run in `run_dir`
-        is taken up again; StopIteration stops the run.
+        is resumed. StopIteration stops the run.
     progress
         Show a line of progress on standard error.
     """
@@ -127,33 +121,34 @@ def minimize(
     algorithm = _method(problem, method)
     spec = _spec(problem, algorithm, rng, budget, target, x0, ftol)
     limits = Limits.of(max_evals, max_evals_upper, max_evals_lower, max_time)
-    _require_settings(workers, retries, progress, recheck)
+    for name, value in (("progress", progress), ("recheck", recheck)):
+        if not is_truth(value):
+            raise ValueError(f"{name} must be True or False, got {shown(value)}")
     if callback is not None and not callable(callback):
         raise ValueError(f"callback must be a function of the result so far, got {shown(callback)}")
     with ExitStack() as open_things:
-        line = (
-            open_things.enter_context(ProgressLine(printable(problem.name))) if progress else None
-        )
         pool = open_workers(workers, problem, timeout)
         if pool is not None:
             open_things.enter_context(closing(pool))
-        labour = on_failure, retries, pool
-        evaluate = Evaluator(problem, *labour)  # refuses what is wrong before anything is written
+        settings = on_failure, retries, pool
+        evaluator = Evaluator(problem, *settings)  # refuses wrong ones before anything is written
+        line = None
+        if progress:
+            line = open_things.enter_context(ProgressLine(printable(problem.name)))
         kept = None
         if run_dir is not None:
             kept = RunDir(run_dir, problem, algorithm, spec, limits)
             open_things.enter_context(closing(kept))
             spec = kept.spec
-        kernels.prepare(spec.kernel)  # before the clock starts: compiling is no part of the run
         clock = Clock(limits.time)
-        advance = None
+        stepper = None
         if problem.follower is not None:
-            shelf = None if kept is None else Shelf(kept.followers, problem, spec.seed)
-            advance = Stepper(problem, spec.seed, *labour, shelf)
-        live = Live(evaluate, advance, clock, _both(line, callback))
+            files = None if kept is None else StateFiles(kept.solver_states, problem, spec.seed)
+            stepper = Stepper(problem, spec.seed, *settings, files)
+        live = Live(evaluator, stepper, clock, _both(line, callback))
         if kept is None:
             return drive(Session(problem, algorithm, spec, limits, live, clock=clock), live)
-        again = Recheck(problem, spec, kept.stored, labour) if recheck else None
+        again = Recheck(problem, spec, kept.stored, settings) if recheck else None
         source = kept.source(live, clock, again)
         session = Session(problem, algorithm, spec, limits, source, kept.state, kept.record, clock)
         return drive(session, source)
@@ -169,15 +164,16 @@ def verify(
 ) -> Certificate:
     """Check an answer: re-solve the follower at `res.x` from independent starts.
 
-    The starts are spread over the follower's whole box and know nothing of the run; searches from
-    res.y and the best points are added. Among follower answers that tie in f the one best for
-    the leader is reported (the optimistic position). The certificate is returned and kept in
-    `res.certificate`. It costs thousands of lower evaluations, more with more variables and
-    `starts`; the certificate counts them, and the run's limits do not apply to them. It computes
-    with the kernels at hand, whatever the run had.
+    The starts are spread over the follower's whole box and use nothing of the run; searches from
+    res.y and the best points are added. Among follower answers that tie in f, the certificate
+    reports the one that is best for the leader (the optimistic position). It is returned and kept
+    in `res.certificate`. It costs thousands of lower evaluations, more with more variables and
+    `starts`; the certificate counts them, and the run's limits do not apply to them. It uses the
+    kernels that are installed, whatever the run had.
 
-    A problem's own `follower` is started again instead, with other random numbers; one given here
-    is a second solver, for any problem, and its word is taken unless the problem has f.
+    Where the problem has a solver as its `follower`, that solver is started again instead, with
+    other random numbers. A `follower` given here is a second solver, for any problem; its values
+    of f are used where the problem has no f.
     """
     from bilevo.verification.by_search import verify_by_search
     from bilevo.verification.by_solver import claimed_answer, verify_by_solver
@@ -212,8 +208,8 @@ def verify(
 class Optimizer(AskTell):
     """Level-tagged ask and tell, for users who evaluate themselves.
 
-    From a `Problem`, or without functions from `x_bounds`, `y_bounds` and the numbers of
-    constraints `n_G` and `n_g`. Takes the keywords of `minimize` that are not about evaluation.
+    Give a `Problem`, or without functions `x_bounds`, `y_bounds` and the numbers of constraints
+    `n_G` and `n_g`. The other keywords are as in `minimize`.
 
     >>> opt = Optimizer(x_bounds=[(-5, 10)], y_bounds=[(-5, 10)], max_evals=500)
     >>> while not opt.done:
@@ -254,7 +250,9 @@ class Optimizer(AskTell):
         if problem is None:
             problem = Problem(_never, _never, x_bounds, y_bounds, name="ask-tell")
         if problem.follower is not None:
-            raise ValueError("ask and tell is for functions; minimize drives a problem's follower")
+            raise ValueError(
+                "ask and tell is for functions; minimize drives a problem's own solver"
+            )
         algorithm = _method(problem, method)
         spec = _spec(problem, algorithm, rng, budget, target, x0, ftol)
         limits = Limits.of(max_evals, max_evals_upper, max_evals_lower, max_time)
@@ -284,19 +282,19 @@ def _problem(
 
 
 def _method(problem: Problem, method: str | Algorithm[Any] | None) -> Algorithm[Any]:
-    """The algorithm to use; only some can do with a follower of the problem's own, or without."""
+    """Return the algorithm to use; refuse one that cannot drive the problem's follower."""
     if problem.follower is None:
         algorithm = get_method(method)
         if not algorithm.followers.include(Followers.FUNCTION):
             raise ValueError(
-                f"{algorithm.name} is for problems with a follower of their own, and "
+                f"{algorithm.name} is for problems with a solver as their follower, and "
                 f"{problem.name} has none: see bilevo.followers, or leave the method out"
             )
         return algorithm
     algorithm = get_method(method or DEFAULT_FOR_FOLLOWERS)
     if not algorithm.followers.include(Followers.SOLVER):
         raise ValueError(
-            f"{algorithm.name} searches f itself, and {problem.name} has a follower of its own: "
+            f"{algorithm.name} searches f itself, and {problem.name} has a solver: "
             f"take {', '.join(for_followers())}, or leave the method out"
         )
     return algorithm
@@ -311,7 +309,7 @@ def _spec(
     x0: Any,
     ftol: float,
 ) -> Spec:
-    """What the algorithm sees: sizes and settings, in the unit box."""
+    """Return what the algorithm sees: sizes and settings, in the unit box."""
     require_positive("ftol", ftol, finite=True)
     if not isinstance(budget, Budget | None):
         raise ValueError(f"budget must be a bilevo.Budget, got {shown(budget)}")
@@ -334,14 +332,14 @@ def _spec(
 
 
 def _usual_budget(m: int, n: int, step_cost: int | None) -> FullBudget:
-    """That of the papers; a follower of the user's knows its own end, or has a thousand steps."""
+    """Return the papers' budget; a solver ends by itself, or after a thousand steps."""
     if step_cost is None:
         return FullBudget.for_size(m, n)
     return replace(FullBudget.for_size(m, m), lower_max=MOST_STEPS * step_cost)
 
 
 def _spread(width: FloatArray) -> FloatArray:
-    """Starting deviations in the unit box: 0.3 of the median width, as the papers have it.
+    """Return starting deviations in the unit box: 0.3 of the median width, as in the papers.
 
     A variable whose width is more than ten times larger or smaller than the median is taken to
     have a unit of its own, and starts with 0.3 of its own width.
@@ -349,18 +347,6 @@ def _spread(width: FloatArray) -> FloatArray:
     with np.errstate(over="ignore"):
         ratio = np.median(width) / width
     return np.where((ratio >= 0.1) & (ratio <= 10), 0.3 * ratio, 0.3)
-
-
-def _require_settings(workers: Any, retries: int, progress: bool, recheck: bool) -> None:
-    number = isinstance(workers, int | np.integer)
-    if number and not (is_whole(workers) and 1 <= workers <= MOST_WORKERS):
-        told = f"from 1 to {MOST_WORKERS}, or an executor; got {shown(workers)}"
-        raise ValueError(f"workers must be a number of processes {told}")
-    if not is_whole(retries) or not 0 <= retries < COUNT_LIMIT:
-        raise ValueError(f"retries must be a number of repeats, 0 or more; got {shown(retries)}")
-    for name, value in (("progress", progress), ("recheck", recheck)):
-        if not is_truth(value):
-            raise ValueError(f"{name} must be True or False, got {shown(value)}")
 
 
 def _target(problem: Problem, target: TargetLike, ftol: float) -> Target | None:
@@ -377,10 +363,10 @@ def _target(problem: Problem, target: TargetLike, ftol: float) -> Target | None:
 
 
 def _inside(x0: Any, problem: Problem) -> FloatArray:
-    """The start point, checked against the bounds."""
+    """Return the start point; refuse one outside the bounds."""
     try:
         point = real_array(x0)
-    except (TypeError, ValueError, OverflowError):
+    except ValueError:
         raise ValueError(f"x0 must be {problem.m} numbers, got {shown(x0)}") from None
     if point.shape != (problem.m,):
         raise ValueError(f"x0 must have shape ({problem.m},), got {point.shape}")
@@ -395,7 +381,7 @@ def _inside(x0: Any, problem: Problem) -> FloatArray:
 def _both(
     first: Callable[[Result], Any] | None, second: Callable[[Result], Any] | None
 ) -> Callable[[Result], Any] | None:
-    """One callback out of two, either of which may be missing."""
+    """Make one callback of two, either of which may be missing."""
     if first is None or second is None:
         return first or second
 

@@ -1,4 +1,4 @@
-"""The command line: `bilevo solve`, `show` and `list`; those of the laboratory are elsewhere."""
+"""The command line: `bilevo solve`, `show` and `list`; `bilevo.lab` has the other commands."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import math
 import os
 import sys
-import sysconfig
 import traceback
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import replace
@@ -22,6 +21,7 @@ from bilevo.core.extras import MissingExtra
 from bilevo.core.problem import Problem
 from bilevo.core.result import Result
 from bilevo.core.terminal import on_one_line, printable
+from bilevo.core.users_code import is_marked
 from bilevo.lookup import named_method, named_problem, parse_sizes, path_restored
 from bilevo.options import Flag, Whole
 from bilevo.version import __version__
@@ -45,7 +45,7 @@ for place, text in LABORATORY.items():
 
 
 class UsageError(ValueError):
-    """Something the user of the command line can put right."""
+    """A mistake in the use of the command line."""
 
 
 @app.command
@@ -156,7 +156,7 @@ def show(
     *,
     as_json: Annotated[Flag, Parameter(name="--json")] = False,
 ) -> int:
-    """Show how far a run has come, or how it ended; it may be under way.
+    """Show how far a run has come, or how it ended; it may still be running.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def list_all() -> int:
 
 
 def method_table() -> Any:
-    """The methods, two lines each in 80 columns; no name or status is broken within a word."""
+    """Return the table of methods; in 80 columns no name or status is broken within a word."""
     from rich.table import Table
     from rich.text import Text
 
@@ -209,9 +209,9 @@ def method_table() -> Any:
 
 
 def present(result: Result, as_json: bool) -> None:
-    """Print a result, its certificate, and a note on a method that is a reconstruction.
+    """Print a result, the method's own certificate, and a note if it is a reconstruction.
 
-    The certificate is the method's own; what a script reads as JSON has the same keys always.
+    JSON has the same keys for every method, for scripts to read.
     """
     print(to_json(result) if as_json else printable(repr(_on_lines(result))))
     if not as_json and math.isfinite(result.follower_gap):
@@ -230,7 +230,7 @@ def _on_lines(result: Result) -> Result:
 
 
 def load_problem(name: str, dim: str | None) -> Problem:
-    """A problem of the suites in the sizes asked for, or one of the user's own."""
+    """Return a problem of the suites in the given sizes, or one of the user's own."""
     if ":" in name and dim is not None:
         raise UsageError("--dim is for problems of the suites; your own problem has its sizes")
     return named_problem(name, *(() if dim is None else parse_sizes(dim)))
@@ -249,7 +249,7 @@ def to_json(result: Result) -> str:
 
 
 def main(tokens: list[str] | None = None) -> int:
-    """Run a command; exit status 0 on success, 2 on bad use, 1 otherwise. Never a traceback."""
+    """Run a command and return its exit status: 0 on success, 2 on bad use, 1 otherwise."""
     with path_restored():
         return _run(tokens)
 
@@ -259,45 +259,51 @@ def _run(tokens: list[str] | None) -> int:
         status = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
-    except BrokenPipeError:  # whoever read the output, such as head, has seen enough
+    except BrokenPipeError:  # the reader of the output, such as head, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing to flush at exit
         return 1
     except Exception as error:
         message, status = told(error)
-        print(on_one_line(f"bilevo: {', '.join([message, *_places(error)])}"), file=sys.stderr)
+        places = [note for note in _notes(error) if "\n" not in note]
+        print(on_one_line(f"bilevo: {', '.join([message, *places])}"), file=sys.stderr)
         return status
 
 
 def told(error: Exception) -> tuple[str, int]:
-    """What is said of an error, and the exit status."""
+    """Return what is said of an error, and the exit status.
+
+    The status is 2 where this package refuses something, by a ValueError or an OSError of a file,
+    and 1 for any other error and for all errors of the user's own code.
+    """
     for one in (error, error.__cause__):  # commands that are loaded late have it as a cause
         if isinstance(one, MissingExtra):
             return str(one), 2
-    frames = traceback.extract_tb(error.__traceback__)
-    where = frames[-1]
-    if isinstance(error, CycloptsError) or (isinstance(error, ValueError) and _ours(where)):
-        try:
+    try:
+        if isinstance(error, CycloptsError):
             return str(error), 2
-        except ImportError:  # to tell of similar ones, the parser loads all commands
-            return "unknown command; bilevo --help shows them", 2
-    libraries = sysconfig.get_paths()
-    kept = (libraries["stdlib"], libraries["platlib"])  # the rest is the user's own
-    by_us = all(_ours(frame) or frame.filename.startswith(kept) for frame in frames)
-    if isinstance(error, OSError) and error.filename is not None and by_us:
-        return f"cannot use {error.filename}: {error.strerror}", 2
-    return f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})", 1
+    except ImportError:  # to suggest similar ones, the parser loads all commands
+        return "unknown command; bilevo --help shows them", 2
+    if not is_marked(error):
+        if isinstance(error, ValueError):
+            return str(error), 2
+        if isinstance(error, OSError) and error.filename is not None:
+            return f"cannot use {error.filename}: {error.strerror}", 2
+    return f"{type(error).__name__}: {error}{_line(error)}", 1
 
 
-def _places(error: Exception) -> list[str]:
-    """Return the notes that say where a function failed; that of a worker is a traceback."""
-    notes = [note for note in getattr(error, "__notes__", []) if isinstance(note, str)]
-    return [note for note in notes if "\n" not in note]
+def _line(error: Exception) -> str:
+    """Return the line that raised an error; nothing for one that comes from a worker."""
+    if any("\n" in note for note in _notes(error)):
+        return ""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return f" ({where.filename}:{where.lineno})"
 
 
-def _ours(frame: traceback.FrameSummary) -> bool:
-    return Path(frame.filename).is_relative_to(Path(__file__).parent)
+def _notes(error: Exception) -> list[str]:
+    """Return the notes on an error: where it was raised, and the traceback of a worker."""
+    return [note for note in getattr(error, "__notes__", []) if isinstance(note, str)]
 
 
 def entry() -> None:
-    """The installed command."""
+    """Run the installed command."""
     sys.exit(main())

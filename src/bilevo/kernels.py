@@ -2,8 +2,8 @@
 
 A kernel is written once, in NumPy, and runs as it stands without numba. Its signature is fixed, so
 that nothing is compiled in the middle of a run; numba keeps what it compiled for later processes.
-Both ways agree to rounding, and each repeats its own results to the bit. So a run stays with the
-kernels it began with: `Result.kernel` and a run directory's journal say which.
+The results of both ways differ by rounding, and each way repeats its own results to the bit. So a
+run keeps the kernels it began with: `Result.kernel` and the header of a journal say which.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 Name = Literal["numpy", "numba"]
 NAMES: tuple[Name, ...] = ("numpy", "numba")
-VARIABLE = "BILEVO_KERNEL"  # of the environment: "numpy" does without numba
+VARIABLE = "BILEVO_KERNEL"  # environment variable; "numpy" turns numba off
 
 OLDEST = (0, 61)  # version of numba
 NOTICE_AFTER = 1.0  # seconds
@@ -49,7 +49,7 @@ class Kernel(Generic[R]):
         return self.compiled(*args) if _compiled.get() else self.plain(*args)
 
     def _not_yet(self, *args: Any) -> R:
-        """Of a kernel declared since the others were prepared."""
+        """Compile a kernel that was declared after the others were prepared, and call it."""
         prepare("numba")
         return self.compiled(*args)
 
@@ -66,13 +66,13 @@ def kernel(signature: str) -> Callable[[Callable[..., R]], Kernel[R]]:
 
 
 def part(function: Callable[P, R]) -> Callable[P, R]:
-    """A function that kernels of the same file call; in a kernel it is compiled with it."""
+    """Declare a function that kernels of the same file call and are compiled with."""
     _parts.append(function)
     return function
 
 
 def stand_in(replaced: Callable[..., Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A function that takes another one's place in compiled kernels: where NumPy is no help."""
+    """Declare a function that replaces another one in compiled kernels."""
 
     def declare(function: Callable[P, R]) -> Callable[P, R]:
         _stand_ins.append((replaced, function))
@@ -83,7 +83,7 @@ def stand_in(replaced: Callable[..., Any]) -> Callable[[Callable[P, R]], Callabl
 
 @cache
 def _numba() -> Any:
-    """The module, or None where there is none that works."""
+    """Return the module, or None where none works."""
     if find_spec("numba") is None:
         return None
     try:
@@ -100,7 +100,7 @@ def _numba() -> Any:
 
 
 def chosen() -> Name | None:
-    """What `using` or the environment asks for."""
+    """Return the kernels that `using` or the environment asks for."""
     inside = _compiled.get()
     if inside is not None:
         return "numba" if inside else "numpy"
@@ -111,13 +111,13 @@ def chosen() -> Name | None:
 
 
 def default() -> Name:
-    """What is asked for, or else numba where it is installed."""
+    """Return the kernels asked for, or else numba where it is installed."""
     return chosen() or ("numpy" if _numba() is None else "numba")
 
 
 @contextmanager
 def using(name: Name) -> Iterator[None]:
-    """Run what is inside with these kernels; in threads started inside the default is in force."""
+    """Use these kernels inside; threads that are started inside use the default."""
     prepare(name)
     token = enter(name)
     try:
@@ -127,7 +127,7 @@ def using(name: Name) -> Iterator[None]:
 
 
 def enter(name: Name) -> Token[bool | None]:
-    """Put kernels that are prepared in force, until `leave` is given the token."""
+    """Use kernels that are prepared, until `leave` is given the token."""
     return _compiled.set(name == "numba")
 
 
@@ -135,9 +135,9 @@ leave = _compiled.reset
 
 
 def prepare(name: Name) -> None:
-    """Refuse kernels that are not there; compile those of numba, or load what is kept of them.
+    """Refuse kernels that are not installed; compile numba's, or load what it has kept.
 
-    That is announced when it takes a second.
+    A message announces it when it takes a second.
     """
     if name not in NAMES:
         raise ValueError(f"kernels must be one of {NAMES}, got {name!r}")
@@ -175,7 +175,7 @@ def _compile(numba: Any, made: Kernel[R]) -> Callable[..., R]:
 
 
 def _register(extending: Any) -> None:
-    """Tell numba of the functions that kernels call."""
+    """Register the functions that kernels call with numba."""
     while _parts:
         extending.register_jitable(_parts.pop())
     while _stand_ins:

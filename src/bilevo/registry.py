@@ -1,4 +1,8 @@
-"""Method names and how to make them. Third parties join by entry points, group `bilevo.methods`."""
+"""The registered methods.
+
+A method joins in three places: its module, `bilevo.algorithms` and the table here. Other packages
+add methods by entry points of the group `bilevo.methods`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from bilevo import algorithms, optimizers
 from bilevo.core.algorithm import Algorithm, Followers, require_algorithm
 
 DEFAULT_METHOD = "drc-plus"
-DEFAULT_FOR_FOLLOWERS = "drc-race"  # where the follower is a solver of the user's
+DEFAULT_FOR_FOLLOWERS = "drc-race"  # where the follower is a solver
 
 
 class Status(StrEnum):
@@ -34,13 +38,17 @@ class Method:
     status: Status = Status.OWN
 
 
-def _make(algorithm: str, optimizer: str | None = None) -> Algorithm[Any]:
-    """One of ours, loaded with its first use; by default with the optimizers of its paper."""
-    levels = () if optimizer is None else (optimizer, optimizer)
-    made: Algorithm[Any] = getattr(algorithms, algorithm)(
-        *(getattr(optimizers, name)() for name in levels)
-    )
+def _make(algorithm: str, *levels: str) -> Algorithm[Any]:
+    """Return one of our algorithms, with its paper's optimizers or the ones named for levels."""
+    made: Algorithm[Any] = getattr(algorithms, algorithm)(*map(optimizers.make, levels))
     return made
+
+
+def _drc(optimizer: str) -> Method:
+    """Return DRC with an optimizer at both levels."""
+    kind = optimizers.NAMES[optimizer]
+    reference = f"DRC-BLEA with {kind} at both levels"
+    return Method(partial(_make, "DRC", optimizer, optimizer), 2024, reference)
 
 
 _METHODS = {  # in the order of tables and of colours
@@ -71,14 +79,14 @@ _METHODS = {  # in the order of tables and of colours
         "Lin et al.: SA-BL-IMODE, as far as known",
         Status.RECONSTRUCTION,
     ),
-    "drc-de": Method(partial(_make, "DRC", "DE"), 2024, "DRC-BLEA with DE at both levels"),
-    "drc-ga": Method(partial(_make, "DRC", "GA"), 2024, "DRC-BLEA with a GA at both levels"),
+    "drc-de": _drc("de"),
+    "drc-ga": _drc("ga"),
     "drc-plus": Method(
         partial(_make, "DRCPlus"), 2026, "DRC with followers that learn, descents, certificates"
     ),
-    "drc-pso": Method(partial(_make, "DRC", "PSO"), 2024, "DRC-BLEA with PSO at both levels"),
+    "drc-pso": _drc("pso"),
     "drc-race": Method(
-        partial(_make, "DRCRace"), 2026, "leaders compete for the steps of a user's own follower"
+        partial(_make, "DRCRace"), 2026, "leaders compete for the steps of a problem's own solver"
     ),
     "nested-cma-es": Method(
         partial(_make, "NestedCMAES"), 2001, "a CMA-ES for every follower of a CMA-ES; baseline"
@@ -87,10 +95,12 @@ _METHODS = {  # in the order of tables and of colours
         partial(_make, "TLEADE"), 2022, "Chen, Liu, Tan, Li: TLEA, with DE below", Status.CODE
     ),
 }
+for _name in optimizers.NAMES:  # new optimizers come last, so that methods keep their colours
+    _METHODS.setdefault(f"drc-{_name}", _drc(_name))
 
 
 def methods() -> dict[str, Method]:
-    """All registered methods by name, ours first; entry points give a `Method`."""
+    """Return all registered methods by name, ours first; entry points give a `Method`."""
     from importlib.metadata import entry_points  # late: slow to import
 
     found = {point.name: point for point in entry_points(group="bilevo.methods")}
@@ -99,12 +109,12 @@ def methods() -> dict[str, Method]:
 
 
 def for_followers() -> list[str]:
-    """The names of our methods that can do with a follower that is a solver of the user's."""
+    """Return the names of our methods that drive a solver as the follower."""
     return [name for name in _METHODS if Followers.SOLVER in _kinds(name)]
 
 
 def for_functions() -> list[str]:
-    """The names of our methods that search f themselves, where it is a function."""
+    """Return the names of our methods that search f themselves."""
     return [name for name in _METHODS if Followers.FUNCTION in _kinds(name)]
 
 
@@ -118,7 +128,7 @@ def _kinds(name: str) -> list[Followers]:
 
 
 def get_method(method: str | Algorithm[Any] | None) -> Algorithm[Any]:
-    """An algorithm from its name, or itself; None is the default."""
+    """Return the algorithm of a name, or the algorithm given; None is the default."""
     if method is None:
         method = DEFAULT_METHOD
     if isinstance(method, str):
@@ -141,7 +151,7 @@ def _find(name: str) -> Method:
 
 
 def suggestion(name: str, known: list[str]) -> str:
-    """What may have been meant, or all that is known."""
+    """Return the end of an error: names that are close, or all that are known."""
     from difflib import get_close_matches
 
     close = get_close_matches(name.lower(), known, n=1)

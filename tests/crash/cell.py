@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import own_followers
+import solvers
 from crashes import METHODS, course
 
 import bilevo
@@ -70,8 +70,8 @@ def cell(kind: str) -> dict[str, str]:
             )
             for method in METHODS
         }
-        own = own_followers.problem(own_followers.Walker())
-        courses["own follower"] = course(bilevo.minimize(own, max_evals=120, workers=workers))
+        solved = solvers.problem(solvers.Walker())
+        courses["solver"] = course(bilevo.minimize(solved, max_evals=120, workers=workers))
     return courses
 
 

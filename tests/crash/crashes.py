@@ -18,7 +18,7 @@ import psutil
 
 import bilevo
 import bilevo.run.directory
-from bilevo.core.result import plain
+from bilevo.core.plain_data import plain
 from bilevo.run.journal import JournalFile
 
 HERE = Path(__file__).parent

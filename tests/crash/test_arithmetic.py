@@ -50,11 +50,13 @@ METHODS = {
 @pytest.mark.parametrize("rotated", [False, True])
 def test_ellipsoids_of_condition_1e20_are_searched(method, where, rotated, trials, figure) -> None:
     weights = np.logspace(0, 20, 3)
-    turn = np.linalg.qr(np.random.default_rng(3).normal(size=(3, 3)))[0] if rotated else np.eye(3)
+    rotation = (
+        np.linalg.qr(np.random.default_rng(3).normal(size=(3, 3)))[0] if rotated else np.eye(3)
+    )
     above, below = (weights if where in (level, "both") else 1.0 for level in ("above", "below"))
     problem = Problem(
-        lambda x, y: (((x - 1) @ turn) ** 2 * above).sum(axis=1),
-        lambda x, y: (((y - x) @ turn) ** 2 * below).sum(axis=1),
+        lambda x, y: (((x - 1) @ rotation) ** 2 * above).sum(axis=1),
+        lambda x, y: (((y - x) @ rotation) ** 2 * below).sum(axis=1),
         [(-5, 10)] * 3,
         [(-5, 10)] * 3,
         vectorized=True,
@@ -101,21 +103,21 @@ def test_flat_data_and_singular_covariances_leave_a_search_usable(trials, figure
 
 def test_cooperation_of_singular_searches_never_overflows(trials, figure) -> None:
     """Weights as in the paper, adding up to the number of sources, again and again."""
-    rng, cma, groups, turns = np.random.default_rng(15), CMAES(), trials(4, 200), 2500
+    rng, cma, groups, rounds = np.random.default_rng(15), CMAES(), trials(4, 200), 2500
     for case in range(groups):
         d = int(rng.integers(1, 9))
         states = [cma.start(Start.uniform(np.full(d, 0.3), rng)) for _ in range(6)]
         for state in states[: case % 7]:
             state.C[:] = near_singular(rng, d)
-        for turn in range(turns):
-            state, *others = states[turn % 6 :] + states[: turn % 6]
+        for round_ in range(rounds):
+            state, *others = states[round_ % 6 :] + states[: round_ % 6]
             weights = rng.dirichlet(np.ones(6)) * (1 if case % 4 == 3 else 5)
             cma.mix(state, weights[0], others, weights[1:])
             points = cma.ask(state, rng)
-            if turn % 10 == 0:
+            if round_ % 10 == 0:
                 check(state, points)
             cma.tell(state, points, rng.random(len(points)), np.zeros(len(points)))
-    figure(14, groups * turns, "mixtures of covariances")
+    figure(14, groups * rounds, "mixtures of covariances")
 
 
 NUMBERS = [0.0, -0.0, 1.0, 2.0, 1e-300, 5e-324, 1e8, 1e300, -1e300, 1.7e308, -1.7e308]

@@ -6,6 +6,7 @@ release; the old ones stay.
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,14 @@ import pytest
 from crashes import F, course, f
 
 import bilevo
-from bilevo.run import directory
+from bilevo.core.algorithm import Followers
+from bilevo.registry import get_method
+from bilevo.run import directory, snapshot
+from bilevo.run.directory import _first_state
+from bilevo.testing import Driven
 
 FORMATS = Path(__file__).parent.parent / "data" / "formats"
+SNAPSHOTS = FORMATS.parent / "snapshots"
 
 
 def run(run_dir: Path | None, limit: int) -> bilevo.Result:
@@ -51,6 +57,19 @@ def test_files_of_every_format_are_resumed_or_refused_with_a_reason(
         assert course(run(tmp_path / "run", 130)) == stored["end"]
     except bilevo.RunMismatch as error:  # other machines and libraries may round otherwise
         assert "another course of this run" in str(error)
+    figure(17, 1, "formats: journal, snapshot and result")
+
+
+@pytest.mark.parametrize("path", sorted(SNAPSHOTS.iterdir()), ids=lambda path: path.stem)
+def test_snapshots_are_read_after_classes_were_moved_and_renamed(path: Path, figure) -> None:
+    """The files were written before bilevo.run.old_names had its first line."""
+    algorithm = get_method(path.stem)
+    spec = Driven(lambda level, x, y: None, 2, 3).spec()
+    if not algorithm.followers.include(Followers.FUNCTION) or path.stem == "nested-cma-es":
+        spec = replace(spec, step_cost=1)  # these were written with a solver
+    first = _first_state(algorithm, spec)
+    state, position = snapshot.read(path, snapshot.StateKind.of(algorithm.State, first))
+    assert type(state) is algorithm.State and position.offset > 0 and state.executions.size
     figure(17, 1, "formats: journal, snapshot and result")
 
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 from crashes import SMALL, course, problem
-from own_followers import Walker
-from own_followers import problem as solved_problem
+from solvers import Walker
+from solvers import problem as solved_problem
 
 import bilevo
 from bilevo import JournalCorrupt, RunLocked, RunMismatch
@@ -34,7 +34,7 @@ HUGE = 20 * 2**30  # bytes; the file is sparse
 @pytest.fixture(autouse=True)
 def everything_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directory, "SNAPSHOT_AFTER", 0.0)
-    monkeypatch.setattr(stepper, "SHELVED_AFTER", 0.0)
+    monkeypatch.setattr(stepper, "STORED_AFTER", 0.0)
 
 
 class Case:
@@ -178,7 +178,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> list[Case]:
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(directory, "SNAPSHOT_AFTER", 0.0)
-        patch.setattr(stepper, "SHELVED_AFTER", 0.0)
+        patch.setattr(stepper, "STORED_AFTER", 0.0)
         made = [
             Case(by_functions, 40, folder / "functions"),
             Case(by_solver, 40, folder / "solver"),

@@ -21,7 +21,7 @@ from conftest import fingerprint
 
 import bilevo
 from bilevo import JournalCorrupt, Result, RunMismatch
-from bilevo.run.journal import _HEAD, _MARK, FORMAT, JournalFile, JournalWriter, Record
+from bilevo.run.journal import _HEAD, _MARK, JOURNAL_FORMAT, JournalFile, JournalWriter, Record
 
 PROBLEM = bilevo.Problem(
     lambda x, y: float(x @ x + y @ y),
@@ -120,7 +120,7 @@ def mutated(rng: np.random.Generator, content: bytes) -> bytes:
 
 
 def header(text: str) -> bytes:
-    return f"{FORMAT} {crc32(text.encode()):08x} {text}\n".encode()
+    return f"{JOURNAL_FORMAT} {crc32(text.encode()):08x} {text}\n".encode()
 
 
 def with_records(kept: Kept, records: list[Record]) -> bytes:

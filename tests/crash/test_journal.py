@@ -18,8 +18,8 @@ from crashes import METHODS, SMALL, boundaries, course, f, problem, slow_f, smal
 
 import bilevo
 from bilevo import JournalCorrupt
+from bilevo.core.plain_data import plain
 from bilevo.core.request import Values
-from bilevo.core.result import plain
 from bilevo.run import directory, journal
 from bilevo.run.lock import DirectoryLock
 

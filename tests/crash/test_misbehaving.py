@@ -1,6 +1,6 @@
 """Algorithms that break the rules: each ends in `BadRequest` or in a right result.
 
-An algorithm is made up of moves, right ones and wrong ones. Its problem checks every call: a point
+An algorithm is made up of requests, right and wrong ones. Its problem checks every call: a point
 outside the bounds, or one that can be changed, is an error of another kind.
 """
 
@@ -74,14 +74,14 @@ evaluation = st.tuples(
 incumbent = st.tuples(st.just("incumbent"), st.sampled_from(CLAIMS))
 step = st.tuples(st.just("step"), st.integers(-1, 2), st.integers(-1, 2), usual)
 strange = st.tuples(st.just("strange"), st.sampled_from([3, None, "evaluate", (), Level.UPPER, []]))
-moves = st.one_of(evaluation, evaluation, evaluation, incumbent, incumbent, step, strange)
+requests = st.one_of(evaluation, evaluation, evaluation, incumbent, incumbent, step, strange)
 
 
 @dataclass(frozen=True)
 class MadeUp(Algorithm[Odd]):
-    """An algorithm that makes its moves in every generation, and at last returns something."""
+    """An algorithm that makes its requests in every generation, and at last returns something."""
 
-    moves: tuple[Any, ...] = ()
+    requests: tuple[Any, ...] = ()
     returns: str = "state"
     opening: str = "right"  # how it begins: with a best pair, or without; or not as a generator
     closing: str = "right"
@@ -110,8 +110,8 @@ class MadeUp(Algorithm[Odd]):
             yield from self.first_pair(spec, known)
             yield known[-1]
         try:
-            for move in self.moves:
-                yield from self.make(spec, move, known)
+            for request in self.requests:
+                yield from self.make(spec, request, known)
         except GeneratorExit:
             if self.closing == "goes on when closed":
                 yield known
@@ -144,8 +144,8 @@ class MadeUp(Algorithm[Odd]):
             known.append(Incumbent(x, y, values.objective[0], f or 0.0, values.violation[0]))
         request.x[:], request.y[:] = 7.0, 7.0  # an algorithm may use its arrays again
 
-    def make(self, spec: Any, move: tuple[Any, ...], known: list[Incumbent]) -> Any:
-        kind, *parts = move
+    def make(self, spec: Any, request: tuple[Any, ...], known: list[Incumbent]) -> Any:
+        kind, *parts = request
         if kind == "evaluate":
             level, x, y, rows, seed = parts
             points = POINTS[x](rows, spec.m, seed), POINTS[y](rows, spec.n, seed + 1)
@@ -153,8 +153,8 @@ class MadeUp(Algorithm[Odd]):
         elif kind == "incumbent":
             yield claimed(parts[0], known)
         elif kind == "step":
-            task, turn, x = parts
-            yield Step(np.array([task]), np.array([turn]), POINTS[x](1, spec.m, 1))
+            task, taken, x = parts
+            yield Step(np.array([task]), np.array([taken]), POINTS[x](1, spec.m, 1))
         else:
             yield parts[0]
 
@@ -230,7 +230,7 @@ def test_misbehaving_algorithms_are_refused_or_end_with_a_right_result(trials, f
     @given(
         method=st.builds(
             MadeUp,
-            st.lists(moves, max_size=6).map(tuple),
+            st.lists(requests, max_size=6).map(tuple),
             st.sampled_from(RETURNS),
             st.sampled_from(["right"] * 6 + ["no pair", "no generator", "no state"]),
             st.sampled_from(["right"] * 8 + ["no generator", "idle", "goes on when closed"]),
@@ -274,11 +274,11 @@ def test_a_best_pair_with_a_false_claim_is_refused(claim: str) -> None:
 
 
 def test_a_best_pair_that_hides_its_violation_is_refused() -> None:
-    moves = ("evaluate", Level.UPPER, "corner", "right", 1, 2), ("incumbent", "feasible")
+    requests = ("evaluate", Level.UPPER, "corner", "right", 1, 2), ("incumbent", "feasible")
     counting = problem(False, True)
     assert np.round(right(1, M, 2))[0, 0] == 0  # where x[0] is -1: infeasible
     with pytest.raises(BadRequest, match=r"violation is 0\.0, and that of both levels"):
-        counting.minimize(method=MadeUp(moves), max_evals=200)
+        counting.minimize(method=MadeUp(requests), max_evals=200)
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ def test_the_message_says_what_was_wrong(method: MadeUp, told: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("moves", "told"),
+    ("requests", "told"),
     [
         ((("step", 0, 1, "right"),), "step 2 of the new task 0"),
         (
@@ -316,9 +316,9 @@ def test_the_message_says_what_was_wrong(method: MadeUp, told: str) -> None:
         ),
     ],
 )
-def test_steps_of_a_solver_in_a_wrong_order_are_refused(moves: Any, told: str) -> None:
+def test_steps_of_a_solver_in_a_wrong_order_are_refused(requests: Any, told: str) -> None:
     with pytest.raises(BadRequest, match=told):
-        problem(True, False).minimize(method=MadeUp(moves), max_evals=200)
+        problem(True, False).minimize(method=MadeUp(requests), max_evals=200)
 
 
 def test_an_optimizer_from_outside_is_checked_like_an_algorithm_from_outside() -> None:
@@ -345,10 +345,10 @@ ROWS = np.full((2, M), 0.5), np.full((2, N), 0.5)
 @pytest.mark.parametrize(
     ("requests", "told"),
     [
-        ([(ROWS[0], ROWS[1][:1])], r"x \(2, 2\), y \(1, 3\); give"),
-        ([(ROWS[0], ROWS[1][:1]), (ROWS[0][:1], ROWS[1])], r"x \(2, 2\), y \(1, 3\); give"),
+        ([(ROWS[0], ROWS[1][:1])], "2 rows of x, 1 rows of y: give as many"),
+        ([(ROWS[0], ROWS[1][:1]), (ROWS[0][:1], ROWS[1])], "2 rows of x, 1 rows of y: give"),
         ([ROWS, (ROWS[0], np.full((2, 9), 0.5))], r"sizes \(2, 9\) run together with others of"),
-        ([(ROWS[0].tolist(), ROWS[1])], r"x = \[\[0.5, 0.5\]"),
+        ([(ROWS[0].tolist(), ROWS[1])], r"Evaluate.x is \[\[0.5, 0.5\]"),
     ],
 )
 def test_requests_of_procedures_are_checked_before_they_are_joined(
@@ -365,7 +365,7 @@ def test_requests_of_procedures_are_checked_before_they_are_joined(
     "strange", [3, None, Evaluate("upper", *ROWS), np.zeros(2)], ids=lambda one: type(one).__name__
 )
 def test_procedures_that_yield_something_else_are_refused(strange: Any) -> None:
-    with pytest.raises(BadRequest, match=r"it yielded|Evaluate has level = 'upper'"):
+    with pytest.raises(BadRequest, match=r"it yielded|Evaluate.level is 'upper'"):
         Driven(lambda level, x, y: x[:, 0], M, N).run(procedures(strange))
     with pytest.raises(BadRequest, match="are generators, got 1"):
         Driven(lambda level, x, y: x[:, 0], M, N).run(together([1, 2]))
@@ -416,6 +416,6 @@ def test_a_number_that_no_float_can_hold_is_refused() -> None:
 
 
 def test_an_answer_that_the_solver_never_gave_is_refused() -> None:
-    moves = (("evaluate", Level.UPPER, "right", "right", 1, 3), ("incumbent", "true"))
+    requests = (("evaluate", Level.UPPER, "right", "right", 1, 3), ("incumbent", "true"))
     with pytest.raises(BadRequest, match="pair was not evaluated at the lower level"):
-        problem(True, False).minimize(method=MadeUp(moves), max_evals=200)
+        problem(True, False).minimize(method=MadeUp(requests), max_evals=200)

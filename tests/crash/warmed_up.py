@@ -4,7 +4,7 @@ A process of tests has one server from which others fork: campaigns use it too.
 """
 
 import crashes
-import own_followers  # noqa: F401 (of tests that are started in such processes)
+import solvers  # noqa: F401 (of tests that are started in such processes)
 
 import bilevo.lab.preload
 import bilevo.lab.workers  # noqa: F401

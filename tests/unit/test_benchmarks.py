@@ -1,4 +1,4 @@
-"""Benchmarks can be run: what they measure is their own affair, and no test of time is made."""
+"""Check that benchmarks run; no time is tested."""
 
 import pytest
 

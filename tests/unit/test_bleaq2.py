@@ -1,4 +1,4 @@
-"""BLEAQ-II: archives, mappings, who stays in the population, and what local searches bring."""
+"""BLEAQ-II: its archives, its mappings, the competition for places, and its local searches."""
 
 import math
 
@@ -9,16 +9,17 @@ from conftest import fingerprint, minimize_counted, quadratic
 from bilevo import Budget, Problem, Result, minimize
 from bilevo.algorithms import BLEAQ2
 from bilevo.algorithms.rivals.archive import Archive
-from bilevo.algorithms.rivals.bleaq2 import Population
+from bilevo.algorithms.rivals.bleaq2 import BLEAQ2Leaders
 from bilevo.algorithms.rivals.mappings import JointModels, Mappings, Sizes
 from bilevo.algorithms.shared.follower_search import Pair
+from bilevo.core.budget import Scale
 from bilevo.problems import get
 
 SIZES = Sizes(2, 2)
 
 
 def answer(x):
-    """A follower's answer that is quadratic in x."""
+    """Return the follower's answer, which is quadratic in x."""
     return np.column_stack([0.5 * x[:, 0], 0.1 + x[:, 0] * x[:, 1]])
 
 
@@ -62,33 +63,33 @@ def test_mappings_find_what_is_quadratic_and_doubt_what_is_not() -> None:
 
 
 def test_joint_models_keep_the_follower_at_its_best_value() -> None:
-    """F prefers a small y[0]; f <= phi allows only the follower's answer."""
+    """Check that f <= phi leaves only the follower's answer, though F prefers a small y[0]."""
     rng, x = np.random.default_rng(2), np.array([0.5, 0.5])
     solved, others = archive(30), archive(31, solved=False)
     phi = Mappings.around(x, solved, SIZES, rng).phi
-    # f is not quadratic in x and y together: y as it is, without the product, is.
+    # f is not quadratic in (x, y), because it contains a product; y itself is.
     near = solved.joined(others)
     near.f = near.x[:, :1] + ((near.y - 0.5 * near.x) ** 2).sum(axis=1, keepdims=True)
-    models = JointModels.around(x, near, phi, 1e-6, Sizes(2, 2))
+    models = JointModels.around(x, near, phi, Scale(), Sizes(2, 2))
     y = models.answer(x, np.array([0.6, 0.6]))
     assert y == pytest.approx([0.25, 0.25], abs=2e-3)
 
 
 def test_solved_members_lead_and_win_tournaments() -> None:
-    population = Population([member(0.1, False), member(0.5, True), member(0.4, True, 1.0)])
+    population = BLEAQ2Leaders([member(0.1, False), member(0.5, True), member(0.4, True, 1.0)])
     assert population.best == 1
     assert sorted(range(3), key=population.ranks.__getitem__) == [1, 2, 0]
 
 
 def test_a_failed_member_does_not_count_as_solved() -> None:
-    population = Population([member(math.inf, True, math.inf), member(3.0, False)])
+    population = BLEAQ2Leaders([member(math.inf, True, math.inf), member(3.0, False)])
     assert population.best == 1
 
 
 def test_the_best_solved_member_is_never_lost() -> None:
     rng = np.random.default_rng(0)
     best = member(0.5, True)
-    population = Population([best, *(member(0.6, True) for _ in range(3))])
+    population = BLEAQ2Leaders([best, *(member(0.6, True) for _ in range(3))])
     for _ in range(50):
         population.enter([member(0.1, False), member(0.2, False)], rng)
         assert population.members[population.best] is best
@@ -124,7 +125,7 @@ def test_followers_that_are_not_quadratic_are_solved_twice_at_the_start() -> Non
 
 
 def test_local_search_on_exact_models_solves_smd6() -> None:
-    """Its follower leaves a direction open, which only phi can use."""
+    """Check a follower that leaves a direction open, which only phi can use."""
     results = [
         minimize_counted(get("smd6"), method="bleaq2", rng=s, max_evals=9_000) for s in (0, 1, 2)
     ]

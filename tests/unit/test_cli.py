@@ -46,6 +46,15 @@ def test_a_problem_of_the_users_own_is_found_in_the_working_folder(tmp_path, mon
         "    import math\n"
         "    F = lambda x, y: math.sqrt(-1)\n"
         "    return bilevo.Problem(F, lambda x, y: 0.0, [(0, 1)], [(0, 1)])\n"
+        "from bilevo.core.algorithm import Algorithm\n"
+        "class Failing(Algorithm):\n"
+        "    name, revision, State = 'failing', 1, int\n"
+        "    def init(self, spec):\n"
+        "        raise ValueError('a mistake')\n"
+        "    def generation(self, spec, state): ...\n"
+        "class Careless(Failing):\n"
+        "    def init(self, spec):\n"
+        "        yield 3\n"
     )
     for name in ("mine:problem", "mine:make"):
         done = run("solve", name, "--json", cwd=tmp_path)
@@ -57,6 +66,13 @@ def test_a_problem_of_the_users_own_is_found_in_the_working_folder(tmp_path, mon
     assert failed.returncode == 1 and "ZeroDivisionError" in failed.stderr
     domain = run("solve", "mine:roots", cwd=tmp_path)
     assert domain.returncode == 1 and "mine.py:12" in domain.stderr
+    by_workers = run("solve", "mine:roots", "--workers", "1", cwd=tmp_path)
+    assert by_workers.returncode == 1 and "mine.py:12" in by_workers.stderr
+    assert len(by_workers.stderr.splitlines()) == 1
+    algorithm = run("solve", "smd1", "--method", "mine:Failing", cwd=tmp_path)
+    assert algorithm.returncode == 1 and "in init of failing" in algorithm.stderr
+    careless = run("solve", "smd1", "--method", "mine:Careless", cwd=tmp_path)
+    assert careless.returncode == 2 and "it yielded 3" in careless.stderr
     assert "mine.py:9" in failed.stderr and "Traceback" not in failed.stderr
 
 

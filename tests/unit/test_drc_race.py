@@ -134,5 +134,5 @@ def test_a_run_of_failures_ends() -> None:
 
 
 def test_a_problem_without_a_follower_is_refused() -> None:
-    with pytest.raises(ValueError, match="drc-race is for problems with a follower of their own"):
+    with pytest.raises(ValueError, match="drc-race is for problems with a solver"):
         minimize(bilevo.problems.get("smd1"), method="drc-race")

@@ -1,4 +1,4 @@
-"""GO-CMA-ES: groups solved one after another, and a follower that does not care."""
+"""GO-CMA-ES: groups solved one after another, and a follower with equally good answers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_follower_that_does_not_care_answers_as_the_leader_likes() -> None:
 
 
 def test_constraints_that_other_groups_violate_do_not_hide_an_objective() -> None:
-    """x[0] and y[0] must be above 0.5 together; y[1] has nothing to do with that."""
+    """Check a constraint on the sum of x[0] and y[0], which y[1] does not change."""
     problem = Problem(
         lambda x, y: ((x - 2) ** 2).sum(axis=1) + (y**2).sum(axis=1),
         lambda x, y: (y[:, 0] - x[:, 0]) ** 2 + (y[:, 1] - 1) ** 2,
@@ -68,7 +68,7 @@ def test_constraints_that_other_groups_violate_do_not_hide_an_objective() -> Non
 def test_a_target_is_met_in_the_last_group_only() -> None:
     result = minimize_counted(get("smd1"), method="go-cma-es", rng=5, target=1e3)
     assert result.status == "target"
-    assert abs(result.y[:2]).max() < 1e-3  # the follower's own variables are solved all the same
+    assert abs(result.y[:2]).max() < 1e-3  # the follower's own variables are solved nevertheless
 
 
 def test_starts_from_x0() -> None:

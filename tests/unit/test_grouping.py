@@ -17,7 +17,7 @@ from bilevo.problems import get
 
 
 def groups_of(problem: Problem, seed: int = 1) -> list[Group]:
-    """Find the groups of a problem by evaluating what is asked for."""
+    """Find the groups of a problem by answering the requests."""
     boxes = UnitBox(problem.x_bounds), UnitBox(problem.y_bounds)
     m, n = problem.m, problem.n
     spec = Spec(m, n, seed, FullBudget.for_size(m, n), np.full(m + n, 0.3))

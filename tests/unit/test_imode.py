@@ -14,7 +14,7 @@ Function = Callable[[np.ndarray], np.ndarray]
 def search(
     f: Function, d: int, budget: int, seed: int = 0, violation: Function | None = None
 ) -> tuple[float, IMODEState, list[int]]:
-    """The best feasible value within a budget, the last state, and the sizes of generations."""
+    """Return the best feasible value of a budget, the last state, and all generations' sizes."""
     optimizer, rng = IMODE(budget=budget), np.random.default_rng(seed)
     state = optimizer.start(Start.uniform(np.full(d, 0.3), rng), rng)
     best, sizes = np.inf, []

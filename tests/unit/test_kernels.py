@@ -1,4 +1,4 @@
-"""Kernels give the same numbers compiled and not, to rounding, and each repeats its own."""
+"""Kernels agree to rounding, compiled and not, and each repeats its own results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytest.importorskip("numba")
 
 
 def generations(kernel: kernels.Name, d: int, seed: int, count: int) -> list[np.ndarray]:
-    """A search's distribution after each generation, from the same random numbers."""
+    """Return a search's distribution after each generation, from the same random numbers."""
     rng, cma, packed = np.random.default_rng(seed), CMAES(), []
     with kernels.using(kernel):
         state = cma.start(Start.uniform(np.full(d, 0.3), rng))
@@ -49,7 +49,7 @@ def test_numba_is_what_these_tests_are_about() -> None:
 
 @cache
 def compiled(function: Callable) -> Callable:
-    """A function that kernels call, compiled by itself: not kept, so never out of date."""
+    """Compile a function that kernels call. It is not kept on disk, so it is never out of date."""
     import numba
 
     kernels.prepare("numba")
@@ -74,7 +74,7 @@ def test_the_compiled_order_is_debs(values) -> None:
 @settings(max_examples=60, deadline=None)
 @given(d=st.one_of(st.integers(1, 40), st.sampled_from([60, 61, 70])), seed=st.integers(0, 2**32))
 def test_a_step_is_the_same_to_rounding(d: int, seed: int) -> None:
-    """From one state of a search that is under way."""
+    """Compare one generation from the same state of a running search."""
     start = generations("numpy", d, seed, 8)[-1]
     rng, cma, after = np.random.default_rng(seed), CMAES(), []
     z_and_order = rng.bit_generator.state
@@ -255,7 +255,7 @@ print(*(len(kernel.compiled.stats.cache_hits) for kernel in (sample, update)))
 
 @pytest.mark.slow
 def test_first_runs_may_begin_in_several_threads_and_without_a_cache(tmp_path) -> None:
-    """Where nothing can be kept, kernels are compiled for this process only."""
+    """Check that kernels are compiled for this process only where nothing can be kept."""
     code = f"""
 import bilevo, numba.core.caching as caching
 from concurrent.futures import ThreadPoolExecutor

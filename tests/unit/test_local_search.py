@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 
 from bilevo.algorithms.rivals.archive import Archive
-from bilevo.algorithms.rivals.local_search import (
-    best_of,
-    misjudged,
-    polish_follower,
-    polish_leader,
-    resolve_ties,
-)
+from bilevo.algorithms.rivals.local_search import polish_follower, polish_leader, resolve_ties
+from bilevo.algorithms.rivals.pairs import best_answer, misjudged
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.leader import LeaderState
 from bilevo.core.request import Evaluate, Level, Procedure, Values
@@ -76,7 +71,7 @@ def test_a_leader_is_polished_with_its_follower_solved_at_every_point() -> None:
     assert isinstance(pairs, list) and len(pairs) == counts[Level.UPPER] == state.spent <= 40
     assert all(pair.f < 1e-9 for pair in pairs)
     best = min(pairs, key=lambda pair: pair.F)
-    # Along the follower's valley nothing moves: y0 = y1 = x, and F is least at x = 0.2.
+    # Nothing moves along the follower's valley: y0 = y1 = x, and F is least at x = 0.2.
     assert best.x == pytest.approx([0.2], abs=1e-4)
 
 
@@ -102,9 +97,9 @@ def test_nothing_is_chosen_where_the_follower_has_one_answer() -> None:
 def test_the_best_answer_is_the_followers() -> None:
     one, other = pair(0.1, 0.0), pair(0.1, 1.0)
     one.f, other.f = 1.0, 0.5
-    assert best_of([one, other]) is other
+    assert best_answer([one, other]) is other
     other.lower_violation = 0.1
-    assert best_of([one, other]) is one
+    assert best_answer([one, other]) is one
 
 
 def test_an_answer_is_misjudged_if_another_is_better_by_more_than_rounding() -> None:

@@ -657,7 +657,7 @@ def never(x, y):
         ({"x_bounds": [("a", "b")]}, "x_bounds must be a sequence"),
         ({"x_bounds": [(-1.7e308, 1.7e308)]}, "wider than floating point"),
         ({"method": "drc-cma"}, "unknown method 'drc-cma'; did you mean 'drc-cma-es'"),
-        ({"method": "zzz"}, "unknown method 'zzz'; known are bl-cma-es"),
+        ({"method": "zzz"}, "unknown method 'zzz'; known are drc-cma-es"),
         ({"method": 3}, "method must be"),
         ({"method": bilevo.algorithms.DRC}, r"did you mean DRC\(\)"),
         ({"max_time": "5"}, "max_time must be a positive number, got '5'"),

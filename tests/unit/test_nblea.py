@@ -1,4 +1,4 @@
-"""NBLEA: how followers are solved, and what the leader makes of it."""
+"""NBLEA: how followers are solved, and the results of the leader."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def test_a_constrained_quadratic_follower_is_met_exactly() -> None:
 
 
 def test_open_directions_of_the_follower_serve_the_leader() -> None:
-    """SMD6's follower leaves a line of answers open, of which the leader wants one."""
+    """Check SMD6, whose follower leaves a line of answers open, of which the leader wants one."""
     runs = [
         minimize_counted(get("smd6"), method="nblea", rng=seed, max_evals=25_000)
         for seed in range(3)

@@ -26,7 +26,7 @@ def rastrigin(points):
 
 
 def search(optimizer, function, seed, generations=200, violation=None, extra=0):
-    """The best value of a search, every point of which is inside the box."""
+    """Return the best value of a search, and check that every point is inside the box."""
     rng = stream(seed, "test")
     state = optimizer.start(Start.uniform(np.full(D, 0.3), rng), rng)
     best = np.inf
@@ -60,7 +60,7 @@ def test_solves_an_ellipsoid_of_condition_ten_thousand(optimizer) -> None:
 
 @name
 def test_comes_near_the_best_of_rastrigins_ten_thousand_optima(optimizer) -> None:
-    """A random point has a value of about 90, a random local optimum one of about 40."""
+    """Compare with about 90 at a random point and about 40 at a random local optimum."""
     assert medians(optimizer, rastrigin) < 6
 
 
@@ -86,7 +86,7 @@ def test_learns_from_points_it_did_not_ask_for_and_from_failures(optimizer) -> N
 
 @name
 def test_a_mixture_moves_a_search_towards_others(optimizer) -> None:
-    """From one corner, with a source in the opposite one: points come from in between."""
+    """Check that a search in one corner, mixed with one in the opposite, has points in between."""
     rng = stream(3, "test")
     near = Start(np.full(D, 0.1), 1e-4 * np.eye(D), np.zeros(D))
     far = Start(np.full(D, 0.9), 1e-4 * np.eye(D), np.zeros(D))

@@ -20,8 +20,9 @@ from bilevo.core.budget import StopReason
 from bilevo.core.request import Evaluate, Incumbent, Level
 from bilevo.core.stop_rules import Progress
 from bilevo.run import snapshot
+from bilevo.run.directory import snapshots_after
 from bilevo.testing import AlgorithmTests
-from bilevo.testing.conformance import Watched, eager_snapshots, fingerprint
+from bilevo.testing.conformance import Watched, fingerprint
 from examples.own_algorithm import StepByStep
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +35,8 @@ class TestStepByStep(AlgorithmTests):
 
 KILLED = """
 import sys, time
-from bilevo.testing.conformance import Watched, eager_snapshots
+from bilevo.run.directory import snapshots_after
+from bilevo.testing.conformance import Watched
 from examples.own_algorithm import StepByStep
 import bilevo
 
@@ -43,7 +45,7 @@ def told(result):
         print("here", flush=True)
         time.sleep(600)
 
-with eager_snapshots():
+with snapshots_after(0.0):
     bilevo.minimize(
         bilevo.problems.get("smd2"), method=Watched(StepByStep()), run_dir=sys.argv[1],
         max_evals=6000, callback=told,
@@ -117,7 +119,7 @@ class Holds(Algorithm[Holding]):
 def test_a_state_that_cannot_be_stored_is_told_once_with_the_reason(
     what: str, told: str, tmp_path: Path
 ) -> None:
-    with eager_snapshots(), warnings.catch_warnings(record=True) as caught:
+    with snapshots_after(0.0), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         options = {"method": Holds(what), "run_dir": tmp_path}
         result = bilevo.minimize(bilevo.problems.get("smd1"), **options)
@@ -137,7 +139,7 @@ def test_named_tuples_that_are_declared_come_back(tmp_path: Path) -> None:
             raise StopIteration
 
     watched = [Watched(Holds("declared")) for _ in range(2)]
-    with eager_snapshots():
+    with snapshots_after(0.0):
         for method, callback in zip(watched, (stop, None), strict=True):
             options = {"method": method, "run_dir": tmp_path, "callback": callback}
             result = bilevo.minimize(bilevo.problems.get("smd1"), **options)

@@ -18,7 +18,8 @@ ALLOWED = {  # room -> the rooms it may import from
     "problems": {"core", "problems"},
     "followers": {"core", "optimizers", "followers"},
     "algorithms": {"core", "kernels", "optimizers", "algorithms"},
-    "run": {"core", "kernels", "run", "version"},
+    "run": {"core", "kernels", "run", "safe_files", "version"},
+    "safe_files": set(),
     "verification": {"algorithms", "core", "optimizers", "run", "verification"},
     "plot": {"core", "verification"},
     "registry": {"core", "algorithms", "optimizers"},
@@ -26,7 +27,7 @@ ALLOWED = {  # room -> the rooms it may import from
     "options": set(),
     "lookup": {"core", "problems", "registry"},
     "lab": {"algorithms", "api", "core", "kernels", "lab", "lookup", "optimizers", "options"}
-    | {"plot", "problems", "registry", "run", "verification", "version"},
+    | {"plot", "problems", "registry", "run", "safe_files", "verification", "version"},
     "cli": {"api", "core", "lookup", "options", "problems", "registry", "version"},
     "testing": {"api", "core", "followers", "problems", "run", "testing"},
     "version": set(),
@@ -139,3 +140,45 @@ def test_names_loaded_late_are_as_good_as_others(package: str) -> None:
 def test_a_star_import_gives_every_public_name() -> None:
     code = "import bilevo; from bilevo import *; print(set(bilevo.__all__) <= set(dir()))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "True"
+
+
+PREPOSITIONS = {"about", "above", "across", "after", "against", "along", "among", "around", "as"}
+PREPOSITIONS |= {"at", "before", "behind", "below", "beside", "between", "beyond", "by", "during"}
+PREPOSITIONS |= {"except", "for", "from", "in", "inside", "into", "of", "off", "on", "out", "over"}
+PREPOSITIONS |= {"per", "since", "through", "to", "towards", "under", "until", "up", "upon", "with"}
+PREPOSITIONS |= {"within", "without"}
+ROOMS = sorted({path.parent for path in FILES})
+
+
+def defined_twice(folder: Path) -> list[str]:
+    """Classes that two files of a folder define, and constants that have two values there."""
+    classes: dict[str, int] = {}
+    values: dict[str, set[str]] = {}
+    for path in sorted(folder.glob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                classes[node.name] = classes.get(node.name, 0) + 1
+            elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                for name in (target.id for target in targets if isinstance(target, ast.Name)):
+                    if name.isupper() and not name.startswith("_"):
+                        values.setdefault(name, set()).add(ast.unparse(node.value))
+    twice = [f"class {name}" for name, times in classes.items() if times > 1]
+    return twice + [f"constant {name}" for name, found in values.items() if len(found) > 1]
+
+
+@pytest.mark.parametrize("folder", ROOMS, ids=lambda p: p.relative_to(SOURCE).as_posix())
+def test_a_name_stands_for_one_thing_in_a_room(folder: Path) -> None:
+    assert defined_twice(folder) == []
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
+    """A few may begin with a preposition; a habit of it makes sentences without a verb."""
+    found = []
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                first = (ast.get_docstring(node) or "-").split()[0].strip(".,:;").lower()
+                if first in PREPOSITIONS:
+                    found.append(f"{path.relative_to(SOURCE)}: {ast.get_docstring(node)}")
+    assert len(found) < 10, "\n".join(found)

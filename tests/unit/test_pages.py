@@ -58,9 +58,10 @@ def check_drc_plus(spaces: Spaces, shown: str) -> None:
 
 
 def check_optimizers(spaces: Spaces, shown: str) -> None:
-    mixed, joined = spaces
+    mixed, joined, population = spaces
     assert mixed["mixed"].name == joined["ours"].name == "drc"
     assert joined["result"].success and abs(joined["result"].F) < 1e-4
+    assert population["result"].success and abs(population["result"].F) < 1e-2
 
 
 def check_laboratory(spaces: Spaces, shown: str) -> None:
@@ -73,7 +74,7 @@ CHECKS: dict[str, Callable[[Spaces, str], None]] = {
     "docs/quick_start.md": check_quick_start,
     "docs/long_runs.md": check_long_runs,
     "docs/drc-plus.md": check_drc_plus,
-    "docs/optimisers.md": check_optimizers,
+    "docs/optimizers.md": check_optimizers,
     "docs/laboratory.md": check_laboratory,
 }
 

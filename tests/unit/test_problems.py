@@ -60,7 +60,7 @@ def test_the_known_optimum_is_feasible_and_has_its_values(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n in EXACT if get(n).optimum is not None])
 def test_no_sampled_follower_answer_beats_the_known_optimum(name: str) -> None:
-    """At x* no feasible y has a smaller f."""
+    """Check that no feasible y has a smaller f at x*."""
     problem = get(name)
     rng = np.random.default_rng(7)
     best = problem.optimum
@@ -120,7 +120,7 @@ def test_smd12_has_no_known_optimum_where_the_stated_one_is_beaten() -> None:
 
 
 def test_smd6_and_smd14_use_every_follower_variable() -> None:
-    """Also at sizes where n - r is even, at which the reference loses one."""
+    """Check also sizes where n - r is even, at which the reference loses a variable."""
     for name in ("smd6", "smd14"):
         for m, n in ((2, 3), (2, 5), (2, 7), (4, 8)):
             problem = get(name, m, n)

@@ -1,4 +1,4 @@
-"""Quadratic models: what they find, and where they are least."""
+"""Quadratic models: their fit, and their minimization."""
 
 import numpy as np
 import pytest

@@ -32,13 +32,13 @@ def problem(follower, f=bowl, **options) -> bilevo.Problem:
 
 def solve(made: bilevo.Problem, x=X, seed: int = 1):
     """Lead the follower of a problem to its end; every step's cost is checked."""
-    guide, follower = made.checked_solver(), made.follower
-    state, moves = follower.start(x, np.random.default_rng(seed)), []
-    while not moves or not moves[-1].done:
-        state, move = guide.advance(state, first=not moves)
-        moves.append(move)
-        assert len(moves) < 2000
-    return moves
+    solver, follower = made.checked_solver(), made.follower
+    state, outcomes = follower.start(x, np.random.default_rng(seed)), []
+    while not outcomes or not outcomes[-1].done:
+        state, outcome = solver.advance(state, first=not outcomes)
+        outcomes.append(outcome)
+        assert len(outcomes) < 2000
+    return outcomes
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -65,8 +65,8 @@ def test_a_search_in_small_steps_is_one_search_to_the_bit(method: str) -> None:
     assert len(whole) == 1
     for evaluations in (1, 7) if whole[0].cost < 100 else (60,):
         steps = solve(problem(Minimize(method, evaluations=evaluations)))
-        assert sum(move.cost for move in steps) == whole[0].cost
-        assert max(move.cost for move in steps) <= evaluations
+        assert sum(outcome.cost for outcome in steps) == whole[0].cost
+        assert max(outcome.cost for outcome in steps) <= evaluations
         assert len(steps) >= whole[0].cost / evaluations
         assert steps[-1].y.tolist() == whole[0].y.tolist() and steps[-1].f == whole[0].f
 
@@ -76,7 +76,7 @@ def test_a_search_in_small_steps_is_one_search_to_the_bit(method: str) -> None:
 def test_what_was_spent_is_what_was_called(follower, vectorized: bool) -> None:
     made = problem(None, bowls if vectorized else bowl, vectorized=vectorized)
     counted = CountingProblem(made)
-    moves = solve(
+    outcomes = solve(
         bilevo.Problem(
             made.F,
             counted.problem.f,
@@ -86,8 +86,8 @@ def test_what_was_spent_is_what_was_called(follower, vectorized: bool) -> None:
             follower=follower,
         )
     )
-    assert sum(move.cost for move in moves) == counted.lower
-    assert moves[-1].f == bowl(X, moves[-1].y)
+    assert sum(outcome.cost for outcome in outcomes) == counted.lower
+    assert outcomes[-1].f == bowl(X, outcomes[-1].y)
 
 
 @pytest.mark.parametrize("follower", READY, ids=str)
@@ -98,12 +98,12 @@ def test_vectorized_functions_give_the_same_answers(follower) -> None:
 
 @pytest.mark.parametrize("follower", READY[1:], ids=str)
 def test_populations_settle_at_the_lowest_point(follower) -> None:
-    moves = solve(problem(follower))
-    assert np.allclose(moves[-1].y, [2, 1], atol=1e-3)
-    f = [move.f for move in moves]
-    assert f == sorted(f, reverse=True) and len(moves) < 150
+    outcomes = solve(problem(follower))
+    assert np.allclose(outcomes[-1].y, [2, 1], atol=1e-3)
+    f = [outcome.f for outcome in outcomes]
+    assert f == sorted(f, reverse=True) and len(outcomes) < 150
     rough = solve(problem(replace(follower, precision=1e-2)))
-    assert len(rough) < len(moves) / 2
+    assert len(rough) < len(outcomes) / 2
 
 
 @pytest.mark.parametrize("follower", READY[1:], ids=str)
@@ -132,8 +132,8 @@ def test_a_stored_state_goes_on_to_the_same_answer(follower, tmp_path) -> None:
     like = follower.start(X, np.random.Generator(np.random.Philox(3)))
     for _ in range(4):
         state = follower.advance(state)
-    snapshot.save(tmp_path / "state.npz", state, Position(0, 0))
-    restored, _ = snapshot.load(tmp_path / "state.npz", snapshot.StateKind.of(None, like))
+    snapshot.write(tmp_path / "state.npz", state, Position(0, 0))
+    restored, _ = snapshot.read(tmp_path / "state.npz", snapshot.StateKind.of(None, like))
     ends = []
     for stored in (state, restored):
         while not follower.done(stored):

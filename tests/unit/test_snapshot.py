@@ -25,8 +25,8 @@ class State:
 
 
 def again(state: Any, like: Any, folder: Path) -> Any:
-    snapshot.save(folder / "state.npz", state, Position(5, 7))
-    found, position = snapshot.load(folder / "state.npz", snapshot.StateKind.of(type(like), like))
+    snapshot.write(folder / "state.npz", state, Position(5, 7))
+    found, position = snapshot.read(folder / "state.npz", snapshot.StateKind.of(type(like), like))
     assert position == Position(5, 7)
     return found
 
@@ -61,14 +61,14 @@ def test_other_things_are_refused_before_anything_is_written(tmp_path: Path) -> 
         np.random.Generator(np.random.MT19937(1)),
     ):
         with pytest.raises(snapshot.NotStorable, match="state holds"):
-            snapshot.save(tmp_path / "state.npz", [other], Position(0, 0))
+            snapshot.write(tmp_path / "state.npz", [other], Position(0, 0))
     assert not list(tmp_path.iterdir())
 
 
 def test_a_class_that_the_state_at_hand_has_not_is_not_made(tmp_path: Path) -> None:
-    snapshot.save(tmp_path / "state.npz", {"inner": State()}, Position(0, 0))
+    snapshot.write(tmp_path / "state.npz", {"inner": State()}, Position(0, 0))
     with pytest.raises(snapshot.Unusable):
-        snapshot.load(tmp_path / "state.npz", snapshot.StateKind.of(dict, {}))
+        snapshot.read(tmp_path / "state.npz", snapshot.StateKind.of(dict, {}))
 
 
 class Colour(Enum):
@@ -113,8 +113,8 @@ def test_what_is_stored_comes_back(changes: dict[str, Any], tmp_path: Path) -> N
     kind = snapshot.StateKind.of(Loose, Loose())
     state = Loose(**changes)
     snapshot.require_storable(state, kind)
-    snapshot.save(tmp_path / "state.npz", state, Position(0, 0), kind)
-    found, _ = snapshot.load(tmp_path / "state.npz", kind)
+    snapshot.write(tmp_path / "state.npz", state, Position(0, 0), kind)
+    found, _ = snapshot.read(tmp_path / "state.npz", kind)
     for name, value in changes.items():
         assert np.array_equal(getattr(found, name), value)
         assert type(getattr(found, name)) is type(value)

@@ -1,4 +1,4 @@
-"""TLEA: rounds of all lower searches, and what one takes over from another."""
+"""TLEA: rounds of all lower searches, and transfer between them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EYE = np.eye(2)
 
 
 def search(x: float, y: float, record: list[float], finished: bool = False) -> FollowerSearch:
-    """A lower search of two variables around (y, y), after the given best values."""
+    """Return a lower search of two variables around (y, y) with the given record of best values."""
     x_point, y_point = np.full(2, x), np.full(2, y)
     state = CMAES().start(Start(y_point, EYE * (1 + y), np.zeros(2)))
     rule = FollowerRule(window=4, longest=40)
@@ -96,7 +96,7 @@ def test_answers_count_for_distances_late_in_a_search() -> None:
 
 def test_infeasible_points_are_ordered_by_objective_and_violation() -> None:
     values = np.array([3.0, 1.0, -9.0]), np.array([0.3, 0.4, 0.5])
-    assert ranking(*BalancedCMAES().judged(*values)).tolist() == [2, 1, 0]
+    assert ranking(*BalancedCMAES().ranked_by(*values)).tolist() == [2, 1, 0]
     assert ranking(*values).tolist() == [0, 1, 2]
 
 
@@ -111,7 +111,7 @@ def test_infeasible_points_are_ordered_by_objective_and_violation() -> None:
 )
 def test_deb_orders_where_something_is_feasible_failed_or_far_larger(objective, violation) -> None:
     points = np.array(objective), np.array(violation)
-    assert ranking(*BalancedCMAES().judged(*points)).tolist() == ranking(*points).tolist()
+    assert ranking(*BalancedCMAES().ranked_by(*points)).tolist() == ranking(*points).tolist()
 
 
 def test_all_searches_of_a_generation_share_a_batch() -> None:

@@ -11,7 +11,7 @@ from bilevo.core.problem import Bounds, Problem
 from bilevo.lab.checks import checked
 from bilevo.lab.plans import SUITES, Experiment
 from bilevo.problems import get, names, scalable
-from bilevo.problems.variants import BEDS, Rotation
+from bilevo.problems.variants import VARIANTS, Rotation
 
 SIZES = [(2, 3), (5, 5), (10, 10)]
 ROTATED = [f"smd{number}-rot" for number in range(1, 11)]
@@ -33,8 +33,8 @@ def pairs(problem: Problem, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_the_beds_are_scalable_problems_like_any_other() -> None:
-    assert list(BEDS) == [*ROTATED, *NONSMOOTH, *NOISY]
-    assert set(BEDS) < set(scalable()) < set(names())
+    assert list(VARIANTS) == [*ROTATED, *NONSMOOTH, *NOISY]
+    assert set(VARIANTS) < set(scalable()) < set(names())
     assert names()[0] == "smd1" and names()[-1] == "smd8-noise3"
     assert repr(get("SMD1-rot", 4, 6)) == "<Problem smd1-rot: m=4, n=6, F*=0>"
 
@@ -55,7 +55,7 @@ def test_what_is_not_offered_is_refused(name: str, size: tuple[int, ...], says: 
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", BEDS)
+@pytest.mark.parametrize("name", VARIANTS)
 def test_the_optimum_has_the_values_of_the_plain_problem(name: str, size) -> None:
     problem, known = get(name, *size), plain(name, size).optimum
     best = problem.optimum
@@ -147,7 +147,7 @@ def test_a_rotated_problem_is_not_separable_and_the_same_every_time() -> None:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", ANSWERED)
 def test_where_the_box_cuts_off_an_answer_the_optimum_is_still_the_best(name: str, size) -> None:
-    """No y that is as good for the follower as the optimum's, which is in the box, beats F*.
+    """Check that no y has an F below F* if it is as good for the follower as y* of the optimum.
 
     SMD10 has too few feasible pairs to be sampled.
     """

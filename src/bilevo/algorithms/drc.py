@@ -50,6 +50,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from bilevo import optimizers
 from bilevo.algorithms.shared.follower_search import (
     AnyFollowerSearch,
     FollowerSearch,
@@ -62,7 +63,7 @@ from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, together
 from bilevo.core.streams import stream
 from bilevo.kernels import kernel
-from bilevo.optimizers import CMAES, DE, GA, PSO, PopulationOptimizer
+from bilevo.optimizers import PopulationOptimizer
 
 MATURE = 3  # executions after which a task takes part in cooperation
 Neighbours = list[tuple["Task", float]]  # other tasks and their distances: only ratios count
@@ -208,10 +209,10 @@ class DRC(JointSearch):
     @property
     def name(self) -> str:
         """The name of the registered method with these settings, else "drc"."""
-        named: dict[str, PopulationOptimizer[Any]]
-        named = {"drc-cma-es": CMAES(), "drc-de": DE(), "drc-ga": GA(), "drc-pso": PSO()}
-        same = (name for name, optimizer in named.items() if self == DRC(optimizer, optimizer))
-        return next(same, "drc")
+        for name in optimizers.NAMES:
+            if self == DRC(optimizers.make(name), optimizers.make(name)):
+                return f"drc-{name}"
+        return "drc"
 
     def generation(self, spec: Spec, state: LeaderState) -> Procedure[LeaderState]:
         """Make one pass of Algorithm 1: new leaders, competition, upper update."""

@@ -73,7 +73,7 @@ class NestedCMAES(Algorithm[LeaderState]):
         if state.elite is None or best.no_worse(state.elite):
             state.elite = best
             yield best.incumbent
-        close_generation(spec, state, followers, pairs)
+        close_generation(spec, state, [f.executions for f in followers], pairs)
         tell_leader(state, self.upper, leaders, pairs)
         return state
 

@@ -1,4 +1,4 @@
 """The core: problems, requests, order, budgets, random streams and results.
 
-No I/O and no clock, but for `Result.save` and `Result.load`, which only people call.
+There is no I/O and no clock here, except `Result.save` and `Result.load` for users.
 """

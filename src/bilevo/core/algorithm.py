@@ -1,7 +1,7 @@
-"""What an algorithm is: two generators over a plain state, one call per upper generation.
+"""The protocol of algorithms: two generators over a plain state, one call per upper generation.
 
-`Algorithm` states all that the driver reads of an algorithm; `AlgorithmState` all that it reads of
-a state. The rules for what the generators may yield are in `bilevo.core.request`.
+`Algorithm` lists all that the driver reads of an algorithm, `AlgorithmState` all that it reads of a
+state. The rules for what the generators may yield are in `bilevo.core.request`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class Followers(StrEnum):
     """Which followers an algorithm drives."""
 
     FUNCTION = "function"  # f is a function: the algorithm searches y by `Evaluate`
-    SOLVER = "solver"  # the problem has a solver of its own: its steps are asked for by `Step`
+    SOLVER = "solver"  # the problem has its own solver: the algorithm asks for steps by `Step`
     BOTH = "both"
 
     def include(self, kind: Followers) -> bool:
-        """Tell whether followers of one kind are among them."""
+        """Tell whether a kind of followers is one of these."""
         return self in (kind, Followers.BOTH)
 
 
@@ -32,8 +32,8 @@ class AlgorithmState(Protocol):
     """The part of a state that the driver reads after each generation.
 
     A state is a tree of dataclasses, named tuples, lists, tuples, dictionaries, numbers, strings,
-    enums and arrays, so that a run can be stored between two generations. Its classes are those
-    that `Algorithm.State` declares by type hints, or that the first state holds.
+    enums and arrays, so that a run can be stored between two generations. Its classes must be
+    declared by the type hints of `Algorithm.State`, or be in the first state.
     """
 
     stop: StopReason | None  # why the run ends here: TARGET, STAGNATION or BUDGET; None: it goes on
@@ -41,25 +41,25 @@ class AlgorithmState(Protocol):
     survived: BoolArray  # per task: whether its pair was selected at the upper level
 
 
-S = TypeVar("S", bound=AlgorithmState)
+StateT = TypeVar("StateT", bound=AlgorithmState)
 
 
-class Algorithm(Protocol[S]):
+class Algorithm(Protocol[StateT]):
     """A bilevel algorithm. Subclass it, or have all of its members.
 
     name, revision
-        What results are known by; raise the revision when results change.
+        Results carry both; raise the revision when results change.
     State
         The class of its states.
     followers
-        Which followers it drives: a function unless it says otherwise.
+        Which followers it drives; functions by default.
     budget
-        Its published settings: their fields go before the problem's, a user's go before both.
+        Its published settings. Their fields override the problem's; a user's override both.
     init(spec)
         A generator that returns the first state; it may evaluate.
     generation(spec, state)
         A generator that returns the state after one more upper generation. It may change the state
-        that it is given. Before the first one ends it has yielded an `Incumbent`.
+        that it is given. It must yield an `Incumbent` before the first generation ends.
     """
 
     followers: Followers = Followers.FUNCTION
@@ -72,11 +72,11 @@ class Algorithm(Protocol[S]):
     def revision(self) -> int: ...
 
     @property
-    def State(self) -> type[S]: ...
+    def State(self) -> type[StateT]: ...
 
-    def init(self, spec: Spec) -> Procedure[S]: ...
+    def init(self, spec: Spec) -> Procedure[StateT]: ...
 
-    def generation(self, spec: Spec, state: S) -> Procedure[S]: ...
+    def generation(self, spec: Spec, state: StateT) -> Procedure[StateT]: ...
 
 
 def require_algorithm(method: Any) -> Algorithm[Any]:
@@ -110,5 +110,5 @@ _SHOULD_BE = {
 
 
 def variant_name(algorithm: object, name: str) -> str:
-    """Return a method's registered name for its own settings; others are a variant of it."""
+    """Return a method's registered name if its settings are the usual ones, else a variant's."""
     return name if algorithm == type(algorithm)() else f"{name}-variant"

@@ -14,22 +14,22 @@ TINY = 1e-300  # keeps a denominator from zero
 
 
 def row_dots(a: FloatArray, b: FloatArray) -> FloatArray:
-    """The dot product of each row of a with b's, or with the one vector b."""
+    """Return the dot product of each row of a with the row of b, or with the one vector b."""
     dots: FloatArray = np.vecdot(a, b)
     return dots
 
 
 def frozen(values: Any) -> FloatArray:
-    """A contiguous float64 copy that nobody can write into."""
+    """Return a contiguous float64 copy that is read-only."""
     array = np.array(values, dtype=np.float64, order="C")
     array.flags.writeable = False
     return array
 
 
 def fractional_distances(points: FloatArray) -> tuple[FloatArray, float]:
-    """Distances (sum |a - b|^(1/d))^d between all points (k, d), and the log of the largest.
+    """Return distances (sum |a - b|^(1/d))^d of all points (k, d), and the log of the largest.
 
-    They are relative to the largest: the raw values overflow for many variables.
+    They are relative to the largest, because the raw values overflow for many variables.
     """
     d = points.shape[1]
     sums = (np.abs(points[:, None, :] - points[None, :, :]) ** (1 / d)).sum(axis=2)

@@ -1,4 +1,4 @@
-"""When to stop: the per-level budgets of the algorithms, the hard limits of a run, and reasons."""
+"""Budgets of the algorithms' levels, hard limits of a run, and the reasons why a run ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class StopReason(StrEnum):
     RUNNING = "running"
 
 
-OWN_ENDS = (StopReason.TARGET, StopReason.STAGNATION, StopReason.BUDGET)  # of an algorithm's own
+OWN_ENDS = (StopReason.TARGET, StopReason.STAGNATION, StopReason.BUDGET)  # by the algorithm
 
 
 # Sizes (m + n, n) with published settings, and those settings.
@@ -44,9 +44,9 @@ class Budget:
     """The algorithms' own stop rules, in evaluations; a field left None takes its default.
 
     An upper (lower) search ends after `upper_max` (`lower_max`) evaluations of its level, or when
-    its best value hardly changed over the last `upper_window` (`lower_window`). Defaults are those
-    of the DRC paper at its sizes and interpolated between them. drc-plus ends after `upper_max`,
-    too, or `upper_max * lower_window / 2` evaluations of both levels; it has no upper window.
+    its best value hardly changed over the last `upper_window` (`lower_window`). The defaults are
+    the DRC paper's, interpolated between its sizes. drc-plus has no upper window: it ends after
+    `upper_max`, or after `upper_max * lower_window / 2` evaluations of both levels.
     """
 
     upper_max: int | None = None
@@ -59,14 +59,14 @@ class Budget:
             require_count(f"budget.{field.name}", getattr(self, field.name))
 
     def over(self, default: FullBudget) -> FullBudget:
-        """This budget, with its open fields taken from another."""
+        """Return this budget with its open fields taken from another."""
         mine = {field.name: getattr(self, field.name) for field in fields(self)}
         return FullBudget(**{k: getattr(default, k) if v is None else v for k, v in mine.items()})
 
 
 @dataclass(frozen=True, slots=True)
 class FullBudget:
-    """A budget without open fields: what an algorithm is given."""
+    """A budget without open fields, as an algorithm is given it."""
 
     upper_max: int
     upper_window: int
@@ -75,7 +75,7 @@ class FullBudget:
 
     @classmethod
     def for_size(cls, m: int, n: int) -> FullBudget:
-        """The default for m and n variables: beyond the published sizes it grows with them."""
+        """Return the default for m and n variables; it grows beyond the published sizes."""
 
         def at(size: int, sizes: FloatArray, settings: list[int], grows: bool) -> int:
             growth = max(1.0, size / sizes[-1]) if grows else 1.0
@@ -107,7 +107,7 @@ class Limits:
         max_evals_lower: int | None = None,
         max_time: float | None = None,
     ) -> Limits:
-        """From what users give; None is no limit."""
+        """Make limits from users' keywords; None is no limit."""
         require_count("max_evals", max_evals)
         require_count("max_evals_upper", max_evals_upper)
         require_count("max_evals_lower", max_evals_lower)
@@ -117,12 +117,12 @@ class Limits:
         return cls(*(math.inf if limit is None else limit for limit in given))
 
     def exceeded(self, upper: int, lower: int) -> bool:
-        """Whether these counts of evaluations at the two levels pass a limit."""
+        """Tell whether these counts of evaluations at the two levels pass a limit."""
         return upper > self.upper or lower > self.lower or upper + lower > self.evals
 
 
 def require_count(name: str, value: int | None, optional: bool = True) -> None:
-    """Refuse what is no positive whole number of 64 bits, nor None where that is allowed."""
+    """Refuse a value that is no positive whole number of 64 bits, nor None if `optional`."""
     if value is None and optional:
         return
     if value is None or not is_whole(value) or not 1 <= value < COUNT_LIMIT:
@@ -132,29 +132,29 @@ def require_count(name: str, value: int | None, optional: bool = True) -> None:
 
 
 def require_positive(name: str, value: float, finite: bool = False) -> None:
-    """Refuse what is no positive real number, or infinite where that is not allowed."""
+    """Refuse a value that is no positive real number, or is infinite if `finite` is asked."""
     number = real_number(value)
     if number is None or not number > 0 or (finite and number == math.inf):
         kind = "a positive number" + " that is finite" * (number == math.inf)
         raise ValueError(f"{name} must be {kind}, got {shown(value)}")
 
 
-ROUNDING = 1e-12  # of an objective: a difference that is none
+ROUNDING = 1e-12  # relative: smaller differences of an objective are rounding
 
 
 @dataclass(slots=True)
 class Scale:
-    """The size of an objective's differences, seen once, for tolerances that are absolute.
+    """The size of an objective's differences, by which absolute tolerances are scaled.
 
     Tolerances of the published algorithms suit objectives that differ by 1 to 1e4 over the box.
-    Outside that range they are scaled by what the first finite values show, so that an objective in
-    other units converges alike.
+    Outside that range they are scaled by the differences of the first finite values, so that an
+    objective in other units converges in the same way.
     """
 
     factor: float | None = None
 
     def see(self, objective: FloatArray) -> None:
-        """Take the first values that show a difference."""
+        """Set the scale by the first values that differ."""
         if self.factor is not None:
             return
         spread = interquartile_range(objective)
@@ -162,11 +162,12 @@ class Scale:
             self.factor = spread / min(max(spread, 1.0), 1e4)
 
     def tolerance(self, absolute: float) -> float:
+        """Return a tolerance in the objective's units."""
         return absolute if self.factor is None else absolute * self.factor
 
 
 def interquartile_range(values: FloatArray) -> float:
-    """Of the finite values; 0 when there are none."""
+    """Return the interquartile range of the finite values; 0 when there are none."""
     finite = values[np.isfinite(values)]
     if not finite.size:
         return 0.0
@@ -175,9 +176,9 @@ def interquartile_range(values: FloatArray) -> float:
 
 
 def change_over(record: Sequence[float], window: int) -> tuple[float, float]:
-    """Absolute and relative change of a record over its last `window` entries; inf if shorter.
+    """Return the absolute and relative change of a record over its last `window` entries.
 
-    The change is relative to the last and the first (finite) value.
+    The change is relative to the last and the first (finite) value. Both are inf for shorter ones.
     """
     window = max(window, 2)
     if len(record) <= window:

@@ -1,4 +1,4 @@
-"""What people give: is it a number, a whole one, an array of numbers? And how errors show it."""
+"""Checks of values that users give, and how errors show them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,24 @@ import numpy as np
 
 from bilevo.core.arrays import FloatArray, frozen
 
-LONGEST = 200  # characters of a value in an error
+LONGEST_SHOWN = 200  # characters of a value in an error
 NOT_NUMBERS = (bool, np.bool_, np.timedelta64)  # although Python or NumPy count with them
 
 
-def shown(value: object) -> str:
+def shown(value: object, longest: int = LONGEST_SHOWN) -> str:
     """Return a value as an error shows it: its `repr`, cut where it is long."""
     try:
         text = repr(value)
     except Exception:  # an int of more than 4,300 digits, or a class that raises
         text = f"a value of type {type(value).__name__}"
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return text if len(text) <= longest else f"{text[:longest]}..."
+
+
+def described(value: object) -> str:
+    """Return a value as an error shows it, with its type; arrays by their shape."""
+    if type(value) is np.ndarray:
+        return f"an array {value.shape} of {value.dtype}"
+    return "None" if value is None else f"{shown(value)} ({type(value).__name__})"
 
 
 def is_whole(value: object) -> bool:
@@ -41,20 +48,17 @@ def real_number(value: object) -> float | None:
 
 
 def real_array(values: Any) -> FloatArray:
-    """Return a read-only copy as floats; texts, bytes, complex numbers and times are a TypeError.
-
-    Lists that do not form an array are a ValueError, numbers that no float can hold an
-    OverflowError.
-    """
-    array = np.asarray(values)
-    if array.dtype.kind not in "biufO":
-        raise TypeError(f"{array.dtype} is no kind of real numbers")
-    if array.dtype.kind == "O":
-        for one in array.flat:
-            if isinstance(one, str | bytes | complex | np.complexfloating):
-                raise TypeError(f"{shown(one)} is no real number")
-    with np.errstate(over="ignore"):  # a long double may become infinite
-        return frozen(array)
+    """Return a read-only copy as floats; refuse anything but an array of real numbers."""
+    try:
+        array = np.asarray(values)
+        kinds = (str, bytes, complex, np.complexfloating)
+        odd = array.dtype.kind == "O" and any(isinstance(one, kinds) for one in array.flat)
+        if odd or array.dtype.kind not in "biufO":
+            raise ValueError(f"{shown(values)} holds what is no real number")
+        with np.errstate(over="ignore"):  # a long double may become infinite
+            return frozen(array)
+    except (TypeError, OverflowError) as error:
+        raise ValueError(f"{shown(values)} holds what is no real number: {error}") from None
 
 
 def is_truth(value: object) -> bool:

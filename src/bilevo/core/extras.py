@@ -1,4 +1,4 @@
-"""Libraries that not everybody needs: loaded with their first use, or a line on how to get them."""
+"""Optional libraries: they are loaded with their first use; an error says how to install them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ class MissingExtra(ImportError):  # noqa: N818
 
 
 def need(what: str, module: str, extra: str) -> Any:
-    """A module of an optional library; where it is missing, the error names the pip command."""
+    """Return a module of an optional library; the error names the pip command if it is missing."""
     try:
         return import_module(module)
     except ImportError as error:
         library = module.partition(".")[0]
         if error.name is not None and error.name.partition(".")[0] != library:
-            raise  # it is there, and broken
+            raise  # it is installed, and broken
         hint = f"{what} need {library}: pip install 'bilevo[{extra}]'"
         raise MissingExtra(hint, name=library) from None

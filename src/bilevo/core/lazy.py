@@ -10,13 +10,13 @@ from typing import Any
 def lazy_names(
     package: str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """A package's `__getattr__` and `__dir__` (PEP 562) for names and the modules they are in."""
+    """Return a package's `__getattr__` and `__dir__` (PEP 562) for names and their modules."""
 
     def load(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(homes[name]), name)
-        setattr(import_module(package), name, value)  # the next use does not come here
+        setattr(import_module(package), name, value)  # the next use needs no call
         return value
 
     def names() -> list[str]:

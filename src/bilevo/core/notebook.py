@@ -1,6 +1,6 @@
 """How notebooks show our objects: small pieces of HTML, in which all text is escaped.
 
-No style sheet: a notebook's own table style and colours are used, light or dark.
+There is no style sheet, so that a notebook's own styles and colours are used, light or dark.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ POINTS = 240  # at most: a longer curve is thinned, its last point kept
 
 
 def table(title: str, rows: Mapping[str, str]) -> str:
-    """A table of names and texts."""
+    """Return a table of names and texts."""
     lines = "".join(
         f'<tr><th style="text-align: right">{escape(name)}</th>'
         f'<td style="text-align: left">{escape(text)}</td></tr>'
@@ -24,7 +24,7 @@ def table(title: str, rows: Mapping[str, str]) -> str:
 
 
 def sparkline(values: Sequence[float], title: str) -> str:
-    """A curve of values without axes, as inline SVG; nothing if there is no curve to draw."""
+    """Return a curve of values as inline SVG; nothing if there are fewer than two values."""
     last = max(1, len(values) - 1)
     chosen = [i for i in range(len(values)) if i % (1 + last // POINTS) == 0 or i == last]
     drawn = [(i, values[i]) for i in chosen if math.isfinite(values[i])]

@@ -1,6 +1,6 @@
 """Deb's order: feasible before infeasible, then the objective; among infeasible, the violation.
 
-Objectives and violations hold no NaN (see `Values`): what failed has both infinite.
+Objectives and violations hold no NaN (see `Values`): both are infinite where a point failed.
 """
 
 import numpy as np
@@ -11,20 +11,20 @@ Key = tuple[float, float]
 
 
 def order_key(objective: float, violation: float) -> Key:
-    """A key that sorts in Deb's order: the violation, then the objective where it counts."""
+    """Return a key that sorts in Deb's order: the violation, then the objective if feasible."""
     return violation, 0.0 if violation > 0 else objective
 
 
 def ranking(objective: FloatArray, violation: FloatArray) -> IntArray:
-    """Indices from best to worst; ties keep their order."""
-    if not any(violation.tolist()):  # of a few numbers a quarter of the time of violation.any()
+    """Return indices from best to worst; ties keep their order."""
+    if not any(violation.tolist()):  # for few numbers four times as fast as violation.any()
         return objective.argsort(kind="stable")
     feasible_objective = np.where(violation > 0, 0.0, objective)
     return np.lexsort((feasible_objective, violation))
 
 
 def best_index(objective: FloatArray, violation: FloatArray) -> int:
-    """The index that `ranking` puts first, without sorting where nothing is infeasible."""
+    """Return the index that `ranking` puts first, without sorting if all are feasible."""
     if not any(violation.tolist()):
         return int(objective.argmin())
     return int(ranking(objective, violation)[0])
@@ -33,7 +33,7 @@ def best_index(objective: FloatArray, violation: FloatArray) -> int:
 def no_worse(
     objective: float, violation: float, than_objective: float, than_violation: float
 ) -> bool:
-    """Whether the first of two is better than or tied with the second."""
+    """Tell whether the first of two is better than the second or tied with it."""
     if violation != than_violation:
         return violation < than_violation
     return violation > 0 or objective <= than_objective

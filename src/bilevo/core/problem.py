@@ -1,4 +1,4 @@
-"""What is optimized: bounds, the two levels' functions, and the part of it an algorithm sees.
+"""Bilevel problems: bounds, the two levels' functions, and the part that an algorithm sees.
 
     min F(x, y)  s.t.  G(x, y) <= 0,  y in argmin_y { f(x, y) : g(x, y) <= 0 }
 
@@ -35,7 +35,7 @@ class Bounds:
     def __init__(self, lower: Any, upper: Any, name: str = "bounds") -> None:
         try:
             low, high = real_array(lower), real_array(upper)
-        except (TypeError, ValueError, OverflowError):
+        except ValueError:
             raise ValueError(
                 f"{name} must be real numbers, got {shown(lower)} and {shown(upper)}"
             ) from None
@@ -59,14 +59,14 @@ class Bounds:
 
     @classmethod
     def of(cls, bounds: Any, name: str = "bounds") -> Bounds:
-        """From a Bounds, an object with `lb` and `ub` (scipy), or a sequence of (lower, upper)."""
+        """Make bounds from a Bounds, scipy's `lb` and `ub`, or a sequence of (lower, upper)."""
         if isinstance(bounds, Bounds):
             return bounds
         if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
             return cls(bounds.lb, bounds.ub, name)
         try:
             pairs = np.array([real_array(list(pair)) for pair in bounds])
-        except (TypeError, ValueError, OverflowError):
+        except (TypeError, ValueError):
             pairs = np.empty(0)
         if pairs.ndim != 2 or pairs.shape[1] != 2:
             raise ValueError(
@@ -112,7 +112,7 @@ class Optimum:
 def _point(name: str, values: Any) -> FloatArray:
     try:
         point = real_array(values)
-    except (TypeError, ValueError, OverflowError):
+    except ValueError:
         point = np.empty((0, 0))
     if point.ndim != 1:
         raise ValueError(f"{name} must be a vector of numbers or None, got {shown(values)}")
@@ -120,7 +120,7 @@ def _point(name: str, values: Any) -> FloatArray:
 
 
 def _unknown(x: FloatArray, y: FloatArray) -> FloatArray:
-    """f, where only a follower knows it."""
+    """Stand for f where only a solver knows it."""
     return np.full(y.shape[:-1], np.nan)
 
 
@@ -133,8 +133,8 @@ class Problem:
     are not counted twice. `response` is the follower's known answer y*(x), (k, m) -> (k, n), with
     NaN in rows where it is not known. `budget` holds the per-level settings usual for the problem.
 
-    `follower` is a solver that answers in place of searches of f (see `bilevo.followers`); f may be
-    None then. F and G see the answers as it gives them.
+    `follower` is a solver that answers in place of a search of f (see `bilevo.followers`); f may
+    be None then. F and G see the answers as the solver gives them.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class Problem:
             if not (callable(function) or (function is None and label in dispensable)):
                 raise ValueError(f"{label} must be a function of (x, y), got {shown(function)}")
         if f is None and g is not None:
-            raise ValueError("g without f: a follower tells by itself how much an answer violates")
+            raise ValueError("g without f: a solver says itself how much an answer violates")
         whole = is_whole(repeats_lower) and repeats_lower >= 0
         if not whole or (repeats_lower and (G is None or g is None)):
             raise ValueError(
@@ -197,21 +197,21 @@ class Problem:
 
     @property
     def f_is_known(self) -> bool:
-        """Whether f is a function, or known to a follower alone."""
+        """Tell whether f is a function; False where only a solver knows it."""
         return self.f is not _unknown
 
     def functions(self, level: Level) -> tuple[Function, Function | None]:
-        """A level's objective and constraints."""
+        """Return a level's objective and constraints."""
         return (self.F, self.G) if level is Level.UPPER else (self.f, self.g)
 
     def checked_solver(self, follower: Solver[Any] | None = None) -> CheckedSolver:
-        """What leads the problem's own follower, or another one for it."""
+        """Return the problem's own solver, or another one for it, with checks of its answers."""
         chosen = self.follower if follower is None else follower
         assert chosen is not None
         return CheckedSolver(chosen, self.y_bounds.lower, self.y_bounds.upper)
 
     def repeats(self, level: Level) -> int:
-        """How many last constraints of a level do not count towards its violation."""
+        """Return how many last constraints of a level its violation leaves out."""
         return self.repeats_lower if level is Level.UPPER else 0
 
     def __repr__(self) -> str:
@@ -220,7 +220,7 @@ class Problem:
         return f"<Problem {self.name}: m={self.m}, n={self.n}{solver}{known}>"
 
     def _repr_html_(self) -> str:
-        """Sizes, bounds, constraints and what is known of the solution, for notebooks."""
+        """Show sizes, bounds, constraints and the known solution in notebooks."""
         shown = {"upper": self._described(self.x_bounds, "x", self.G)}
         shown["lower"] = self._described(self.y_bounds, "y", self.g)
         if self.follower is not None:
@@ -239,9 +239,9 @@ class Problem:
         return text + (", with constraints" if constraints is not None else "")
 
     def evaluate(self, x: Any, y: Any) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """F (k,), G (k, K), f (k,), g (k, J) at pairs of points; counts nothing.
+        """Return F (k,), G (k, K), f (k,), g (k, J) at pairs of points; nothing is counted.
 
-        Where only a follower knows f, it is NaN.
+        f is NaN where only a solver knows it.
         """
         x_rows, y_rows = np.atleast_2d(frozen(x)), np.atleast_2d(frozen(y))
         if x_rows.shape[1] != self.m or y_rows.shape[1] != self.n or len(x_rows) != len(y_rows):
@@ -252,7 +252,7 @@ class Problem:
         return *self.values(Level.UPPER, x_rows, y_rows), *self.values(Level.LOWER, x_rows, y_rows)
 
     def values(self, level: Level, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """A level's objective (k,) and constraints (k, c) at x (k, m), y (k, n); counts nothing."""
+        """Return a level's objective (k,) and constraints (k, c) at x (k, m), y (k, n)."""
         objective, constraints = self.functions(level)
         returned = Returned(level, self.vectorized, least=self.repeats(level))
         batches = [(x, y)] if self.vectorized else list(zip(x, y, strict=True))
@@ -272,7 +272,7 @@ def _require_sizes(optimum: Optimum | None, m: int, n: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """When F is good enough: within `ftol` of a known optimum, or at or below a wanted value."""
+    """A value of F that is good enough: within `ftol` of a known optimum, or at or below F."""
 
     F: float
     ftol: float
@@ -289,12 +289,12 @@ class Spec:
     """All that an algorithm sees of a problem. Both levels are searched in the unit box.
 
     The driver maps [0, 1]^m x [0, 1]^n to the user's bounds, so an algorithm needs no bounds, and
-    variables of very different widths are alike to it. `spread` (m + n,) are the standard
-    deviations a search over the whole box starts with. `kernel` is what a run computes with.
+    variables of very different widths look alike. `spread` (m + n,) holds the standard deviations
+    that a search over the whole box starts with. `kernel` names the kernels that a run uses.
 
-    `step_cost` is what a step of the user's own follower costs at most; None where there is none
-    and f is evaluated. Where there is one, answers y are in the user's units: nobody searches them,
-    and `spread` is (m,).
+    `step_cost` is the most that a step of the problem's own solver costs; None where f is a
+    function. Answers of a solver are in the user's units, because no algorithm searches them, and
+    `spread` is (m,).
     """
 
     m: int

@@ -6,9 +6,9 @@ Rules:
 - `Step` asks for one step each of k searches by the problem's own solver; `StepValues` answer it.
   The request says how many steps each search has taken: the driver's copy of a search is a cache,
   and can be made again.
-- `Incumbent` tells the best pair so far; it is answered by nothing.
-- `yield from` composes procedures; `together` advances several of them as one batch, `alongside`
-  lets one of them ride along with another.
+- `Incumbent` tells the best pair so far; it has no answer.
+- `yield from` composes procedures; `together` runs several of them with one batch for all;
+  `alongside` runs a second one within the batches of the first.
 - Points are float64 arrays in the unit box, and a best pair is one whose F was evaluated. The
   driver checks every request, and raises `BadRequest` where a rule is broken.
 - Messages are named tuples: they cannot be changed, and cost a fifth of a frozen dataclass.
@@ -26,11 +26,11 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 import numpy as np
 
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
-from bilevo.core.checks import shown
+from bilevo.core.checks import described, shown
 
 HUGE = 1e300  # sums of smaller numbers do not overflow
 T = TypeVar("T")
-S = TypeVar("S")
+U = TypeVar("U")
 
 
 class BadRequest(ValueError):  # noqa: N818 (reads as what is wrong)
@@ -41,11 +41,11 @@ class Level(StrEnum):
     UPPER = "upper"
     LOWER = "lower"
 
-    __hash__ = str.__hash__  # that of enumerations is a slow one, and levels are keys
+    __hash__ = str.__hash__  # an enumeration's own is slow, and levels are keys
 
 
 class Evaluate(NamedTuple):
-    """Wanted: one level's objective and constraints at pairs x (k, m), y (k, n)."""
+    """Asks for one level's objective and constraints at pairs x (k, m), y (k, n)."""
 
     level: Level
     x: FloatArray
@@ -53,9 +53,9 @@ class Evaluate(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Wanted: one step more of the user's solver for the tasks (k,), whose leaders are x (k, m).
+    """Asks for one more step of the problem's own solver for tasks (k,) with leaders x (k, m).
 
-    A task is a number of its own in a run; `taken` (k,) says how many steps it has had.
+    Each task of a run has a number of its own; `taken` (k,) says how many steps it has had.
     """
 
     task: IntArray
@@ -71,7 +71,7 @@ class Incumbent(NamedTuple):
     """The best pair so far: x (m,), y (n,), its values and its violation at both levels.
 
     `gap` is how far f is above what independent searches of the follower found; NaN without any.
-    `unfinished` says that a follower of the user's was not done with this answer.
+    `unfinished` says that the problem's own solver was not done with this answer.
     """
 
     x: FloatArray
@@ -97,7 +97,7 @@ class Values(NamedTuple):
 
     @classmethod
     def of(cls, objective: FloatArray, constraints: FloatArray, repeats: int, spent: int) -> Values:
-        """From raw values; the last `repeats` constraints do not count towards the violation."""
+        """Make them from raw values; the violation leaves out the last `repeats` constraints."""
         # A plain sum is finite only if its terms are: for a few numbers the cheapest test.
         total = sum(objective.tolist())
         count = constraints.shape[1]
@@ -116,7 +116,7 @@ class Values(NamedTuple):
         return cls(objective, violation, constraints, spent)
 
     def part(self, start: int, end: int) -> Values:
-        """The values of some consecutive rows."""
+        """Return the values of some consecutive rows."""
         rows = slice(start, end)
         return Values(
             self.objective[rows], self.violation[rows], self.constraints[rows], self.spent
@@ -137,18 +137,18 @@ class StepValues(NamedTuple):
     spent: int
 
     def part(self, start: int, end: int) -> StepValues:
-        """Those of some consecutive tasks."""
+        """Return the values of some consecutive tasks."""
         rows = slice(start, end)
         return StepValues(
             self.y[rows], self.f[rows], self.violation[rows], self.done[rows], self.spent
         )
 
 
-Answer = TypeVar("Answer", Values, StepValues)
+AnswerT = TypeVar("AnswerT", Values, StepValues)
 
 
-def split(answer: Answer, sizes: Iterable[int]) -> Iterator[Answer]:
-    """An answer in parts of consecutive rows, so many each."""
+def split(answer: AnswerT, sizes: Iterable[int]) -> Iterator[AnswerT]:
+    """Split an answer into parts of consecutive rows, of the given sizes."""
     start = 0
     for size in sizes:
         yield answer.part(start, start + size)
@@ -156,7 +156,7 @@ def split(answer: Answer, sizes: Iterable[int]) -> Iterator[Answer]:
 
 
 def _violation(constraints: FloatArray, moderate: bool) -> FloatArray:
-    """The sum of each row's positive entries; they overflow only where not `moderate`."""
+    """Return the sum of each row's positive entries; it may overflow where not `moderate`."""
     if not moderate:
         with np.errstate(over="ignore"):
             return _violation(constraints, moderate=True)
@@ -181,7 +181,7 @@ def evaluate(level: Level, x: FloatArray, y: FloatArray) -> Procedure[Values]:
 
 
 def relayed(
-    steps: Procedure[T],
+    procedure: Procedure[T],
     asked: Callable[[Request], Request],
     answered: Callable[[Level, Values], Values],
 ) -> Procedure[T]:
@@ -189,7 +189,7 @@ def relayed(
     answer: Values | None = None
     while True:
         try:
-            request = steps.send(answer)
+            request = procedure.send(answer)
         except StopIteration as end:
             result: T = end.value
             return result
@@ -211,7 +211,7 @@ def together(procedures: Iterable[Procedure[T]]) -> Procedure[list[T]]:
     return (yield from _joined(list(procedures), lower_first))
 
 
-def alongside(main: Procedure[T], side: Procedure[S]) -> Procedure[tuple[T, S]]:
+def alongside(main: Procedure[T], side: Procedure[U]) -> Procedure[tuple[T, U]]:
     """Run `side` with `main`'s batches of the level it waits for, and alone after their end.
 
     `side` adds no batch before `main` has ended. Returns both results.
@@ -243,8 +243,8 @@ def _joined(
                 while isinstance(request, Incumbent):
                     yield request
                     request = running[i].send(None)
-                if not _can_be_joined(request):
-                    _refuse(running[i], _not_joined(request))
+                if not _has_rows(request):
+                    _refuse(running[i], request)
                 waiting[i] = request
             except StopIteration as end:
                 results[i] = end.value
@@ -252,24 +252,24 @@ def _joined(
             return [results[i] for i in range(len(running))]
         level = next_level(waiting)
         batch = sorted([i for i, request in waiting.items() if request.level is level])
-        kind = type(waiting[batch[0]])  # of those who wait, those who can share a request
+        kind = type(waiting[batch[0]])  # only requests of one kind can be joined
         batch = [i for i in batch if type(waiting[i]) is kind]
         requests = [waiting.pop(i) for i in batch]
         try:
             joined = _as_one(requests)
-        except ValueError:  # of rows of different sizes
+        except ValueError:  # rows of different sizes
             widths = [(request.x.shape[1], request[-1].shape[1]) for request in requests]
             odd = next(k for k, width in enumerate(widths) if width != widths[0])
             told = f"rows of the sizes {widths[odd]} run together with others of {widths[0]}"
-            _refuse(running[batch[odd]], BadRequest(f"{told}: all are (m, n)"))
+            _raise_in(running[batch[odd]], BadRequest(f"{told}: all are (m, n)"))
         answer = yield joined
         sizes = [len(request.x) for request in requests]
         answers = zip(batch, split(answer, sizes), strict=True)
 
 
-def _can_be_joined(request: Any) -> bool:
-    """Tell whether a request has as many rows in each part, so that parts of several fit."""
-    if isinstance(request, Evaluate):
+def _has_rows(request: Any) -> bool:
+    """Tell quickly that a request is right; False where `require_rows` has to look."""
+    if type(request) is Evaluate:
         level, x, y = request
         return (
             type(level) is Level
@@ -277,26 +277,41 @@ def _can_be_joined(request: Any) -> bool:
             and x.ndim == y.ndim == 2
             and len(x) == len(y)
         )
-    if isinstance(request, Step):
-        arrays = all(type(part) is np.ndarray for part in request)
-        return arrays and request.x.ndim == 2 and len({len(part) for part in request}) == 1
     return False
 
 
-def _not_joined(request: Any) -> BadRequest:
-    """Return the error of a request that cannot be joined with others."""
+_SHAPES = {"x": "km", "y": "kn", "task": "k", "taken": "k"}
+
+
+def require_rows(request: Any) -> None:
+    """Refuse a request whose parts are not arrays of as many rows each."""
     if not isinstance(request, Evaluate | Step):
-        told = f"it yielded {shown(request)}"
-        return BadRequest(f"{told}; yield an Evaluate, an Step or an Incumbent")
-    parts = [
-        f"{name} {part.shape}" if isinstance(part, np.ndarray) else f"{name} = {shown(part)}"
-        for name, part in request._asdict().items()
-    ]
-    told = f"{type(request).__name__} has {', '.join(parts)}"
-    return BadRequest(f"{told}; give a Level, and arrays of as many rows each")
+        instead = "yield an Evaluate, a Step or an Incumbent"
+        if isinstance(request, Generator):
+            instead = "did you mean `yield from`?"
+        raise BadRequest(f"it yielded {described(request)}; {instead}")
+    kind, parts = type(request).__name__, request._asdict()
+    if isinstance(request, Evaluate) and type(parts.pop("level")) is not Level:
+        level = described(request.level)
+        raise BadRequest(f"Evaluate.level is {level}; give Level.UPPER or Level.LOWER")
+    for name, part in parts.items():
+        if type(part) is not np.ndarray or part.ndim != len(_SHAPES[name]):
+            shape = f"({', '.join(_SHAPES[name])})".replace("(k)", "(k,)")
+            raise BadRequest(f"{kind}.{name} is {described(part)}; give an array {shape}")
+    rows = [f"{len(part)} rows of {name}" for name, part in parts.items()]
+    if len({len(part) for part in parts.values()}) > 1:
+        raise BadRequest(f"{kind} has {', '.join(rows)}: give as many of each")
 
 
-def _refuse(procedure: Procedure[Any], error: BadRequest) -> NoReturn:
+def _refuse(procedure: Procedure[Any], request: Any) -> None:
+    """Refuse a procedure's request if it cannot be joined with others."""
+    try:
+        require_rows(request)
+    except BadRequest as error:
+        _raise_in(procedure, error)
+
+
+def _raise_in(procedure: Procedure[Any], error: BadRequest) -> NoReturn:
     """Raise an error at the line of a procedure that has made the request."""
     with suppress(StopIteration):
         procedure.throw(error)
@@ -304,7 +319,7 @@ def _refuse(procedure: Procedure[Any], error: BadRequest) -> NoReturn:
 
 
 def _as_one(requests: list[Question]) -> Question:
-    """Several requests of a kind, and of a level, as one."""
+    """Join several requests of one kind, and of one level."""
     first = requests[0]
     if isinstance(first, Step):
         return Step(*map(np.concatenate, zip(*requests, strict=True)))

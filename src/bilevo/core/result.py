@@ -1,33 +1,32 @@
-"""What a run gives back: the answer, what it cost, why it ended, and a compact history."""
+"""The result of a run: the answer, its cost, why the run ended, and a compact history."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import StopReason
 from bilevo.core.extras import need
 from bilevo.core.notebook import sparkline, table
+from bilevo.core.plain_data import plain, revive
 from bilevo.core.terminal import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FORMAT = "bilevo-result-1"
+RESULT_FORMAT = "bilevo-result-1"
 LARGEST = 2**28  # bytes of a file
-LONGEST = 10_000  # rows of a history; even, so that thinning keeps the last one
+LONGEST_HISTORY = 10_000  # rows of a history; even, so that thinning keeps the last one
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One upper generation: evaluations so far, the elite, and how the tasks fared."""
+    """One upper generation: evaluations so far, the elite, and what became of the tasks."""
 
     nfev_upper: int
     nfev_lower: int
@@ -42,8 +41,8 @@ class Generation:
 class History:
     """The upper generations of a run: a sequence of rows, each a `Generation`, and a table.
 
-    It has them all up to 10,000, and then every second, fourth, ... one and the last: a long run
-    is seen evenly, in bounded memory. `numbers` tells which they are.
+    It keeps up to 10,000 of them. Of a longer run it keeps every second, fourth, ... one and the
+    last, so that memory is bounded. `numbers` tells which ones they are.
     """
 
     generations: list[Generation] = field(default_factory=list)
@@ -57,11 +56,11 @@ class History:
 
     def add(self, generation: Generation) -> None:
         """Note the next generation."""
-        if (self.count - 1) % self.step:  # the last one was there as such only
+        if (self.count - 1) % self.step:  # the last row was kept only as the last one
             del self.generations[-1]
             self.left_out += 1
         self.generations.append(generation)
-        if len(self.generations) > LONGEST:
+        if len(self.generations) > LONGEST_HISTORY:
             self.left_out += len(self.generations) // 2
             del self.generations[1::2]
             self.step *= 2
@@ -71,17 +70,17 @@ class History:
 
     @property
     def count(self) -> int:
-        """How many generations there have been."""
+        """Return the number of generations so far."""
         return len(self.generations) + self.left_out
 
     @property
     def numbers(self) -> list[int]:
-        """Which generation each row is, counted from 1."""
+        """Return the number of each row's generation, counted from 1."""
         return [*self._evenly, self.count] if self.generations else []
 
     @property
     def _evenly(self) -> range:
-        """The numbers of all rows but the last."""
+        """Return the numbers of all rows but the last."""
         return range(1, self.count, self.step)
 
     def __len__(self) -> int:
@@ -94,7 +93,7 @@ class History:
         return self.generations[index]
 
     def to_dataframe(self) -> Any:
-        """A polars DataFrame, one row per generation that is kept, with its number."""
+        """Return a polars DataFrame, one row per generation that is kept, with its number."""
         polars = need("tables", "polars", "bench")
         rows = zip(self.numbers, self.generations, strict=True)
         return polars.DataFrame([{"generation": i, **asdict(row)} for i, row in rows])
@@ -102,7 +101,7 @@ class History:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Failure:
-    """A point whose evaluation failed: the how-many-th of its level, the pair, and the error."""
+    """A point whose evaluation failed: its number at its level, the pair, and the error."""
 
     level: str
     evaluation: int
@@ -113,10 +112,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What an independent re-solve of the follower at a result's x found (`bilevo.verify`).
+    """The outcome of `bilevo.verify`, which solves the follower at a result's x independently.
 
-    `y`, `F` and `f` are the best follower answer found and its values, `follower_gap` how far the
-    result's own f is above it (inf when the result's y is infeasible below), `feasible` whether the
+    `y`, `F` and `f` are the best follower answer found and its values. `follower_gap` is how far
+    the result's own f is above it; inf when the result's y violates g. `feasible` tells whether the
     verified pair satisfies both levels' constraints.
     """
 
@@ -149,13 +148,13 @@ class Result:
     method: str
     seed: int
     version: str
-    kernel: str = "numpy"  # what CMA-ES is computed with: or "numba"
+    kernel: str = "numpy"  # or "numba": what CMA-ES was computed with
     failures: int = 0
-    failed_points: list[Failure] = field(default_factory=list)  # the first hundred of them
+    failed_points: list[Failure] = field(default_factory=list)  # the first hundred
     history: History = field(default_factory=History)
-    follower_gap: float = math.nan  # of f to what the method's own independent searches found
+    follower_gap: float = math.nan  # of f, to the method's own independent searches
     certificate: Certificate | None = None
-    rechecked: int = 0  # evaluations made again when a run was resumed, to compare; not in nfev
+    rechecked: int = 0  # evaluations made again when a run was resumed; not in nfev
 
     @property
     def nfev(self) -> int:
@@ -166,7 +165,7 @@ class Result:
         return self.violation == 0 and math.isfinite(self.F) and math.isfinite(self.f)
 
     def summary(self) -> dict[str, Any]:
-        """The answer without its history: plain numbers and lists, in the order people read."""
+        """Return the answer without its history: numbers and lists, in the order people read."""
         names = "x y F f violation nfev_upper nfev_lower nfev nit success status message method"
         names += " seed version time"
         values = {name: getattr(self, name) for name in names.split()}
@@ -178,7 +177,7 @@ class Result:
         return "\n".join(f"{name:>{width}}: {text}" for name, text in shown.items())
 
     def _repr_html_(self) -> str:
-        """A table and a small curve of F, for notebooks."""
+        """Show a table and a small curve of F in notebooks."""
         shown = self._shown()
         if self.certificate is not None:
             shown["verified"] = self.certificate.message
@@ -186,21 +185,21 @@ class Result:
         return table(f"Result of {self.method}", shown) + curve
 
     def _shown(self) -> dict[str, str]:
-        """What people see of a result, as text."""
+        """Return the texts that people see of a result."""
         shown = {k: v for k, v in self.summary().items() if k not in ("version", "time")}
         if self.failures:
             shown["failures"] = self.failures
         return {name: _pretty(value) for name, value in shown.items()}
 
     def plot(self, F_star: float | None = None) -> Figure:
-        """Convergence and resource allocation in one figure: `bilevo.plot.run`."""
-        from bilevo.plot import run  # results know of pictures only when asked for one
+        """Draw convergence and resource allocation in one figure: `bilevo.plot.run`."""
+        from bilevo.plot import run  # late: needs matplotlib
 
         return run(self, F_star)
 
     def save(self, path: str | Path) -> None:
         """Write the result as JSON; `Result.load` reads it back with the same bits."""
-        text = json.dumps({"format": FORMAT, **plain(asdict(self))}, allow_nan=False)
+        text = json.dumps({"format": RESULT_FORMAT, **plain(asdict(self))}, allow_nan=False)
         Path(path).write_text(text + "\n", encoding="utf-8")
 
     @classmethod
@@ -211,9 +210,9 @@ class Result:
             if file.exists() and not (file.is_file() and file.stat().st_size <= LARGEST):
                 raise ValueError(f"no plain file of at most {LARGEST} bytes")
             content = json.loads(file.read_text(encoding="utf-8"))
-            if content.pop("format") != FORMAT:
+            if content.pop("format") != RESULT_FORMAT:
                 raise ValueError("another format")
-            return cls(**revive(content))
+            return revive(cls, content)
         except (
             ValueError,
             TypeError,
@@ -223,70 +222,6 @@ class Result:
             RecursionError,
         ) as e:
             raise ValueError(f"{path} is not a result of this version: {e}") from None
-
-
-def plain(value: Any) -> Any:
-    """JSON's types; non-finite numbers become the strings float() reads."""
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
-
-
-def revive(content: dict[str, Any]) -> dict[str, Any]:
-    """Fields as `plain` found them, each of its own type; anything else is an error."""
-    return {name: _READERS[name](value) for name, value in content.items()}
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, float | int) or value in ("nan", "inf", "-inf"):
-        return float(value)
-    raise ValueError(f"{value!r} is no number")
-
-
-def _vector(value: Any) -> FloatArray:
-    return np.array([_number(item) for item in _exactly(list)(value)])
-
-
-def _exactly(kind: type) -> Callable[[Any], Any]:
-    def read(value: Any) -> Any:
-        if type(value) is not kind:
-            raise ValueError(f"{value!r} is no {kind.__name__}")
-        return value
-
-    return read
-
-
-def _rows(value: Any) -> list[Generation]:
-    return [Generation(**revive(row)) for row in _exactly(list)(value)]
-
-
-def _each(kind: type) -> Callable[[Any], Any]:
-    return lambda value: tuple(_exactly(kind)(item) for item in _exactly(list)(value))
-
-
-_READERS: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("x", "y"), _vector),
-    **dict.fromkeys(("F", "f", "violation", "follower_gap", "gap", "time"), _number),
-    **dict.fromkeys(("nfev_upper", "nfev_lower", "nit", "seed", "failures", "cost"), _exactly(int)),
-    "rechecked": _exactly(int),
-    **dict.fromkeys(("success", "feasible", "done", "unfinished"), _exactly(bool)),
-    **dict.fromkeys(("message", "method", "version", "kernel"), _exactly(str)),
-    **dict.fromkeys(("level", "error"), _exactly(str)),
-    "evaluation": _exactly(int),
-    "failed_points": lambda rows: [Failure(**revive(row)) for row in _exactly(list)(rows)],
-    "history": lambda stored: History(_rows(stored.pop("generations")), **revive(stored)),
-    **dict.fromkeys(("step", "left_out"), _exactly(int)),
-    "certificate": lambda stored: None if stored is None else Certificate(**revive(stored)),
-    "status": StopReason,
-    "executions": _each(int),
-    "survived": _each(bool),
-}
 
 
 def _pretty(value: Any) -> str:

@@ -1,12 +1,12 @@
-"""A follower that is a solver of the user's: what it has to be able to do, and checks of its word.
+"""The protocol of solvers, which may be a problem's follower, and checks of their answers.
 
-    state = follower.start(x, rng)
-    while not follower.done(state):
-        state = follower.advance(state)
-        y, f, violation = follower.best(state)
+    state = solver.start(x, rng)
+    while not solver.done(state):
+        state = solver.advance(state)
+        y, f, violation = solver.best(state)
 
-One `advance` is the unit of work that a competition hands out: a linear program, some epochs of
-training, iterations of a solver, a generation of a population. An exact solver is done after one.
+One `advance` is a step, for which tasks compete: a linear program, some epochs of training,
+iterations of a solver, a generation of a population. An exact solver is done after one step.
 """
 
 from __future__ import annotations
@@ -21,48 +21,48 @@ from bilevo.core.budget import require_count
 from bilevo.core.checks import shown
 from bilevo.core.values import BadValue, Returned
 
-S = TypeVar("S")
+SolverState = TypeVar("SolverState")
 MOST_STEPS = 1000  # steps of a search that never says it is done
 BOUND_SLACK = 1e-6  # of a bound's width (or of 1): as far as solvers leave their bounds by rounding
 
 
-class Solver(Protocol[S]):
-    """The lower level as a solver. Three more members are looked for, and may be left out:
+class Solver(Protocol[SolverState]):
+    """A solver of the lower level. It may have three more members:
 
     cost
-        The most that one `advance` costs, in the units of `max_evals`: 1 unless said otherwise.
+        The most that one `advance` costs, in the units of `max_evals`; 1 without it.
     spent(state)
-        What all of a state's advances have cost; without it, `cost` for each of them.
+        The cost of all of a state's steps so far; without it, each step costs `cost`.
     bind(problem)
-        Called once by `Problem` and returns the follower to use: for one that wants f, g or bounds.
+        Called once by `Problem`, and returns the solver to use: for one that needs f, g or bounds.
 
     A state of arrays, numbers, texts, lists, dictionaries, dataclasses and numpy's generators is
-    kept in a run's directory, and restored; any other is made again after a crash. `advance` may
-    change its state in place, and must do the same whenever it is given the same. What is known of
-    one search belongs in its state: a follower's own fields are settings, by which a run knows it.
+    kept in the run directory; any other is made again after a crash. `advance` may change its state
+    in place, and must do the same for the same state. All that changes belongs into the state: the
+    solver's own fields are settings, by which a run directory knows it.
     """
 
-    def start(self, x: FloatArray, rng: np.random.Generator) -> S:
-        """A search for the answer to x (m,), before its first step."""
+    def start(self, x: FloatArray, rng: np.random.Generator) -> SolverState:
+        """Return a search for the answer to x (m,), before its first step."""
         ...
 
-    def advance(self, state: S) -> S:
-        """One step more."""
+    def advance(self, state: SolverState) -> SolverState:
+        """Take one step, and return the state after it."""
         ...
 
-    def best(self, state: S) -> tuple[Any, float, float]:
-        """The best answer so far: y (n,) as the leader sees it, f, and how much it violates."""
+    def best(self, state: SolverState) -> tuple[Any, float, float]:
+        """Return the best answer so far: y (n,) as the leader sees it, f, and its violation."""
         ...
 
-    def done(self, state: S) -> bool:
-        """Whether further steps would change nothing."""
+    def done(self, state: SolverState) -> bool:
+        """Tell whether further steps would change nothing."""
         ...
 
 
 class StepOutcome(NamedTuple):
-    """Where one step has led: the best answer y (n,) so far, and what the step cost.
+    """The outcome of one step: the best answer y (n,) so far, and the cost of the step.
 
-    f and violation are inf where the answer is not finite; `error` is that of a step that failed.
+    f and violation are inf where the answer is not finite. A step that failed has an `error`.
     """
 
     y: FloatArray
@@ -78,7 +78,7 @@ class StepOutcome(NamedTuple):
 
 
 def bind_solver(follower: Any, problem: Any) -> Solver[Any]:
-    """The follower to use for a problem; anything else than a follower is refused."""
+    """Return the solver to use for a problem; refuse anything that is no solver."""
     _require_solver(follower)
     if not callable(getattr(follower, "bind", None)):
         own: Solver[Any] = follower
@@ -100,22 +100,22 @@ def _require_solver(follower: Any) -> None:
 
 
 def cost_of(follower: Any) -> int:
-    """The most that an advance costs."""
+    """Return the most that a step costs."""
     cost: Any = getattr(follower, "cost", 1)
     return int(cost) if isinstance(cost, np.integer) else cost
 
 
 def _something(state: Any, method: str) -> Any:
-    if state is None:  # it stands for a state that is lost, and is mostly a return forgotten
+    if state is None:  # usually a forgotten `return`; and None stands for a state that is lost
         raise BadValue(
             f"the follower's {method} returned None: it must return the state, also one that it "
-            "has changed in place; what is known of x belongs there and not in the follower"
+            "has changed in place; what changes with x belongs into the state"
         )
     return state
 
 
 class CheckedSolver:
-    """Leads a follower step by step, and takes its word for nothing that can be checked."""
+    """A solver whose answers are checked."""
 
     __slots__ = ("_lower", "_numbers", "_slack", "_upper", "follower")
 
@@ -126,17 +126,17 @@ class CheckedSolver:
         self._numbers = Returned("lower", vectorized=False)
 
     def start(self, x: FloatArray, rng: np.random.Generator) -> Any:
-        """A search before its first step."""
+        """Return a search before its first step."""
         return _something(self.follower.start(x, rng), "start")
 
     def advance(self, state: Any, first: bool) -> tuple[Any, StepOutcome]:
-        """The state after one step more, and where that has led. The first pays for the start."""
+        """Return the state and the outcome of one more step; the first one pays for the start."""
         before = 0 if first else self._spent(state)
         state = _something(self.follower.advance(state), "advance")
         return state, StepOutcome(*self.best(state), self._done(state), self._cost(state, before))
 
     def best(self, state: Any) -> tuple[FloatArray, float, float]:
-        """The follower's best answer, with values inf unless all of it is finite."""
+        """Return the best answer; f and violation are inf unless all of it is finite."""
         told = self.follower.best(state)
         if not isinstance(told, tuple) or len(told) != 3:
             raise BadValue(f"the follower's best must be a tuple (y, f, violation), got {told!r}")
@@ -171,7 +171,7 @@ class CheckedSolver:
         return bool(done)
 
     def _spent(self, state: Any) -> int:
-        """What a state has cost; 0 where the follower does not say."""
+        """Return what a state has cost; 0 where the solver does not say."""
         spent = getattr(self.follower, "spent", None)
         if spent is None:
             return 0

@@ -13,7 +13,7 @@ TILED = 32  # rows for which it pays to repeat the bounds
 
 
 class UnitBox:
-    """Unit coordinates of a box: `size` of them, at least 1."""
+    """The map of a box to `size` unit coordinates, at least 1."""
 
     __slots__ = ("_fixed", "_free", "_lower", "_tiles", "_width", "bounds", "size")
 
@@ -33,11 +33,11 @@ class UnitBox:
 
     @property
     def width(self) -> FloatArray:
-        """The widths of the unit coordinates in the user's units; 1 for one without effect."""
+        """Return widths of the unit coordinates in the user's units; 1 for one without effect."""
         return self._width if self._width.size else np.ones(1)
 
     def real(self, unit: FloatArray) -> FloatArray:
-        """The user's coordinates of rows of unit coordinates, never outside the bounds."""
+        """Return rows of unit coordinates in the user's units, never outside the bounds."""
         if self._free is None:  # the usual case, in line
             width, lower = self._tiles.get(len(unit)) or self._tiled(len(unit))
             stretched = unit * width
@@ -48,7 +48,7 @@ class UnitBox:
         return rows
 
     def _tiled(self, rows: int) -> tuple[FloatArray, FloatArray]:
-        """Width and lower bound once for each of a few rows: half the time of broadcasting."""
+        """Return width and lower bound for each row; for few rows faster than broadcasting."""
         if rows > TILED:
             return self._width, self._lower
         tiles = np.tile(self._width, (rows, 1)), np.tile(self._lower, (rows, 1))
@@ -56,7 +56,7 @@ class UnitBox:
         return tiles
 
     def unit(self, real: FloatArray) -> FloatArray:
-        """The unit coordinates of one point of the user's."""
+        """Return the unit coordinates of one point in the user's units."""
         chosen = slice(None) if self._free is None else self._free
         unit = np.zeros(self.size)
         unit[: self._width.size] = (real[chosen] - self._lower) / self._width
@@ -64,7 +64,7 @@ class UnitBox:
 
 
 class AsGiven:
-    """Answers of a user's own follower: no algorithm searches them, so they stay as they are."""
+    """The map of a solver's answers, which no algorithm searches: they stay as they are."""
 
     __slots__ = ("bounds", "size")
 
@@ -76,5 +76,5 @@ class AsGiven:
 
 
 def answer_box(problem: Problem) -> UnitBox | AsGiven:
-    """In what coordinates algorithms see a follower's answers."""
+    """Return the map to the coordinates in which algorithms see answers."""
     return UnitBox(problem.y_bounds) if problem.follower is None else AsGiven(problem.y_bounds)

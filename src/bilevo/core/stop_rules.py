@@ -7,7 +7,7 @@ that is met:
     rules = AtTarget(spec.target), BudgetUsed(upper=spec.budget.upper_max)
     state.stop = first_met(rules, progress)
 
-Hard limits of a run are the driver's business: see `bilevo.core.budget.Limits`.
+The driver keeps the hard limits of a run: see `bilevo.core.budget.Limits`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def first_met(rules: Iterable[StopRule], progress: Progress) -> StopReason | Non
 
 @dataclass(frozen=True, slots=True)
 class AtTarget:
-    """The best pair is feasible and its F good enough. Without a target it is never met."""
+    """The best pair is feasible, and its F is good enough. Without a target it is never met."""
 
     target: Target | None
     reason: ClassVar = StopReason.TARGET
@@ -84,7 +84,7 @@ class BudgetUsed:
 class Stagnation:
     """F of the best pair hardly changed over the last `window` generations.
 
-    Its change is below both tolerances; the relative one is of the first and last value together.
+    Its change is below both tolerances; it is relative to the sum of the first and last value.
     """
 
     window: int
@@ -99,7 +99,7 @@ class Stagnation:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The algorithm says itself, by `Progress.settled`, that further search is of no use."""
+    """The algorithm itself says, by `Progress.settled`, that further search is of no use."""
 
     reason: ClassVar = StopReason.STAGNATION
 

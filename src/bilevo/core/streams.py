@@ -20,7 +20,7 @@ SEED_LIMIT = 2**63
 
 
 class _Key(ISeedSequence):
-    """Hands a Philox its key: five times as fast as giving it the key itself."""
+    """The key of a Philox, given in the way that is five times as fast as `key=`."""
 
     def __init__(self, seed: int, name: str) -> None:
         word = int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
@@ -34,14 +34,14 @@ _key = lru_cache(64)(_Key)
 
 
 def stream(seed: int, name: str, generation: int = 0, task: int = 0) -> np.random.Generator:
-    """The random stream of this name, generation and task."""
+    """Return the random stream of this name, generation and task."""
     counter = np.array([0, 0, task, generation], dtype=np.uint64)
     key: Any = _key(seed, name)
     return np.random.Generator(np.random.Philox(key, counter=counter))
 
 
 def seed_of(rng: Any) -> int:
-    """One seed from an int, a SeedSequence or a Generator (which is advanced by one draw)."""
+    """Return a seed from an int, a SeedSequence, or a Generator (which makes one draw)."""
     if isinstance(rng, np.random.Generator):
         return int(rng.integers(SEED_LIMIT))
     if isinstance(rng, np.random.SeedSequence):

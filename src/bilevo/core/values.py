@@ -1,7 +1,7 @@
-"""What objectives return: checked once, here, and turned into float64 arrays.
+"""Checks of what the user's functions return, which become float64 arrays.
 
 A wrong type or shape is an error of the program and raises `BadValue` at once. A non-finite number
-is a value (`Values` ranks it last). Nothing else is let through.
+is a value, which `Values` ranks last.
 """
 
 from __future__ import annotations
@@ -13,22 +13,23 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from bilevo.core.arrays import FloatArray, frozen
+from bilevo.core.checks import shown
 
 FLOAT64 = np.dtype(np.float64)
 
 
 @lru_cache(64)
 def no_constraints(rows: int) -> FloatArray:
-    """(rows, 0): made for every evaluation otherwise."""
+    """Return an empty array (rows, 0); it is kept, because every evaluation needs one."""
     return frozen(np.empty((rows, 0)))
 
 
 class BadValue(ValueError):  # noqa: N818 (a public name)
-    """An objective or a constraint returned what is not real numbers of the right shape."""
+    """An objective or a constraint did not return real numbers of the right shape."""
 
 
 class Returned:
-    """Calls the functions of one level and checks what they return."""
+    """Calls the functions of one level and checks the values they return."""
 
     __slots__ = ("count", "least", "level", "vectorized")
 
@@ -37,11 +38,11 @@ class Returned:
     ) -> None:
         self.level = level
         self.vectorized = vectorized
-        self.count = count  # of constraints; fixed by the first value when not declared
-        self.least = least  # that number of constraints at least
+        self.count = count  # of constraints; the first value fixes it when not declared
+        self.least = least  # the smallest number of constraints that is right
 
     def objective(self, function: Callable[..., Any], x: FloatArray, y: FloatArray) -> FloatArray:
-        """(k,) values of a batch of k pairs when vectorized; (1,) of one pair otherwise."""
+        """Return the values (k,) of k pairs when vectorized, or (1,) of one pair."""
         if not self.vectorized:
             return np.array([self.number(function(x, y))])
         value = function(x, y)
@@ -52,7 +53,7 @@ class Returned:
     def constraints(
         self, function: Callable[..., Any] | None, x: FloatArray, y: FloatArray
     ) -> FloatArray:
-        """(k, c) constraint values of a batch, (1, c) of one pair; c = 0 without a function."""
+        """Return the constraints (k, c) of a batch, or (1, c) of one pair."""
         if function is None:
             return no_constraints(len(x) if self.vectorized else 1)
         if self.vectorized:
@@ -79,12 +80,12 @@ class Returned:
         return array
 
     def check_count(self, count: int) -> None:
-        """A number of constraints must be the first one seen."""
+        """Refuse a number of constraints that differs from the first one seen."""
         if self._miscounted(count):
             raise self._bad("constraints", f"{count}, not {self.count} as before")
 
     def number(self, value: Any, what: str = "objective") -> float:
-        """One number."""
+        """Return one number as a float."""
         if isinstance(value, float | int):
             try:
                 return float(value)
@@ -105,7 +106,7 @@ class Returned:
         return array
 
     def _miscounted(self, count: int) -> bool:
-        """Whether a number of constraints differs from the first one seen."""
+        """Tell whether a number of constraints differs from the first one seen."""
         if self.count is None:
             if count < self.least:
                 raise self._bad("constraints", f"{count}, but {self.least} of them repeat g")
@@ -113,7 +114,7 @@ class Returned:
         return count != self.count
 
     def real(self, value: Any, what: str, kinds: str = "fiub") -> FloatArray:
-        """A float64 copy of real numbers of these kinds; masked ones are NaN.
+        """Return a float64 copy of real numbers of these kinds; masked ones are NaN.
 
         Constraints may not be booleans: True would be a violation, which hardly anyone means.
         """
@@ -123,10 +124,10 @@ class Returned:
         try:
             array: Any = value if masked else np.asarray(value)
         except ValueError:  # ragged lists
-            raise self._bad(what, f"{_short(value)}, which has no shape") from None
+            raise self._bad(what, f"{shown(value, 60)}, which has no shape") from None
         if array.dtype.kind not in kinds:  # complex, object, str, None, ...
             kind = f"{type(value).__name__} of shape {array.shape}, dtype {array.dtype}"
-            raise self._bad(what, f"{_short(value)} ({kind}), not real numbers")
+            raise self._bad(what, f"{shown(value, 60)} ({kind}), not real numbers")
         with np.errstate(over="ignore"):
             real: Any = array.astype(np.float64)
         numbers: FloatArray = real.filled(np.nan) if masked else real
@@ -139,11 +140,3 @@ class Returned:
 
 def _is_floats(value: Any) -> TypeGuard[FloatArray]:
     return type(value) is np.ndarray and value.dtype is FLOAT64
-
-
-def _short(value: Any) -> str:
-    try:
-        text = repr(value)
-    except Exception:  # such as an integer of too many digits
-        text = f"a {type(value).__name__}"
-    return text if len(text) <= 60 else text[:57] + "..."

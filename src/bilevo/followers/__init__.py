@@ -1,7 +1,7 @@
-"""Followers that are solvers: the lower level of `Problem(..., follower=...)`.
+"""Solvers for the lower level: `Problem(..., follower=...)`.
 
-`Solver` is what such a solver has to be able to do; `LinProg` and `Milp` are exact, `Minimize` is
-scipy's local search, `Population` any of our optimizers. They are loaded with their first use.
+`Solver` is the protocol of such a solver. `LinProg` and `Milp` are exact, `Minimize` is scipy's
+local search, `Population` any of our optimizers. They are loaded with their first use.
 """
 
 from typing import TYPE_CHECKING

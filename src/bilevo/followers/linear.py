@@ -1,16 +1,16 @@
-"""Followers that solve a linear program (`LinProg`) or a mixed-integer one (`Milp`), by HiGHS.
+"""Solvers for a linear program (`LinProg`) or a mixed-integer one (`Milp`), by HiGHS.
 
-Both are exact: one advance solves the program of the leader's x, and the follower is done.
+Both are exact: one step solves the program of the leader's x, and the solver is done.
 
-- **Ties.** Where several solutions are optimal, which one a solver gives is chance, and the
-  leader's value may jump by it. `tie(x)` is a cost vector d that decides: a second solve takes the
-  least d @ y among optimal solutions. The leader's own cost as d makes the follower friendly (the
+- **Ties.** Where several solutions are optimal, it is chance which one HiGHS gives, and the
+  leader's value may jump. `tie(x)` is a cost vector d that decides: a second solve takes the least
+  d @ y among optimal solutions. The leader's own cost as d makes the follower friendly (the
   optimistic position), its negative hostile (the pessimistic one). Solutions are tied if HiGHS
   cannot tell them apart: reduced costs below 1e-7 in `LinProg`, costs equal to 1e-9 in `Milp`.
-- **No feasible solution.** That is the leader's doing, so it is a value and not an error: the
-  violation is the least sum by which rows (and bounds that cross) must be exceeded, by a solve of
-  its own, so that a leader finds its way back to where there are solutions; f is the cost at that
-  excess, and y the middle of the problem's y_bounds: an answer made of duals would have no other.
+- **No feasible solution.** The leader has caused that, so it is a value and not an error. A further
+  solve finds the least sum by which rows (and bounds that cross) must be exceeded. That is the
+  violation, and leads the leader back to feasible programs; f is the cost at that excess. y is the
+  middle of the problem's y_bounds, because an answer made of duals has no other value.
 - **Anything else** (an unbounded program, a limit of the solver, keywords that scipy does not take)
   is an error of the program and raises ValueError.
 """
@@ -31,7 +31,7 @@ from bilevo.core.problem import Problem
 
 Model = Callable[[FloatArray], Mapping[str, Any]]
 Tie = Callable[[FloatArray], Any]
-Answer = Callable[[FloatArray, Any], Any]
+MakeAnswer = Callable[[FloatArray, Any], Any]
 
 TIED = 1e-9  # relative: costs of mixed-integer solutions that are equal but for rounding
 TOLERANCE = 1e-7  # of HiGHS: what counts as feasible, and as a reduced cost of zero
@@ -40,7 +40,7 @@ LIMIT = 1  # scipy's status of a solve that was ended by a limit
 
 @dataclass(frozen=True, slots=True)
 class Solve:
-    """A program to solve, and its solution once there is one: y is empty before."""
+    """A program to solve, and its solution; y is empty before it is solved."""
 
     x: FloatArray
     y: FloatArray = field(default_factory=lambda: np.empty(0))
@@ -61,7 +61,7 @@ class Program:
     row_upper: FloatArray
 
     def excess(self) -> tuple[float, float]:
-        """The least sum by which rows and crossed bounds must be exceeded, and the cost there."""
+        """Return the least sum by which rows and crossed bounds are exceeded, and its cost."""
         from scipy.sparse import eye_array, hstack
 
         k = len(self.row_lower)
@@ -94,11 +94,11 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class _Exact(ABC):
-    """What the two have in common. `model`, `tie` and `answer` are told in `LinProg`."""
+    """The common part of both solvers; `LinProg` explains `model`, `tie` and `answer`."""
 
     model: Model
     tie: Tie | None = None
-    answer: Answer | None = None
+    answer: MakeAnswer | None = None
     middle: FloatArray | None = field(default=None, repr=False, kw_only=True)  # of y_bounds
 
     cost: ClassVar[int] = 1
@@ -168,26 +168,26 @@ class _Exact(ABC):
 
     @abstractmethod
     def _first(self, words: dict[str, Any]) -> Any:
-        """scipy's result for the model as it is."""
+        """Return scipy's result for the model as it is given."""
 
     @abstractmethod
     def _program(self, words: dict[str, Any]) -> Program:
-        """The model in the form in which it is solved again."""
+        """Return the model in the form in which it is solved again."""
 
     @abstractmethod
     def _best_ones(self, program: Program, solution: Any) -> Program:
-        """The program whose feasible solutions are the optimal ones."""
+        """Return the program whose feasible solutions are the optimal ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinProg(_Exact):
-    """A follower that solves a linear program by `scipy.optimize.linprog`.
+    """Solves a linear program by `scipy.optimize.linprog`.
 
-    `model(x)` gives its keywords as a dict: c, and A_ub, b_ub, A_eq, b_eq, bounds where there are
-    any. `tie(x)` says which of several optimal solutions is taken, see the head of this file.
-    `answer(x, solution)` makes the y that the leader sees of scipy's result, by default its x: with
-    it duals can be part of y, such as prices. They are those of the first solve, which belong to
-    every optimal solution.
+    `model(x)` returns its keywords as a dict: c, and A_ub, b_ub, A_eq, b_eq, bounds if needed.
+    `tie(x)` says which of several optimal solutions is taken; see the head of this file.
+    `answer(x, solution)` makes the y that the leader sees from scipy's result, by default its x. So
+    duals, such as prices, can be part of y. They come from the first solve and hold for every
+    optimal solution.
 
     >>> cheapest = LinProg(lambda x: {"c": [1.0, x[0]], "A_ub": [[-1, -1]], "b_ub": [-3]})
     >>> state = cheapest.start(np.array([0.5]), np.random.default_rng(1))
@@ -223,7 +223,7 @@ class LinProg(_Exact):
         )
 
     def _best_ones(self, program: Program, solution: Any) -> Program:
-        """By complementary slackness: what has a price stays at its bound."""
+        """Fix what has a price at its bound: complementary slackness."""
         prices = np.append(solution.ineqlin.marginals, np.zeros_like(solution.eqlin.marginals))
         at_lower = solution.lower.marginals > TOLERANCE
         at_upper = solution.upper.marginals < -TOLERANCE
@@ -237,11 +237,11 @@ class LinProg(_Exact):
 
 @dataclass(frozen=True, slots=True)
 class Milp(_Exact):
-    """A follower that solves a mixed-integer linear program by `scipy.optimize.milp`.
+    """Solves a mixed-integer linear program by `scipy.optimize.milp`.
 
-    `model(x)` gives its keywords as a dict: c, and integrality, bounds, constraints where there are
-    any. The gap is 0 unless options say otherwise, and integer variables are rounded. `tie` and
-    `answer` are as in `LinProg`.
+    `model(x)` returns its keywords as a dict: c, and integrality, bounds, constraints if needed.
+    The gap is 0 unless options say otherwise, and integer variables are rounded. `tie` and `answer`
+    are as in `LinProg`.
 
     >>> knapsack = Milp(lambda x: {"c": -x, "integrality": 1, "bounds": (0, 1),
     ...                            "constraints": ([[2, 3, 4]], 0, 6)})
@@ -297,7 +297,7 @@ def _integrality(words: dict[str, Any]) -> Any:
 
 
 def _constraints(words: dict[str, Any]) -> list[Any]:
-    """scipy's LinearConstraints from what `milp` takes: one, one (A, lower, upper), or several."""
+    """Return LinearConstraints from all that `milp` takes: one, one (A, lower, upper), several."""
     from scipy.optimize import LinearConstraint
 
     given = words.get("constraints")
@@ -312,7 +312,7 @@ def _constraints(words: dict[str, Any]) -> list[Any]:
 
 
 def _rows(blocks: list[tuple[Any, Any, Any]], n: int) -> tuple[Any, FloatArray, FloatArray]:
-    """Blocks (A, lower, upper) of rows as one: a sparse matrix (k, n) and its rows' ends."""
+    """Join blocks (A, lower, upper) of rows: a sparse matrix (k, n) and the rows' limits."""
     from scipy.sparse import csc_array, vstack
 
     matrices, ends = [csc_array((0, n))], [np.empty((2, 0))]
@@ -325,5 +325,5 @@ def _rows(blocks: list[tuple[Any, Any, Any]], n: int) -> tuple[Any, FloatArray, 
 
 
 def _whole(y: FloatArray, integrality: FloatArray) -> FloatArray:
-    """y with its integer variables rounded: HiGHS gives them to a millionth."""
+    """Round the integer variables of y, which HiGHS gives to a millionth."""
     return np.where(integrality % 2 == 1, np.round(y), y)

@@ -1,4 +1,4 @@
-"""The lower level of a problem as ready-made followers search it: f and g in the unit box."""
+"""The lower level of a problem as our solvers search it: f and g in the unit box."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bilevo.core.space import UnitBox
 
 
 class Lower:
-    """f and g of a problem at points of the unit box; counts nothing."""
+    """f and g of a problem at points of the unit box; nothing is counted."""
 
     def __init__(self, problem: Problem, searcher: str) -> None:
         if not problem.f_is_known:
@@ -20,19 +20,19 @@ class Lower:
         self.box = UnitBox(problem.y_bounds)
 
     def __call__(self, x: FloatArray, points: FloatArray) -> Values:
-        """Values at a leader's x (m,) and rows of unit coordinates."""
+        """Return the values at a leader's x (m,) and rows of unit coordinates."""
         rows, y = np.repeat(x[None], len(points), axis=0), self.box.real(points)
         rows.flags.writeable = y.flags.writeable = False
         return Values.of(*self.problem.values(Level.LOWER, rows, y), 0, len(points))
 
     def answer(self, point: FloatArray) -> FloatArray:
-        """A point in the user's units."""
+        """Return a point in the user's units."""
         (y,) = self.box.real(point[None])
         return np.asarray(y)
 
 
 def required(lower: Lower | None, searcher: str) -> Lower:
-    """What a follower searches; there is none before it was given to a problem."""
+    """Return what a solver searches; refuse to search before it was given to a problem."""
     if lower is None:
         raise ValueError(f"{searcher} belongs to a problem: Problem(..., follower={searcher}())")
     return lower

@@ -1,9 +1,9 @@
-"""scipy's local searches as a follower, a few evaluations at a time.
+"""scipy's local searches as a solver, a few evaluations at a time.
 
-scipy.optimize.minimize cannot be stopped and continued. So a step makes its search again from its
-start, answers from a record what is in it, and breaks off when the step's evaluations are used up:
-nothing is evaluated twice, and answers are those of one search without breaks, to the bit, whatever
-the method keeps in mind. The record is arrays, and so is a state.
+scipy.optimize.minimize cannot be stopped and continued. So a step runs its search again from the
+start, takes known values from a record, and breaks off when the step's evaluations are used up.
+Nothing is evaluated twice, and the answers are those of one search without breaks, to the bit. The
+record is made of arrays, and so is a state.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bilevo.core.request import Values
 from bilevo.followers.lower import Lower, required
 from bilevo.optimizers.gradient import METHODS, Differences, descend, usual_method
 
-GRADIENTS = 5  # that a step pays for unless its evaluations are given
+GRADIENTS = 5  # of a step, unless its evaluations are given
 
 
 class Paused(Exception):  # noqa: N818 (not an error: the step is over)
@@ -31,9 +31,9 @@ class Paused(Exception):  # noqa: N818 (not an error: the step is over)
 
 @dataclass(slots=True, eq=False)
 class MinimizeState:
-    """A search from `begin` for a leader's x: all points (k, n) it has seen, and their values.
+    """A search from `begin` for a leader's x: all its points (k, n) so far, and their values.
 
-    Points are in the unit box. The best one may be from an earlier start; `starts` are left.
+    Points are in the unit box. The best one may be from an earlier start; `starts` more are left.
     """
 
     x: FloatArray
@@ -72,13 +72,13 @@ class MinimizeState:
             self.best, self.f, self.best_violation = points[i].copy(), f, violation
 
     def keep(self, count: int) -> None:
-        """Forget all but the first points of this start."""
+        """Keep only the first points of this start."""
         self.points, self.objective = self.points[:count], self.objective[:count]
         self.violation, self.constraints = self.violation[:count], self.constraints[:count]
 
 
-class Replay:
-    """Values for a search made again: from its record, then new ones, so many at most."""
+class RecordedValues:
+    """Values for a search that runs again: from its record, and then at most `most` new ones."""
 
     def __init__(self, state: MinimizeState, lower: Lower, most: int) -> None:
         self._state, self._lower, self._left, self._place = state, lower, most, 0
@@ -88,7 +88,7 @@ class Replay:
         recorded = state.points[place : place + len(rows)]
         same = (recorded == rows[: len(recorded)]).all(axis=1)
         known = int(same.cumprod().sum())
-        if known < len(recorded):  # made on another machine, whose rounding differs
+        if known < len(recorded):  # recorded on another machine, whose rounding differs
             state.keep(place + known)
         new = rows[known : known + self._left]
         if len(new):
@@ -104,12 +104,12 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class Minimize:
-    """A follower that searches f by a method of scipy.optimize.minimize, from a random point.
+    """Searches f by a method of scipy.optimize.minimize, from a random point.
 
-    `method` is L-BFGS-B or, with constraints, SLSQP, on central differences; Nelder-Mead and, with
-    constraints, COBYLA need no gradients and stand kinks. `starts` searches one after another find
-    better answers where f has several valleys. A step makes `evaluations`, by default those of five
-    gradients, and ends early where a search does.
+    `method` is L-BFGS-B or, with constraints, SLSQP, on central differences. Nelder-Mead and, with
+    constraints, COBYLA need no gradients and cope with kinks. More `starts`, one after another,
+    find better answers where f has several valleys. A step makes `evaluations`, by default those of
+    five gradients, and ends early where a search does.
     """
 
     method: str | None = None
@@ -145,8 +145,8 @@ class Minimize:
         assert self.method is not None
         before = state.spent
         try:
-            first = Replay(state, lower, self.cost)(state.begin[None])
-            replay = Replay(state, lower, self.cost - (state.spent - before))
+            first = RecordedValues(state, lower, self.cost)(state.begin[None])
+            replay = RecordedValues(state, lower, self.cost - (state.spent - before))
             descend(Differences(replay, first.objective.item()), state.begin, self.method)
         except Paused:
             return state

@@ -1,8 +1,8 @@
-"""Any of our population optimizers as a follower: a step is a generation.
+"""Any of our population optimizers as a solver; a step is a generation.
 
 A search ends when its points agree, in place or in value, to a small part of the box or of f's
 largest differences. The published rule, on changes of f over a window, suits searches that are
-refined later; here it would end some of them early, and the leader would pick those.
+refined later. Here it would end some of them too early, and the leader would pick those.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bilevo.followers.lower import Lower, required
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import PopulationOptimizer, Start
 
-DEVIATION = 0.3  # that a search over the unit box starts with
+DEVIATION = 0.3  # standard deviation at the start of a search
 
 
 @dataclass(slots=True, eq=False)
@@ -43,7 +43,7 @@ class PopulationState:
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """A follower that searches f by CMA-ES, DE or another of `bilevo.optimizers`.
+    """Searches f by CMA-ES, DE or another of `bilevo.optimizers`.
 
     It is done when the better half of a generation lies within `precision` of the box, when its f
     agree to the square of that, as they do at a smooth minimum, or after 100 + 50 n generations.

@@ -28,11 +28,11 @@ from bilevo.core.budget import StopReason
 from bilevo.core.problem import Problem
 from bilevo.core.result import Result
 from bilevo.lab.checks import checked, known_optimum
-from bilevo.lab.files import content, replacing
 from bilevo.lab.frames import pl
 from bilevo.lab.plans import Form, Plan, Run
 from bilevo.lab.store import FAILED, HISTORY, KEY, RUNS, Row, Store, frame, runs, segments
 from bilevo.lookup import named_problem, path_restored
+from bilevo.safe_files import content, replacing
 from bilevo.version import __version__
 
 SETTINGS = "settings.json"  # in the folder, beside the runs

@@ -26,10 +26,10 @@ from typing import Any
 
 from bilevo import problems
 from bilevo.core.problem import Optimum
-from bilevo.lab.files import opened
 from bilevo.lab.frames import pl
 from bilevo.lab.show.formats import csv_line, guarded, unguarded
 from bilevo.lab.store import FAILED, IMPORTED, KEY, RUNS, Row, in_order
+from bilevo.safe_files import opened
 
 REQUIRED = ("problem", "m", "n", "method", "F", "f", "nfev_upper", "nfev_lower")
 SIGNED = ("F", "f", "F_verified", "follower_gap", "F_star", "f_star")  # others are not

@@ -31,8 +31,8 @@ from typing import Any
 from bilevo import optimizers, problems, registry
 from bilevo.core.algorithm import Algorithm
 from bilevo.core.budget import require_count
-from bilevo.lab.files import content
 from bilevo.lookup import named_method, named_problem, parse_sizes, require_sizes
+from bilevo.safe_files import content
 
 SMD = tuple(f"smd{i}" for i in range(1, 13))
 SUITES = {
@@ -46,7 +46,6 @@ SUITES = {
 PLAN_MOST = 2**20  # bytes of a plan's file
 RUNS_MOST = 1_000_000  # of a plan
 EVALS_MOST = 2**53  # evaluations of a run
-OPTIMIZERS = {"cma-es": "CMAES", "de": "DE", "pso": "PSO", "ga": "GA"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +93,9 @@ class Form:
         values = dict(self.changes)
         if unknown := [name for name in values if name not in known]:
             raise ValueError(f"{self.method} has no parameter {unknown[0]!r}; it has {known}")
-        values |= {name: _optimizer(values[name]) for name in ("upper", "lower") if name in values}
+        levels = [name for name in ("upper", "lower") if name in values]
+        values |= {name: optimizers.make(values[name]) for name in levels}
         return replace(made, **values)  # type: ignore[no-any-return]
-
-
-def _optimizer(name: Any) -> Any:
-    if name not in OPTIMIZERS:
-        raise ValueError(f"unknown optimizer {name!r}; known are {', '.join(OPTIMIZERS)}")
-    return getattr(optimizers, OPTIMIZERS[name])()
 
 
 def members(names: Iterable[str]) -> list[str]:

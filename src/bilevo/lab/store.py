@@ -17,9 +17,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from bilevo.lab.files import opened, replacing
 from bilevo.lab.frames import pl
 from bilevo.lab.parquet_size import size_of
+from bilevo.safe_files import opened, replacing
 
 Row = dict[str, Any]  # some columns of RUNS, and "history"
 

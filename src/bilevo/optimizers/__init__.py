@@ -1,6 +1,11 @@
-"""One-level optimizers with ask and tell, searching the unit box."""
+"""One-level optimizers with ask and tell, searching the unit box.
 
-from typing import TYPE_CHECKING
+A new optimizer joins in two places: a module of its own, and this file. With an entry in `NAMES`,
+plans know it by that name, and `drc-<name>` is a registered method.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from bilevo.core.lazy import lazy_names
 
@@ -27,4 +32,25 @@ else:
         },
     )
 
-__all__ = ["CMAES", "DE", "GA", "IMODE", "PSO", "PopulationBased", "PopulationOptimizer", "Start"]
+NAMES = {"cma-es": "CMAES", "de": "DE", "pso": "PSO", "ga": "GA"}
+
+
+def make(name: str) -> Any:
+    """Return the optimizer of a name, with its usual settings."""
+    if name not in NAMES:
+        raise ValueError(f"unknown optimizer {name!r}; known are {', '.join(NAMES)}")
+    return getattr(import_module(__name__), NAMES[name])()
+
+
+__all__ = [
+    "CMAES",
+    "DE",
+    "GA",
+    "IMODE",
+    "NAMES",
+    "PSO",
+    "PopulationBased",
+    "PopulationOptimizer",
+    "Start",
+    "make",
+]

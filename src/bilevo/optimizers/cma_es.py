@@ -8,7 +8,7 @@ What differs from the textbook, and why:
 - steps are clipped in length (Hansen 2011) because the points told are often not those asked for:
   repaired at a bound, joined by another task's solution, or with their follower part replaced;
 - no stall indicator for the path p_c, as in the BL-CMA-ES program;
-- samples go through the symmetric root of C (see cma_kernels); C is factorised when sampling, not
+- samples are made by the symmetric root of C (see cma_kernels); C is factorized when sampling, not
   after the update, because cooperation between tasks changes C in between;
 - a coordinate beyond a bound is put half-way between the mean and the bound.
 """
@@ -19,81 +19,43 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from bilevo.core.arrays import FloatArray
-from bilevo.core.budget import require_count
 from bilevo.optimizers.cma_kernels import blend, packed_size, parts, sample, update
-from bilevo.optimizers.protocol import Start
+from bilevo.optimizers.protocol import Start, default_population, require_population
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Params:
-    """Strategy parameters of dimension d and population size lambda, in order of derivation."""
+class Params(NamedTuple):
+    """Strategy parameters, as `ask` and `update` take them."""
 
-    d: int
-    lam: int
-    mu: int
-    weights: FloatArray
-    mu_eff: float
-    c_c: float
-    c_s: float
-    c_1: float
-    c_mu: float
-    damping: float
-    chi: float  # expected length of a standard normal vector
-    longest: float  # longest whitened step that is let through
-
-    @classmethod
-    def of(cls, d: int, lam: int) -> Params:
-        mu = lam // 2
-        raw = math.log(mu + 0.5) - np.log(np.arange(1, mu + 1))
-        weights = raw / raw.sum()
-        mu_eff = float(1 / (weights @ weights))
-        c_c = (4 + mu_eff / d) / (d + 4 + 2 * mu_eff / d)
-        c_s = (mu_eff + 2) / (d + mu_eff + 5)
-        c_1 = 2 / ((d + 1.3) ** 2 + mu_eff)
-        c_mu = min(1 - c_1, 2 * (mu_eff - 2 + 1 / mu_eff) / ((d + 2) ** 2 + mu_eff))
-        damping = 1 + 2 * max(0.0, math.sqrt((mu_eff - 1) / (d + 1)) - 1) + c_s
-        chi = math.sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d))
-        longest = math.sqrt(d) + 2 * d / (d + 2)
-        return cls(d, lam, mu, weights, mu_eff, c_c, c_s, c_1, c_mu, damping, chi, longest)
-
-    @property
-    def row_weights(self) -> FloatArray:
-        """(mu, d): of the steps whose products make the rank-mu update, for each coordinate."""
-        return np.sqrt(self.c_mu * self.weights)[:, None].repeat(self.d, axis=1)
-
-    @property
-    def rates(self) -> tuple[float, ...]:
-        """The numbers that `update` needs, in its order."""
-        return (
-            self.c_s,
-            math.sqrt(self.c_s * (2 - self.c_s) * self.mu_eff),
-            self.c_c,
-            math.sqrt(self.c_c * (2 - self.c_c) * self.mu_eff),
-            1 - self.c_1 - self.c_mu,
-            math.sqrt(self.c_1),
-            self.c_s / self.damping,
-            self.chi,
-            self.longest,
-        )
+    shape: tuple[int, int]  # (lambda, d)
+    weights: FloatArray  # (1, mu)
+    row_weights: FloatArray  # (mu, d): of the steps whose products make the rank-mu update
+    rates: tuple[float, ...]  # the numbers of `update`, in its order
 
 
 @cache
-def default_population(d: int) -> int:
-    return 4 + int(3 * math.log(d))
-
-
-@cache
-def _settings(
-    d: int, lam: int
-) -> tuple[tuple[int, int], FloatArray, FloatArray, tuple[float, ...]]:
-    """(lambda, d), weights (1, mu), row_weights (mu, d) and rates."""
-    params = Params.of(d, lam)
-    return (lam, d), params.weights[None], params.row_weights, params.rates
+def parameters(d: int, lam: int) -> Params:
+    """Return the parameters of dimension d and population size lambda, derived step by step."""
+    mu = lam // 2
+    raw = math.log(mu + 0.5) - np.log(np.arange(1, mu + 1))
+    weights = raw / raw.sum()
+    mu_eff = float(1 / (weights @ weights))
+    c_c = (4 + mu_eff / d) / (d + 4 + 2 * mu_eff / d)
+    c_s = (mu_eff + 2) / (d + mu_eff + 5)
+    c_1 = 2 / ((d + 1.3) ** 2 + mu_eff)
+    c_mu = min(1 - c_1, 2 * (mu_eff - 2 + 1 / mu_eff) / ((d + 2) ** 2 + mu_eff))
+    damping = 1 + 2 * max(0.0, math.sqrt((mu_eff - 1) / (d + 1)) - 1) + c_s
+    chi = math.sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d))  # length of a standard normal vector
+    longest = math.sqrt(d) + 2 * d / (d + 2)  # longer whitened steps are cut to this length
+    push_s, push_c = (math.sqrt(c * (2 - c) * mu_eff) for c in (c_s, c_c))
+    keep, gain = 1 - c_1 - c_mu, c_s / damping
+    rates = c_s, push_s, c_c, push_c, keep, math.sqrt(c_1), gain, chi, longest
+    row_weights = np.sqrt(c_mu * weights)[:, None].repeat(d, axis=1)
+    return Params((lam, d), weights[None], row_weights, rates)
 
 
 @dataclass(slots=True, eq=False)
@@ -140,9 +102,7 @@ class CMAES:
     keeps_values: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        require_count("population", self.population)
-        if self.population is not None and self.population < 4:
-            raise ValueError(f"CMA-ES needs a population of at least 4, got {self.population}")
+        require_population("CMA-ES", self.population)
 
     def population_size(self, d: int) -> int:
         return self.population or default_population(d)
@@ -155,26 +115,28 @@ class CMAES:
         return CMAState(d, packed)
 
     def ask(self, state: CMAState, rng: np.random.Generator) -> FloatArray:
-        points = rng.standard_normal(_settings(state.d, self.population_size(state.d))[0])
+        points = rng.standard_normal(parameters(state.d, self.population_size(state.d)).shape)
         sample(state.packed, points)
         return points
 
     def tell(
         self, state: CMAState, points: FloatArray, objective: FloatArray, violation: FloatArray
     ) -> None:
-        _, weights, row_weights, rates = _settings(state.d, self.population_size(state.d))
-        objective, violation = self.judged(objective, violation)
+        _, weights, row_weights, rates = parameters(state.d, self.population_size(state.d))
+        objective, violation = self.ranked_by(objective, violation)
         update(state.packed, points, objective, violation, weights, row_weights, rates)
 
-    def judged(self, objective: FloatArray, violation: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The values by which points are ranked, where the search is to follow others."""
+    def ranked_by(
+        self, objective: FloatArray, violation: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the values by which points are ranked; a subclass may change them."""
         return objective, violation
 
     def mean(self, state: CMAState) -> FloatArray:
         return state.packed[: state.d]
 
     def marginal(self, state: CMAState, first: int) -> Start:
-        """The last variables' Gaussian; the step size goes into the covariance and the path."""
+        """Return the last variables' Gaussian, with the step size in its covariance and path."""
         return Start(
             state.mean[first:],
             state.C[first:, first:] * state.sigma**2,
@@ -195,5 +157,5 @@ class CMAES:
             own_weight = 1.0
 
     def exhausted(self, state: CMAState) -> bool:
-        """Whether the step size has changed a hundredfold since the start."""
+        """Tell whether the step size has changed a hundredfold since the start."""
         return not 1e-2 <= state.packed[-1] <= 1e2

@@ -1,9 +1,16 @@
 """The arithmetic of a CMA-ES generation on one packed array, as kernels (see bilevo.kernels).
 
-A search distribution is one array, so that compiled calls have one argument for it, and in the
-order that they need: what tasks mix, mean and C, comes first.
+A search distribution is one array, because compiled calls with few arguments are faster. The parts
+that tasks mix, mean and C, come first:
 
     mean (d) | C (d, d) | inverse root of C (d, d) | p_c (d) | p_s (d) | sigma
+
+Compiled kernels have an eigensolver of their own (`_eigen`). With numba's np.linalg.eigh in its
+place (`LARGE = 0`), whole runs of drc-cma-es on SMD1 took 1.06 times as long at (2, 3) and 1.15
+times at (10, 10): bilevo.minimize(..., max_evals=20_000, target=False) for the seeds 0 to 2, the
+least time of 8 processes each, in turns. The solver stays because the other one rounds otherwise:
+18 of 30 stored runs then have another answer, and 9 of these another number of evaluations
+(python -m benchmarks.again --runs 30 --seed 7 --out FILE with each of the two).
 """
 
 import math
@@ -17,14 +24,14 @@ from bilevo.core.arrays import FloatArray, IntArray, row_dots
 from bilevo.core.order import ranking
 from bilevo.kernels import kernel, part, stand_in
 
-LARGE = 60  # variables from which LAPACK is faster than the solver below
-FEW = 24  # columns up to which a product in line is faster than one by BLAS
-LISTED = 64  # coordinates up to which a list is faster than an array
-CONDITION = 1e7  # largest ratio of root eigenvalues that is let stand
+LARGE = 60  # variables: LAPACK is faster than `_eigen` for more
+FEW = 24  # columns: a plain loop multiplies faster than BLAS up to here
+LISTED = 64  # coordinates: a list is faster than an array up to here
+CONDITION = 1e7  # largest ratio of root eigenvalues that is allowed
 SWEEPS = 50  # of QL for an eigenvalue; two or three are usual
 EPSILON = 2.0**-52  # of floating point
-WIDEST = 1e60  # deviation, and distance of the mean, that is as good as any larger one
-SMALLEST = 1e-30  # deviation below which points of the unit box are equal: no need to shrink more
+WIDEST = 1e60  # limit of a deviation and of the mean's distance, which mixing lets grow
+SMALLEST_DEVIATION = 1e-30  # points of the unit box that are this close are equal
 
 
 def packed_size(d: int) -> int:
@@ -35,7 +42,7 @@ def packed_size(d: int) -> int:
 def parts(
     packed: FloatArray, d: int
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Views of mean, C, its inverse root, p_c and p_s."""
+    """Return views of mean, C, its inverse root, p_c and p_s."""
     a, b = d + d * d, d + 2 * d * d
     C, inverse_root = packed[d:a].reshape(d, d), packed[a:b].reshape(d, d)
     return packed[:d], C, inverse_root, packed[b : b + d], packed[b + d : b + 2 * d]
@@ -43,31 +50,31 @@ def parts(
 
 @cache
 def _dsyevd() -> Callable[..., Any]:
-    """LAPACK's solver; np.linalg.eigh calls it too, but takes three times as long for d = 3."""
+    """Return LAPACK's solver, which np.linalg.eigh calls in three times the time for d = 3."""
     from scipy.linalg.lapack import dsyevd
 
     return dsyevd  # type: ignore[no-any-return]
 
 
 def eigen(C: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Eigenvalues of a symmetric matrix in ascending order, and its eigenvectors as rows."""
+    """Return a symmetric matrix's eigenvalues in ascending order, and its eigenvectors as rows."""
     eigenvalues, columns, _ = _dsyevd()(C, lower=1)
     return eigenvalues, columns.T
 
 
 def times(a: FloatArray, b: FloatArray) -> FloatArray:
-    """The product of two matrices; for small ones @ takes twice as long."""
+    """Return the product of two matrices; for small ones @ takes twice as long."""
     product: FloatArray = a.dot(b)
     return product
 
 
 def chosen(points: FloatArray, rows: IntArray) -> FloatArray:
-    """Some of the points; points[rows] takes twice as long."""
+    """Return some of the points; points[rows] takes twice as long."""
     return points.take(rows, axis=0)
 
 
 def outside(points: FloatArray) -> bool:
-    """Whether any coordinate is outside the unit box."""
+    """Tell whether any coordinate is outside the unit box."""
     if points.size > LISTED:
         return bool(points.min() < 0 or points.max() > 1)
     coordinates = points.ravel().tolist()  # a few numbers are faster to compare as a list
@@ -75,19 +82,19 @@ def outside(points: FloatArray) -> bool:
 
 
 def any_above(limit: float, values: FloatArray) -> bool:
-    """Whether any of a few numbers is above a limit."""
+    """Tell whether any of a few numbers is above a limit."""
     numbers: list[float] = values.tolist()
     return max(numbers) > limit
 
 
 def inside(points: FloatArray, centre: FloatArray) -> FloatArray:
-    """Points whose coordinates outside the unit box are half-way from `centre` to the bound."""
+    """Put coordinates outside the unit box half-way from `centre` to the bound."""
     return repaired(points, centre) if outside(points) else points
 
 
 @part
 def repaired(points: FloatArray, centre: FloatArray) -> FloatArray:
-    """The same of points of which some are outside."""
+    """Do the same for points of which some are outside."""
     points = np.where(points > 1, (centre + 1) / 2, points)
     points = np.where(points < 0, centre / 2, points)
     # Mixing between tasks can put a centre itself outside the box.
@@ -96,10 +103,10 @@ def repaired(points: FloatArray, centre: FloatArray) -> FloatArray:
 
 @part
 def roots(C: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-    """The symmetric root of C, the inverse of that, and the largest deviation.
+    """Return the symmetric root of C, its inverse, and the largest deviation.
 
-    The symmetric root does not depend on the arbitrary eigenbasis, so that sampling through it
-    agrees between machines. Eigenvalues too small against the largest are lifted, in C as well.
+    The symmetric root does not depend on the arbitrary eigenbasis, so that samples agree between
+    machines. Eigenvalues too small against the largest are raised, in C as well.
     """
     eigenvalues, rows = eigen(C)
     lowest, highest = eigenvalues[0], eigenvalues[-1]
@@ -116,14 +123,14 @@ def roots(C: FloatArray) -> tuple[FloatArray, FloatArray, float]:
 def sample(packed: FloatArray, points: FloatArray) -> None:
     """Turn standard normals (k, d) into points of N(mean, sigma^2 C), repaired into the unit box.
 
-    In place, because numba takes long to return an array.
+    This is done in place, because numba takes long to return an array.
     """
     mean, C, inverse_root, p_c, _ = parts(packed, points.shape[1])
     root, inverse, largest = roots(C)
     if not 0 < largest < math.inf:
         raise FloatingPointError("a covariance matrix is not finite")
-    sigma, factor = max(float(packed[-1]), SMALLEST / largest), 1.0
-    if largest > WIDEST:  # mixing with weights of a sum above 1 lets it grow
+    sigma, factor = max(float(packed[-1]), SMALLEST_DEVIATION / largest), 1.0
+    if largest > WIDEST:  # mixing by weights that add up to more than 1 lets it grow
         factor = WIDEST / largest
     elif sigma > CONDITION * largest:  # keep the step size and C comparable
         sigma, factor = largest, sigma / largest
@@ -150,9 +157,9 @@ def update(
     row_weights: FloatArray,
     rates: tuple[float, ...],
 ) -> None:
-    """One CMA-ES update from points and their values (Hansen 2001; clip: Hansen 2011).
+    """Update a distribution from the mu best points (Hansen 2001; clip: Hansen 2011).
 
-    The mu best count. `weights` (1, mu), `row_weights` (mu, d) and `rates`: see `cma_es.Params`.
+    `cma_es.parameters` makes `weights` (1, mu), `row_weights` (mu, d) and `rates`.
     """
     c_s, push_s, c_c, push_c, keep, root_c_1, gain, chi, longest = rates
     mu, d = weights.shape[1], points.shape[1]
@@ -195,7 +202,7 @@ def blend(
 
 @stand_in(times)
 def _times(a, b):  # type: ignore[no-untyped-def]
-    """Calling BLAS takes longer than a product of small matrices."""
+    """Multiply small matrices by a loop, because calling BLAS takes longer than that."""
     if b.shape[1] > FEW:
         return np.dot(a, b)
     product = np.zeros((a.shape[0], b.shape[1]))
@@ -209,7 +216,7 @@ def _times(a, b):  # type: ignore[no-untyped-def]
 
 @stand_in(ranking)
 def _ranking(objective, violation):  # type: ignore[no-untyped-def]
-    """numba has no lexsort."""
+    """Rank by two sorts, because numba has no lexsort."""
     if violation.max() == 0:
         return np.argsort(objective, kind="mergesort")
     order = np.argsort(np.where(violation > 0, 0.0, objective), kind="mergesort")
@@ -218,7 +225,7 @@ def _ranking(objective, violation):  # type: ignore[no-untyped-def]
 
 @stand_in(chosen)
 def _chosen(points, rows):  # type: ignore[no-untyped-def]
-    """numba's take knows no axis."""
+    """Take rows by an index, because numba's take has no axis."""
     return points[rows]
 
 
@@ -234,7 +241,7 @@ def _any_above(limit, values):  # type: ignore[no-untyped-def]
 
 @stand_in(row_dots)
 def _row_dots(a, b):  # type: ignore[no-untyped-def]
-    """numba does not know vecdot."""
+    """Multiply row by row, because numba has no vecdot."""
     dots = np.empty(a.shape[0])
     for i in range(a.shape[0]):
         dots[i] = 0.0
@@ -245,9 +252,10 @@ def _row_dots(a, b):  # type: ignore[no-untyped-def]
 
 @stand_in(eigen)
 def _eigen(C):  # type: ignore[no-untyped-def]
-    """Householder's reduction to a tridiagonal matrix and implicit QL (EISPACK's tred2, imtql2).
+    """Diagonalize by Householder's reduction and implicit QL (EISPACK's tred2, imtql2).
 
-    For small matrices twice as fast as LAPACK: there is nothing to set up, and rows are rotated.
+    For small matrices this is twice as fast as LAPACK: there is nothing to set up, and it rotates
+    rows, which are contiguous.
     """
     d = len(C)
     if d > LARGE:
@@ -256,7 +264,7 @@ def _eigen(C):  # type: ignore[no-untyped-def]
     size = np.abs(C).max()
     if size == 0.0:
         size = 1.0
-    rows, values, beside = C / size, np.zeros(d), np.zeros(d)  # squares neither over- nor underflow
+    rows, values, beside = C / size, np.zeros(d), np.zeros(d)  # scaled: squares do not overflow
     _reduce(rows, values, beside)
     _rotate(rows, values, beside)
     for i in range(d - 1):
@@ -270,7 +278,7 @@ def _eigen(C):  # type: ignore[no-untyped-def]
 
 @part
 def _reduce(rows, diagonal, beside):  # type: ignore[no-untyped-def]
-    """Tridiagonal form of the symmetric matrix in `rows`, which become its basis."""
+    """Make the symmetric matrix in `rows` tridiagonal; the rows become its basis."""
     d = len(rows)
     sizes, product = np.zeros(d), np.zeros(d)
     for i in range(d - 1, 0, -1):  # reflect row i onto its neighbour of the diagonal
@@ -297,7 +305,7 @@ def _reduce(rows, diagonal, beside):  # type: ignore[no-untyped-def]
 
 @part
 def _reflect(rows, u, size, product):  # type: ignore[no-untyped-def]
-    """A -> H A H with H = 1 - u u' / size, where only A's lower triangle is kept."""
+    """Replace A by H A H with H = 1 - u u' / size; only A's lower triangle is kept."""
     n = len(u)
     for j in range(n):
         total = rows[j, j] * u[j]
@@ -329,7 +337,7 @@ def _mirror(rows, u, size):  # type: ignore[no-untyped-def]
 
 @part
 def _rotate(rows, values, beside):  # type: ignore[no-untyped-def]
-    """Diagonal form of a tridiagonal matrix by implicit QL steps; the basis turns with it."""
+    """Make a tridiagonal matrix diagonal by implicit QL steps; the basis turns with it."""
     d = len(rows)
     for first in range(d):
         for _ in range(SWEEPS):
@@ -351,7 +359,7 @@ def _rotate(rows, values, beside):  # type: ignore[no-untyped-def]
                 f, b = sine * beside[i], cosine * beside[i]
                 length = math.sqrt(f * f + g * g)
                 beside[i + 1] = length
-                if length == 0.0:  # the matrix falls apart here: begin again with the parts
+                if length == 0.0:  # the matrix splits here: begin again with the parts
                     values[i + 1] -= shift
                     break
                 sine, cosine = f / length, g / length

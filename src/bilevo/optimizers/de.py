@@ -1,11 +1,11 @@
-"""DE: differential evolution with current-to-best mutation and a memory of settings that paid.
+"""DE: differential evolution with current-to-best mutation and a memory of successful settings.
 
 R. Tanabe and A. Fukunaga, "Success-history based parameter adaptation for differential evolution",
 IEEE Congress on Evolutionary Computation, 2013; in the small form that the public TLEA program
 (gdutcislab/TLEA-bilevel, 2021) uses below: a few members, the better half as guides, a memory of 6.
 
-What differs from that program: a generation's children are compared with their parents after all
-are evaluated, not one by one, so that they can be evaluated at once.
+One thing differs from that program: children are compared with their parents after all of a
+generation are evaluated, not one by one, so that they can be evaluated in one batch.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy as np
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.optimizers.cma_kernels import inside
 from bilevo.optimizers.population import Population, PopulationBased
-from bilevo.optimizers.success import Memory, improvements
+from bilevo.optimizers.success import Memory
 
-MEMORY = 6
-ARCHIVE = 1.5  # replaced parents that are kept, per member
+MEMORY_LENGTH = 6
+ARCHIVE_SHARE = 1.5  # replaced parents that are kept, per member
 
 
 @dataclass(slots=True, eq=False)
@@ -28,9 +28,22 @@ class DEState(Population):
     """The members, replaced parents, the memory, and the settings of the children asked for."""
 
     archive: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
-    memory: Memory = field(default_factory=lambda: Memory.of(MEMORY, 0.5))
+    memory: Memory = field(default_factory=lambda: Memory.of(MEMORY_LENGTH, 0.5))
     F: FloatArray = field(default_factory=lambda: np.empty(0))
     CR: FloatArray = field(default_factory=lambda: np.empty(0))
+
+    def successes(
+        self, objective: FloatArray, violation: FloatArray
+    ) -> tuple[BoolArray, BoolArray, FloatArray]:
+        """Archive the parents whose children are better; return where, by settings, by how much.
+
+        The settings have no part in the success of points that come from a mixture.
+        """
+        better, gains = self.gains(objective, violation)
+        by_settings = better.copy()
+        by_settings[self.resampled] = False
+        self.archive = np.concatenate([self.archive, self.points[better]])
+        return better, by_settings, gains
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +69,15 @@ class DE(PopulationBased[DEState]):
     def select(
         self, state: DEState, points: FloatArray, objective: FloatArray, violation: FloatArray
     ) -> None:
-        better, gains = improvements(objective, violation, state.objective, state.violation)
-        paid = better.copy()
-        paid[state.resampled] = False  # no settings made these
+        better, paid, gains = state.successes(objective, violation)
         if paid.sum() >= 2:
             state.memory.learn(state.F[paid], state.CR[paid], gains[paid])
-        room = int(ARCHIVE * len(state.points))
-        state.archive = np.concatenate([state.archive, state.points[better]])[:room]
+        state.archive = state.archive[: int(ARCHIVE_SHARE * len(state.points))]
         state.replace(better, points, objective, violation)
 
 
 def distinct_pairs(k: int, total: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-    """For each i < k: r1 < k other than i, and r2 < total other than both."""
+    """Draw for each i < k an r1 < k other than i, and an r2 < total other than both."""
     i = np.arange(k)
     r1 = (i + rng.integers(1, k, size=k)) % k
     r2 = rng.integers(total - 2, size=k)
@@ -77,7 +87,7 @@ def distinct_pairs(k: int, total: int, rng: np.random.Generator) -> tuple[IntArr
 
 
 def binomial(k: int, d: int, CR: FloatArray, rng: np.random.Generator) -> BoolArray:
-    """Which coordinates (k, d) come from the mutant: each with probability CR, one for certain."""
+    """Draw which coordinates (k, d) come from the mutant: one for certain, others by CR."""
     crossed = rng.random((k, d)) < CR[:, None]
     crossed[np.arange(k), rng.integers(d, size=k)] = True
     return crossed

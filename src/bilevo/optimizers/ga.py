@@ -3,9 +3,9 @@
 K. Deb and R. B. Agrawal, "Simulated binary crossover for continuous search space", Complex
 Systems 9, 1995. Parents and children compete for the places, so that the best are kept.
 
-The populations of followers are small. So crossover takes in every variable, not half of them,
-and spreads children more widely, and mutation changes them less, than is usual for populations of
-a hundred (indices 15 and 20).
+Followers have small populations. Compared with what is usual for a hundred members (indices 15 and
+20), crossover therefore changes every variable, not half of them, and spreads children more widely,
+and mutation changes them less.
 """
 
 from __future__ import annotations
@@ -53,5 +53,4 @@ class GA(PopulationBased[Population]):
         objectives = np.concatenate([state.objective, objective])
         violations = np.concatenate([state.violation, violation])
         best = ranking(objectives, violations)[: len(state.points)]
-        state.points, state.objective = pool[best], objectives[best]
-        state.violation = violations[best]
+        state.become(pool[best], objectives[best], violations[best])

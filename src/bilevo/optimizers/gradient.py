@@ -1,8 +1,8 @@
-"""Local searches by scipy in the unit box, on values of f and g alone.
+"""Local searches by scipy in the unit box, from values of f and g alone.
 
-Gradients are central differences, of one batch each. Verification searches followers so, and
-`bilevo.followers.Minimize` makes a follower of it. Algorithms have their own local search
-(`algorithms.sqp`): scipy's call the objective and cannot wait for values that are requested.
+Gradients are central differences, each from one batch. Verification and the solver
+`bilevo.followers.Minimize` use these searches. Algorithms have a local search of their own
+(`algorithms.shared.sqp`), because scipy calls the objective and cannot wait for an answer.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import numpy as np
 from bilevo.core.arrays import FloatArray
 from bilevo.core.request import Values
 
-MARGIN = 1e-10  # by which a local search stays inside the constraints: feasible means exactly <= 0
+MARGIN = 1e-10  # of a local search inside the constraints: feasible means exactly <= 0
 
 
 class Method(NamedTuple):
-    """What a method of scipy.optimize.minimize can do, and the settings it is called with."""
+    """Whether a method of scipy uses gradients and constraints, and the options it gets."""
 
     gradient: bool
     constraints: bool
@@ -36,9 +36,9 @@ METHODS = {
 
 
 class Differences:
-    """f, g and their central differences at points of the unit box, each asked for once.
+    """Values of f and g and their central differences in the unit box, each evaluated once.
 
-    f is relative to `base`, a value near those to come.
+    f is measured from `base`, a value near those to come.
     """
 
     STEP = 6e-6  # the cube root of the rounding error
@@ -51,7 +51,7 @@ class Differences:
         self._scale = abs(self._base) or 1.0
 
     def values(self, y: FloatArray) -> tuple[float, FloatArray]:
-        """Scaled f, and the slack of the constraints."""
+        """Return the scaled f and the slack of the constraints."""
         key = y.tobytes()
         if key not in self._values:
             f, slack = self._at(np.clip(y, 0, 1)[None])
@@ -59,7 +59,7 @@ class Differences:
         return self._values[key]
 
     def slopes(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Gradient of f (n,) and Jacobian of the slack (c, n), from one batch of 2 n points."""
+        """Return the gradient of f (n,) and the Jacobian of the slack (c, n), from 2 n points."""
         key = y.tobytes()
         if key not in self._slopes:
             steps = self.STEP * np.eye(len(y))
@@ -78,21 +78,23 @@ class Differences:
 
 
 def finite(values: FloatArray, nan: float) -> FloatArray:
-    """Numbers that a solver can go on with."""
-    if math.isfinite(sum(values.ravel().tolist())):  # a tenth of the time of what follows
+    """Replace values that are not finite by numbers that a solver can use."""
+    if math.isfinite(sum(values.ravel().tolist())):  # ten times as fast as the general case
         return values
     return np.nan_to_num(values, nan=nan, posinf=1e10, neginf=-1e10)
 
 
 def usual_method(constrained: bool) -> str:
-    """L-BFGS-B does not move along directions in which f is flat, so that ties near the start are
-    kept; where there are constraints, SLSQP."""
+    """Return SLSQP where there are constraints, and else L-BFGS-B.
+
+    L-BFGS-B does not move where f is flat: of equally good answers it keeps one near the start.
+    """
     return "SLSQP" if constrained else "L-BFGS-B"
 
 
 def descend(at: Differences, start: FloatArray, method: str) -> FloatArray:
-    """Where a search of `METHODS` from a point (n,) of the unit box ends."""
-    from scipy.optimize import minimize  # late: it would double the package's import time
+    """Return where a search by one of `METHODS` from a point (n,) of the unit box ends."""
+    from scipy.optimize import minimize  # here, as it would double the package's import time
 
     kind = METHODS[method]
     how: dict[str, Any] = {"method": method, "options": kind.options}

@@ -5,11 +5,11 @@ algorithm for solving unconstrained problems", IEEE Congress on Evolutionary Com
 in PlatEMO (Y. Tian et al., 2017).
 
 What differs, and why:
-- the third operator, F (r1 + p2 - r3), scales vectors from the user's zero, which would make it
-  depend on units and find optima at zero by itself; here it scales them from the box's centre;
-- a coordinate beyond a bound is put half-way to it, as everywhere here;
-- the phase of sequential quadratic programming is left to algorithms: a local search asks for
-  points one after another, an optimizer of this protocol for a generation at a time.
+- the third operator, F (r1 + p2 - r3), scales vectors from zero in the user's units. That would
+  favour optima at zero and depend on the units; here it scales them from the centre of the box;
+- a coordinate beyond a bound is put half-way to it, as in the other optimizers;
+- there is no phase of sequential quadratic programming: a local search asks for points one after
+  another, an optimizer of this protocol for a generation at a time. Algorithms run such searches.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import numpy as np
 from bilevo.core.arrays import TINY, BoolArray, FloatArray, IntArray
 from bilevo.core.budget import require_count
 from bilevo.optimizers.cma_kernels import inside
-from bilevo.optimizers.de import binomial
-from bilevo.optimizers.population import Population, PopulationBased
-from bilevo.optimizers.success import Memory, improvements
+from bilevo.optimizers.de import DEState, binomial
+from bilevo.optimizers.population import PopulationBased
+from bilevo.optimizers.success import Memory
 
 OPERATORS = 3
-SMALLEST = 4  # members that are left when the budget is used
-ARCHIVE = 2.6  # replaced parents that are kept, per member
-MEMORY = 20  # settings remembered, per variable
+LAST_SIZE = 4  # members that are left when the budget is used
+ARCHIVE_PER_MEMBER = 2.6  # replaced parents that are kept
+MEMORY_PER_VARIABLE = 20  # settings remembered
 FIRST_SETTING, IDLE_SETTING = 0.2, 0.5  # of F and CR: at the start, and after no success
 SPREAD = math.sqrt(0.1)  # of F and CR around remembered settings
 BINOMIAL = 0.4  # probability of binomial crossover; otherwise exponential
@@ -38,14 +38,10 @@ CENTRE = 0.5
 
 
 @dataclass(slots=True, eq=False)
-class IMODEState(Population):
-    """The members, replaced parents, what has paid so far, and how the children were made."""
+class IMODEState(DEState):
+    """A state of DE, the operators' probabilities, and which operator made each child."""
 
-    archive: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
-    memory: Memory = field(default_factory=lambda: Memory.of(1, FIRST_SETTING))
     chances: FloatArray = field(default_factory=lambda: np.full(OPERATORS, 1 / OPERATORS))
-    F: FloatArray = field(default_factory=lambda: np.empty(0))
-    CR: FloatArray = field(default_factory=lambda: np.empty(0))
     operator: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
     told: int = 0  # points, those of the first population included
 
@@ -65,7 +61,7 @@ class IMODE(PopulationBased[IMODEState]):
 
     def first(self, points: FloatArray) -> IMODEState:
         count, d = points.shape
-        memory = Memory.of(MEMORY * d, FIRST_SETTING)
+        memory = Memory.of(MEMORY_PER_VARIABLE * d, FIRST_SETTING)
         return IMODEState(points, archive=np.empty((0, d)), memory=memory, told=count)
 
     def children(self, state: IMODEState, rng: np.random.Generator) -> FloatArray:
@@ -77,7 +73,10 @@ class IMODE(PopulationBased[IMODEState]):
         return children
 
     def variants(self, state: IMODEState, rng: np.random.Generator) -> FloatArray:
-        """Children (3, k, d) of all members by each operator; who uses fewer sets `operator`."""
+        """Return children (3, k, d) of all members by each operator.
+
+        A caller that picks one child per member stores the picked operators in `operator`.
+        """
         self.shrink(state, rng)
         k, d = state.points.shape
         F, CR = state.memory.draw(k, rng, SPREAD)
@@ -111,16 +110,15 @@ class IMODE(PopulationBased[IMODEState]):
         )
 
     def shrink(self, state: IMODEState, rng: np.random.Generator) -> None:
-        """Keep as many members as the part of the budget that is left allows, the best ones."""
+        """Keep the best members, fewer of them the less of the budget is left."""
         k, d = state.points.shape
         first = self.population_size(d)
         left = max(0.0, 1 - state.told / self.budget)
-        size = min(k, SMALLEST + math.ceil((first - SMALLEST) * left))
+        size = min(k, LAST_SIZE + math.ceil((first - LAST_SIZE) * left))
         if size < k:
             kept = np.sort(state.best_first[:size])
-            state.points, state.objective = state.points[kept], state.objective[kept]
-            state.violation = state.violation[kept]
-        room = math.ceil(ARCHIVE * size)
+            state.become(state.points[kept], state.objective[kept], state.violation[kept])
+        room = math.ceil(ARCHIVE_PER_MEMBER * size)
         if len(state.archive) > room:
             state.archive = state.archive[rng.permutation(len(state.archive))[:room]]
 
@@ -128,15 +126,12 @@ class IMODE(PopulationBased[IMODEState]):
         self, state: IMODEState, points: FloatArray, objective: FloatArray, violation: FloatArray
     ) -> None:
         state.told += len(points)
-        better, gains = improvements(objective, violation, state.objective, state.violation)
-        paid = better.copy()
-        paid[state.resampled] = False  # no settings made these
+        better, paid, gains = state.successes(objective, violation)
         if paid.any():
             state.memory.learn(state.F[paid], state.CR[paid], gains[paid])
         else:
             idle = np.full(1, IDLE_SETTING)
             state.memory.learn(idle, idle, np.ones(1))
-        state.archive = np.concatenate([state.archive, state.points[better]])
         with np.errstate(all="ignore"):
             relative = np.where(paid, gains / (np.abs(state.objective) + TINY), 0.0)
         state.chances = operator_chances(state.operator, relative)
@@ -144,7 +139,7 @@ class IMODE(PopulationBased[IMODEState]):
 
 
 def operator_chances(operator: IntArray, gains: FloatArray) -> FloatArray:
-    """Probabilities in proportion to the mean gains; equal ones if an operator was not used."""
+    """Return probabilities in proportion to mean gains; equal ones if an operator was not used."""
     even = np.full(OPERATORS, 1 / OPERATORS)
     used = np.bincount(operator, minlength=OPERATORS)
     if used.min() == 0:
@@ -155,7 +150,7 @@ def operator_chances(operator: IntArray, gains: FloatArray) -> FloatArray:
 
 
 def exponential(k: int, d: int, CR: FloatArray, rng: np.random.Generator) -> BoolArray:
-    """Which coordinates (k, d) come from the mutant: a run from a random one, longer with CR."""
+    """Draw which coordinates (k, d) come from the mutant: a run of them, longer with larger CR."""
     first = rng.integers(d, size=k)[:, None]
     ends = np.concatenate([rng.random((k, d)) > CR[:, None], np.ones((k, 1), np.bool_)], axis=1)
     length = np.argmax(ends, axis=1)[:, None]

@@ -1,23 +1,23 @@
-"""What optimizers that keep a population share: their start, and their sampling features.
+"""Optimizers that keep a population: their start, their selection, and their sampling features.
 
-DRC compares and mixes the sampling features of searches. CMA-ES has a Gaussian; for a population
-- where the search is, which tells how far a task has come, is the mean of its members;
-- the distribution that starts another search is a Gaussian with their mean and covariance;
+DRC compares and mixes the sampling features of searches. CMA-ES has a Gaussian. A population has
+these features instead:
+- the search is at the mean of its members; how this mean changes shows how far a task has come;
+- another search starts from a Gaussian with the members' mean and covariance;
 - a mixture is the weighted mean of the searches' means and covariances, as for CMA-ES, with weights
   scaled to add up to 1 (larger ones would move a mean out of the box). In the next generation a
-  quarter of the points, in the places of the worst members, come from the mixture instead of the
-  optimizer's own operators: cooperation costs no evaluations of its own;
-- a point told beyond those asked for, such as a navigational solution, takes the place of the
-  worst member if it is better;
+  quarter of the points are drawn from the mixture, in the places of the worst members, so that
+  cooperation costs no evaluations of its own;
+- a point beyond those asked for, such as a navigational solution, takes the place of the worst
+  member if it is better;
 - a search is exhausted when the members' deviation is a hundredth of what it was at the start, as
   CMA-ES is when its step size is.
 
-An optimizer writes `children` and `select`, and inherits the rest.
+An optimizer of this kind writes `first` and `children`, and inherits the rest.
 """
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,9 +26,8 @@ from typing import ClassVar, Generic, TypeVar
 import numpy as np
 
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
-from bilevo.core.budget import require_count
 from bilevo.core.order import no_worse, ranking
-from bilevo.optimizers.protocol import Start
+from bilevo.optimizers.protocol import Start, default_population, require_population
 from bilevo.optimizers.sampling import gaussian
 
 RESAMPLED = 0.25  # share of the points that come from a mixture
@@ -62,6 +61,26 @@ class Population:
         covariance: FloatArray = away.T @ away / max(1, len(away) - 1)
         return covariance
 
+    @property
+    def variance(self) -> float:
+        """Return the members' variance, summed over the variables."""
+        away = self.points - self.mean
+        return float(np.vdot(away, away)) / len(away)
+
+    def gains(self, objective: FloatArray, violation: FloatArray) -> tuple[BoolArray, FloatArray]:
+        """Return which new values are better than the members' in Deb's order, and by how much."""
+        equally_feasible = violation == self.violation
+        better = np.where(
+            equally_feasible,
+            (violation == 0) & (objective < self.objective),
+            violation < self.violation,
+        )
+        with np.errstate(invalid="ignore", over="ignore"):
+            difference = np.where(
+                equally_feasible, self.objective - objective, self.violation - violation
+            )
+        return better, np.abs(difference)
+
     def replace(
         self, where: BoolArray, points: FloatArray, objective: FloatArray, violation: FloatArray
     ) -> None:
@@ -69,6 +88,10 @@ class Population:
         self.points = np.where(where[:, None], points, self.points)
         self.objective = np.where(where, objective, self.objective)
         self.violation = np.where(where, violation, self.violation)
+
+    def become(self, points: FloatArray, objective: FloatArray, violation: FloatArray) -> None:
+        """Take points and their values for the members."""
+        self.points, self.objective, self.violation = points, objective, violation
 
 
 P = TypeVar("P", bound=Population)
@@ -84,29 +107,25 @@ class PopulationBased(ABC, Generic[P]):
     keeps_values: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        require_count("population", self.population)
-        if self.population is not None and self.population < self.smallest:
-            name = type(self).__name__
-            raise ValueError(
-                f"{name} needs a population of at least {self.smallest}, got {self.population}"
-            )
+        require_population(type(self).__name__, self.population, self.smallest)
 
     def population_size(self, d: int) -> int:
-        return self.population or 4 + int(3 * math.log(d))
+        return self.population or default_population(d)
 
     @abstractmethod
     def first(self, points: FloatArray) -> P:
-        """The state of a search whose first population is `points`."""
+        """Return the state of a search whose first population is `points`."""
 
     @abstractmethod
     def children(self, state: P, rng: np.random.Generator) -> FloatArray:
-        """New points (k, d), the i-th in the place of member i."""
+        """Return new points (k, d), the i-th to take the place of member i."""
 
-    @abstractmethod
     def select(
         self, state: P, points: FloatArray, objective: FloatArray, violation: FloatArray
     ) -> None:
-        """Update the members with the evaluated children."""
+        """Update the members with evaluated children: better ones replace their parents."""
+        better, _ = state.gains(objective, violation)
+        state.replace(better, points, objective, violation)
 
     def start(self, start: Start, rng: np.random.Generator) -> P:
         count, d = self.population_size(len(start.mean)), len(start.mean)
@@ -133,8 +152,8 @@ class PopulationBased(ABC, Generic[P]):
         if state.objective.size:
             self.select(state, *asked)
         else:
-            state.points, state.objective, state.violation = (part.copy() for part in asked)
-            state.first_variance = variance(state)
+            state.become(*(part.copy() for part in asked))
+            state.first_variance = state.variance
         for i in range(k, len(points)):
             worst = int(state.best_first[-1])
             if not no_worse(
@@ -153,22 +172,11 @@ class PopulationBased(ABC, Generic[P]):
         self, state: P, own_weight: float, others: Sequence[P], weights: Sequence[float]
     ) -> None:
         total = own_weight + sum(weights)
-        searches, shares = [state, *others], [own_weight, *weights]
-        state.mixture_mean = np.array(
-            sum(share / total * search.mean for search, share in zip(searches, shares, strict=True))
-        )
-        state.mixture_covariance = np.array(
-            sum(
-                share / total * search.covariance
-                for search, share in zip(searches, shares, strict=True)
-            )
-        )
+        shares = [weight / total for weight in (own_weight, *weights)]
+        weighted = list(zip(shares, (state, *others), strict=True))
+        mean = sum(share * search.mean for share, search in weighted)
+        covariance = sum(share * search.covariance for share, search in weighted)
+        state.mixture_mean, state.mixture_covariance = np.array(mean), np.array(covariance)
 
     def exhausted(self, state: P) -> bool:
-        return variance(state) <= EXHAUSTED**2 * state.first_variance
-
-
-def variance(state: Population) -> float:
-    """The members' variance, summed over the variables."""
-    away = state.points - state.mean
-    return float(np.vdot(away, away)) / len(away)
+        return state.variance <= EXHAUSTED**2 * state.first_variance

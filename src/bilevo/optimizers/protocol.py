@@ -1,19 +1,22 @@
-"""What DRC needs of an optimizer at either level, in the unit box [0, 1]^d.
+"""The members of an optimizer that searches the unit box [0, 1]^d at either level.
 
-An optimizer object holds settings only; what changes while it searches is its state, a dataclass of
-arrays and numbers. Eight small methods make an optimizer usable above and below. Arrays that it is
-given it must not keep, and points that it hands out it must not change before `tell`.
+An optimizer object holds settings only. What changes during a search is its state, a dataclass of
+arrays and numbers. An optimizer must not keep the arrays that it is given, nor change points that
+it has handed out before `tell`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol, TypeVar
 
 import numpy as np
 
 from bilevo.core.arrays import FloatArray
+from bilevo.core.budget import require_count
 
 S = TypeVar("S")
 S_contra = TypeVar("S_contra", contravariant=True)
@@ -33,16 +36,16 @@ class Start:
 
     @classmethod
     def uniform(cls, spread: FloatArray, rng: np.random.Generator) -> Start:
-        """A mean anywhere in the unit box, and independent standard deviations `spread` (d,)."""
+        """Draw a mean in the unit box; `spread` (d,) holds independent standard deviations."""
         d = len(spread)
         return cls(rng.random(d), np.diag(spread**2), np.zeros(d), anywhere=True)
 
 
 class Searcher(Protocol[S_contra]):
-    """What a follower's search needs of an optimizer once it has been started."""
+    """The part of an optimizer that a search needs once it has been started."""
 
     def ask(self, state: S_contra, rng: np.random.Generator) -> FloatArray:
-        """Points (k, d) inside the unit box to evaluate."""
+        """Return points (k, d) inside the unit box to evaluate."""
         ...
 
     def tell(
@@ -50,44 +53,61 @@ class Searcher(Protocol[S_contra]):
     ) -> None:
         """Learn from evaluated points: those asked for, altered or with others added.
 
-        Arrays are contiguous and of float64, as compiled code wants them.
+        Arrays are contiguous and of float64, as compiled code needs them.
         """
         ...
 
     def exhausted(self, state: S_contra) -> bool:
-        """Whether the search cannot usefully go on."""
+        """Tell whether going on with the search is of no use."""
         ...
 
 
 class PopulationOptimizer(Searcher[S], Protocol[S]):
     """A population-based optimizer of d variables in the unit box.
 
-    `keeps_values` says whether values that were told decide in later generations, as those of a
-    population do. To such an optimizer a leader is not said to be better than the best known one
-    before its follower is solved.
+    `keeps_values` says whether values of earlier generations still decide, as those of a population
+    do. Such an optimizer learns of a leader better than the best known one only after the
+    follower of that leader has been solved.
     """
 
     @property
     def keeps_values(self) -> bool: ...
 
     def population_size(self, d: int) -> int:
-        """How many points `ask` gives."""
+        """Return how many points `ask` gives."""
         ...
 
     def start(self, start: Start, rng: np.random.Generator) -> S:
-        """A fresh search from a distribution."""
+        """Return the state of a new search from a distribution."""
         ...
 
     def mean(self, state: S) -> FloatArray:
-        """Where the search is: its fluctuation tells how far a task has come."""
+        """Return where the search is; how much this changes shows how far a task has come."""
         ...
 
     def marginal(self, state: S, first: int) -> Start:
-        """The distribution of the variables from `first` on, to start another search."""
+        """Return the distribution of the variables from `first` on, to start another search."""
         ...
 
     def mix(
         self, state: S, own_weight: float, others: Sequence[S], weights: Sequence[float]
     ) -> None:
-        """Take a weighted mixture of its own and others' sampling features; there is another."""
+        """Replace the search's sampling features by a weighted mixture with those of others.
+
+        There is at least one other search.
+        """
         ...
+
+
+@cache
+def default_population(d: int) -> int:
+    return 4 + int(3 * math.log(d))
+
+
+def require_population(
+    owner: str, population: int | None, smallest: int = 4, optional: bool = True
+) -> None:
+    """Refuse a population that is no whole number or too small; None may stand for a default."""
+    require_count("population", population, optional)
+    if population is not None and population < smallest:
+        raise ValueError(f"{owner} needs a population of at least {smallest}, got {population}")

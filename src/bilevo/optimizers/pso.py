@@ -3,8 +3,9 @@
 M. Clerc and J. Kennedy, "The particle swarm: explosion, stability, and convergence in a
 multidimensional complex space", IEEE Transactions on Evolutionary Computation 6(1), 2002.
 
-The members are the particles' best points; where the particles are, and how fast, is kept beside
-them. A particle that leaves the box is put half-way to the bound and stopped in that coordinate.
+The members are the particles' best points; the particles' present places and velocities are kept
+beside them. A particle that leaves the box is put half-way to the bound and stopped in that
+coordinate.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import numpy as np
 from bilevo.core.arrays import FloatArray
 from bilevo.optimizers.cma_kernels import inside
 from bilevo.optimizers.population import Population, PopulationBased
-from bilevo.optimizers.success import improvements
 
 CONSTRICTION = 0.7298  # of Clerc and Kennedy, for accelerations of 2.05 + 2.05
 ACCELERATION = 2.05
@@ -24,7 +24,7 @@ ACCELERATION = 2.05
 
 @dataclass(slots=True, eq=False)
 class PSOState(Population):
-    """The best points of the particles, where these are, and their velocities."""
+    """The particles' best points, their present places, and their velocities."""
 
     places: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
     velocities: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
@@ -54,5 +54,4 @@ class PSO(PopulationBased[PSOState]):
         self, state: PSOState, points: FloatArray, objective: FloatArray, violation: FloatArray
     ) -> None:
         state.places = points.copy()
-        better, _ = improvements(objective, violation, state.objective, state.violation)
-        state.replace(better, points, objective, violation)
+        PopulationBased.select(self, state, points, objective, violation)

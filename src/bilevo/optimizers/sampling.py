@@ -1,4 +1,4 @@
-"""Drawing points from a Gaussian in the unit box."""
+"""Draw points in the unit box."""
 
 import numpy as np
 
@@ -9,6 +9,15 @@ from bilevo.optimizers.cma_kernels import inside, roots
 def gaussian(
     mean: FloatArray, covariance: FloatArray, count: int, rng: np.random.Generator
 ) -> FloatArray:
-    """Points (count, d) of a Gaussian, repaired where they fall outside the box."""
+    """Draw points (count, d) of a Gaussian, and repair those that fall outside the box."""
     root, _, _ = roots(covariance.copy())
     return inside(mean + rng.standard_normal((count, len(mean))) @ root, mean)
+
+
+def latin_hypercube(count: int, d: int, rng: np.random.Generator) -> FloatArray:
+    """Draw points (count, d), one in each slice of every coordinate.
+
+    By hand because scipy's needs scipy.stats, which is slow to import.
+    """
+    slices = rng.random((count, d)).argsort(axis=0)
+    return np.asarray((slices + rng.random((count, d))) / count)

@@ -1,4 +1,4 @@
-"""A memory of settings that paid, from which differential evolution draws new ones.
+"""A memory of successful settings, from which differential evolution draws new ones.
 
 R. Tanabe and A. Fukunaga, "Success-history based parameter adaptation for differential evolution",
 IEEE Congress on Evolutionary Computation, 2013.
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bilevo.core.arrays import TINY, BoolArray, FloatArray
+from bilevo.core.arrays import TINY, FloatArray
 
 NEVER = -1.0  # a crossover rate that has become 0 stays 0
 
@@ -30,7 +30,7 @@ class Memory:
     def draw(
         self, count: int, rng: np.random.Generator, scale: float = 0.1
     ) -> tuple[FloatArray, FloatArray]:
-        """F (count,) in (0, 1] by Cauchy, CR (count,) in [0, 1] by normal deviates."""
+        """Draw F (count,) in (0, 1] by Cauchy and CR (count,) in [0, 1] by normal deviates."""
         slot = rng.integers(len(self.F), size=count)
         CR = np.clip(self.CR[slot] + scale * rng.standard_normal(count), 0.0, 1.0)
         CR[self.CR[slot] == NEVER] = 0.0
@@ -52,23 +52,3 @@ class Memory:
 
 def lehmer_mean(values: FloatArray, weights: FloatArray) -> float:
     return float(weights @ values**2 / (weights @ values + TINY))
-
-
-def improvements(
-    objective: FloatArray,
-    violation: FloatArray,
-    than_objective: FloatArray,
-    than_violation: FloatArray,
-) -> tuple[BoolArray, FloatArray]:
-    """Where values are better than others in Deb's order, and by how much."""
-    equally_feasible = violation == than_violation
-    better = np.where(
-        equally_feasible,
-        (violation == 0) & (objective < than_objective),
-        violation < than_violation,
-    )
-    with np.errstate(invalid="ignore", over="ignore"):
-        gains = np.abs(
-            np.where(equally_feasible, than_objective - objective, than_violation - violation)
-        )
-    return better, gains

@@ -5,11 +5,11 @@ real-parameter optimization", Evolutionary Computation 10(4), 2002 (parent-centr
 K. Deb and R. B. Agrawal, "Simulated binary crossover for continuous search space", Complex
 Systems 9, 1995 (polynomial mutation).
 
-The crossover is the planar variant of the public BLEAQ-II program (Sinha, Lu, Deb and Malo, 2020),
-whose mutation adds a change that is not scaled by the width of the box. Its test problems are
-mostly `WIDTH` wide; in the unit box its lengths are divided by that, so that the operators do not
-depend on the user's units. Populations are small: for a few numbers plain Python is several times
-faster than numpy.
+The crossover is the planar variant of the public BLEAQ-II program (Sinha, Lu, Deb and Malo, 2020).
+The mutation of that program does not scale its changes by the width of the box. Its test problems
+are mostly `WIDTH` wide; here lengths are divided by that width, so that the operators do not depend
+on the user's units. The code is plain Python, which for small populations is several times faster
+than numpy.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ import numpy as np
 from bilevo.core.arrays import FloatArray
 from bilevo.core.order import Key
 
-WIDTH = 15.0  # of the boxes in which the published programs' unscaled lengths are meant
+WIDTH = 15.0  # of the boxes for which the published programs' lengths are meant
+XI = 0.1  # step along the way to the first parent in a crossover
+CROSSED = 0.9  # probability of a crossover
 COINCIDENT = 1e-10 / WIDTH  # mean distance from parent to centre that counts as none
 
 
 def distinct(uniforms: Sequence[float], size: int) -> list[int]:
-    """Distinct indices below `size`, one for each uniform number."""
+    """Return distinct indices below `size`, one for each uniform number."""
     chosen: list[int] = []
     for uniform in uniforms:
         index = int(uniform * (size - len(chosen)))
@@ -37,10 +39,10 @@ def distinct(uniforms: Sequence[float], size: int) -> list[int]:
 
 
 def entrants(keys: Sequence[Key], infeasible: int, uniforms: Sequence[float]) -> list[int]:
-    """Who enters the tournaments, one for each uniform number.
+    """Choose the members that enter the tournaments, one for each uniform number.
 
-    Random members; where some are infeasible, random feasible ones if there are more than needed,
-    and the best members otherwise.
+    They are random members. If some members are infeasible, they are random feasible ones where
+    there are more of these than needed, and else the best members.
     """
     wanted, size = len(uniforms), len(keys)
     if infeasible == 0 and size >= wanted:
@@ -53,13 +55,13 @@ def entrants(keys: Sequence[Key], infeasible: int, uniforms: Sequence[float]) ->
 
 
 def tournaments(among: Sequence[int], keys: Sequence[tuple[float, ...]]) -> list[int]:
-    """Winners of the binary tournaments between each two of `among`: those of lower keys."""
+    """Return the winners, of lower keys, of the binary tournaments between each two of `among`."""
     pairs = zip(among[::2], among[1::2], strict=True)
     return [one if keys[one] <= keys[two] else two for one, two in pairs]
 
 
 def adaptive_eta(parents: FloatArray) -> float:
-    """The weight of the other parents' difference: the inverse of the first's mean distance."""
+    """Return `eta` for a crossover: the inverse of the first parent's distance to the centre."""
     distance = float(np.abs(parents[0] - parents.mean(axis=0)).mean())
     return 1 / (WIDTH * distance) if distance > COINCIDENT else 0.0
 
@@ -68,21 +70,20 @@ def parent_centric_crossover(
     parents: FloatArray,
     rng: np.random.Generator,
     eta: float,
-    xi: float = 0.1,
-    children: int = 2,
-    probability: float = 0.9,
+    children: int,
 ) -> FloatArray:
-    """Children (k, d) of parents (3, d): around the first, or copies of it without crossover.
+    """Return children (k, d) around the first of three parents (3, d), or copies of it.
 
-    One normal number stretches the way from the parents' centre to the first (`xi`), another half
-    the difference of the other two (`eta`); their order is not drawn, as that number is symmetric.
+    `XI` scales a normal step along the way from the parents' centre to the first parent, `eta` one
+    along half the difference of the other two. The order of these two does not matter, because the
+    normal distribution is symmetric.
     """
-    coordinates = parents.T.tolist()  # of the three parents, one after another
+    coordinates = parents.T.tolist()  # triples: the values of the three parents
     crossed, normals = rng.random(children).tolist(), rng.standard_normal(2 * children).tolist()
     rows = []
     for k in range(children):
-        if crossed[k] < probability:
-            along, across = xi / 3 * normals[2 * k], eta / 2 * normals[2 * k + 1]
+        if crossed[k] < CROSSED:
+            along, across = XI / 3 * normals[2 * k], eta / 2 * normals[2 * k + 1]
             u, v, w = 1 + 2 * along, -along - across, across - along
             rows.append([min(max(u * a + v * b + w * c, 0.0), 1.0) for a, b, c in coordinates])
         else:
@@ -97,7 +98,7 @@ def polynomial_mutation(
     index: float = 20.0,
     scale: float = 1.0,
 ) -> FloatArray:
-    """Points (k, d) with each coordinate changed with a probability, by at most `scale`."""
+    """Change each coordinate of points (k, d) with a probability, by at most `scale`."""
     changed, coordinates = rng.random(points.size).tolist(), points.ravel().tolist()
     chosen = [i for i, uniform in enumerate(changed) if uniform < probability]
     power = 1 / (index + 1)
@@ -110,7 +111,7 @@ def polynomial_mutation(
 def simulated_binary_crossover(
     mothers: FloatArray, fathers: FloatArray, rng: np.random.Generator, index: float
 ) -> FloatArray:
-    """One child (k, d) of each mother and father, every variable near either of the two."""
+    """Return one child (k, d) of each mother and father, every variable near either parent's."""
     uniform, side = rng.random((2, *mothers.shape))
     spread = np.where(uniform <= 0.5, 2 * uniform, 1 / (2 - 2 * uniform)) ** (1 / (index + 1))
     spread = np.where(side < 0.5, spread, -spread)

@@ -1,4 +1,4 @@
-"""The test suites: SMD1-14 (scalable) and harder kinds of them, TP1-10, and two real problems."""
+"""The test suites: SMD1-14 (scalable) and harder variants, TP1-10, and two real problems."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bilevo.core.problem import Problem
 from bilevo.problems.realworld import decision_making, gold_mining
 from bilevo.problems.smd import SMD, smd
 from bilevo.problems.tp import TP
-from bilevo.problems.variants import BEDS
+from bilevo.problems.variants import VARIANTS
 
 __all__ = ["get", "names", "scalable"]
 
@@ -21,21 +21,24 @@ _FIXED = {
 _SMD: dict[str, Callable[[int, int], Problem]] = {
     f"smd{number}": partial(smd, number) for number in SMD
 }
-_SCALABLE = {**_SMD, **BEDS}
+_SCALABLE = {**_SMD, **VARIANTS}
 
 
 def names() -> list[str]:
-    """All problem names; new ones come last, because exports number problems by their place."""
-    return [*_SMD, *_FIXED, *BEDS]
+    """Return all problem names; new ones come last, because exports number them by place."""
+    return [*_SMD, *_FIXED, *VARIANTS]
 
 
 def scalable() -> list[str]:
-    """The names of problems whose sizes can be chosen."""
+    """Return the names of problems whose sizes can be chosen."""
     return list(_SCALABLE)
 
 
 def get(name: str, m: int | None = None, n: int | None = None) -> Problem:
-    """A problem by name. SMD takes sizes (2 and 3 unless given); the others have their own."""
+    """Return a problem by name.
+
+    SMD problems and their variants take sizes, by default 2 and 3; the others have their own.
+    """
     name = name.lower()
     for size, value in (("m", m), ("n", n)):
         if value is not None and not isinstance(value, int):
@@ -43,7 +46,7 @@ def get(name: str, m: int | None = None, n: int | None = None) -> Problem:
     if name in _SCALABLE:
         return _SCALABLE[name](2 if m is None else m, 3 if n is None else n)
     if name not in _FIXED:
-        from difflib import get_close_matches  # late: not for every import
+        from difflib import get_close_matches  # here, as few calls need it
 
         near = ", ".join(get_close_matches(name, names(), n=3))
         raise ValueError(

@@ -1,8 +1,8 @@
 """Two real problems of the literature: gold mining in Kuusamo, and a company's decision making.
 
 M. M. Islam, H. K. Singh and T. Ray, "An enhanced memetic algorithm for single-objective bilevel
-optimization problems", 2017; both levels have two goals, scalarised as in the BL-CMA-ES programs
-(He et al., 2019). `examples/real_world.py` finds their optima and checks them.
+optimization problems", 2017. Both levels have two goals, made one as in the BL-CMA-ES programs (He
+et al., 2019). `examples/real_world.py` finds the optima and checks them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from bilevo.core.budget import Budget
 from bilevo.core.problem import Problem
 
 
-def _scalarise(weight: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
-    """Penalized boundary intersection of two goals' distances a, b from their utopia point.
+def _scalarize(weight: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
+    """Make one goal of two by penalized boundary intersection.
 
-    As in the reference program, the second distance uses the weights as they are, not normalized.
+    a and b are the goals' distances from their utopia point. The reference program does not
+    normalize the weights of the second distance; neither does this.
     """
     rest = 1.0 - weight
     along = np.abs(weight * a + rest * b) / np.sqrt(weight * weight + rest * rest)
@@ -26,10 +27,10 @@ def _scalarise(weight: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def gold_mining() -> Problem:
-    """The government sets a tax (and the mine's weight of profit), the mine its production.
+    """Make the problem in which a government taxes a mine, which sets its production.
 
-    The optimum is F = -314.2206 at tax 51.52, weight 0.9526, production 12.44. Lower values come of
-    a production that the mine would still change.
+    The government also sets the mine's weight of profit. The optimum is F = -314.2206 at tax 51.52,
+    weight 0.9526, production 12.44. Lower values belong to a production that the mine would change.
     """
 
     def F(x: FloatArray, y: FloatArray) -> FloatArray:
@@ -40,7 +41,7 @@ def gold_mining() -> Problem:
         return 2 * q**2 - 99 * q + x[:, 0] * q
 
     def f(x: FloatArray, y: FloatArray) -> FloatArray:
-        return _scalarise(x[:, 1], loss(x, y) + 1300, y[:, 0] + 1)
+        return _scalarize(x[:, 1], loss(x, y) + 1300, y[:, 0] + 1)
 
     def g(x: FloatArray, y: FloatArray) -> FloatArray:
         return loss(x, y)[:, None]
@@ -57,7 +58,7 @@ def gold_mining() -> Problem:
     )
 
 
-# Rows are coefficients of (x1, x2, y1, y2, y3).
+# Each row holds the coefficients of (x1, x2, y1, y2, y3).
 _PROFIT = np.array([3.38, 7.78, 8.54, -2.35, 4.97])
 _QUALITY = np.array([6.64, 4.26, 4.67, 4.59, 3.73])
 _LOSS = -0.5 * (_PROFIT + _QUALITY)
@@ -71,7 +72,7 @@ _UPPER = np.array(
 )
 _UPPER_LIMIT = np.array([987.0, 135.0, 830.0, 565.0])
 _BRANCH_PROFIT = np.array([4.47, 5.46, -6.23, -4.78, 7.34])
-# The reference program takes y2 for x2 in the goal, and x2 in the constraint.
+# In place of x2 the reference program takes y2 in the goal, but not in the constraint.
 _SATISFACTION_GOAL = np.array([5.34, 0.0, 9.45, 6.37 + 3.74, 5.45])
 _SATISFACTION = np.array([5.34, 3.74, 9.45, 6.37, 5.45])
 _LOWER = np.array(
@@ -87,10 +88,11 @@ _LOWER_LIMIT = np.array([105.0, 830.0, 565.0, 0.0, 0.0])
 
 
 def decision_making() -> Problem:
-    """A chief executive plans for profit and quality, the division heads for theirs.
+    """Make the problem of a chief executive who plans for profit and quality above division heads.
 
     The optimum is F = -1094.4774 at x = (93.761, 69.102, w), y = (0, 62.347, 31.933) with weights w
-    such as 0.1: the same as without a follower, where F and all constraints are a linear program.
+    such as 0.1. It is also the optimum of the linear program of F and all constraints, without a
+    follower.
     """
 
     def plan(x: FloatArray, y: FloatArray) -> FloatArray:
@@ -103,7 +105,7 @@ def decision_making() -> Problem:
         made = plan(x, y)
         profit = -row_dots(made, _BRANCH_PROFIT)
         satisfaction = -row_dots(made, _SATISFACTION_GOAL)
-        return _scalarise(x[:, 2], profit + 3000, satisfaction + 3000)
+        return _scalarize(x[:, 2], profit + 3000, satisfaction + 3000)
 
     def G(x: FloatArray, y: FloatArray) -> FloatArray:
         return np.asarray(row_dots(plan(x, y)[:, None, :], _UPPER) - _UPPER_LIMIT)

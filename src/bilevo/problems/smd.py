@@ -4,10 +4,10 @@ A. Sinha, P. Malo and K. Deb, "Test problem construction for single-objective bi
 optimization", Evolutionary Computation 22(3), 2014 (SMD1-12); SMD13 and SMD14 are later additions.
 
 x = (u, v) and y = (w, z) with v and z of size r = floor(m/2). SMD6 and SMD14 split w = (a, b).
-What differs from the reference programs, and why:
-- the split of w is an integer rule; theirs loses a variable at some sizes by rounding;
+What differs from the reference programs, and why (see docs/errata.md):
+- the split of w is a rule on whole numbers; theirs loses a variable at some sizes by rounding;
 - SMD12's stated optimum is beaten by other points when r >= 2: there it is given as unknown;
-- SMD13's and SMD14's stated f* hold for some sizes only: the value at the optimum is given.
+- SMD13's and SMD14's stated f* hold at some sizes only: f* is computed at the optimum instead.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WIDE: Box = (-5.0, 10.0)
 
 
 class Sizes(NamedTuple):
-    """How x and y are divided."""
+    """The sizes of the parts of x and y."""
 
     p: int  # of u
     r: int  # of v and z
@@ -44,12 +44,12 @@ class Sizes(NamedTuple):
 
 
 def _square(rows: FloatArray) -> FloatArray:
-    """Sum of squares of each row."""
+    """Return the sum of squares of each row."""
     return row_dots(rows, rows)
 
 
 def _total(rows: FloatArray) -> FloatArray:
-    # What rows.sum calls, in two thirds of its time.
+    # It is what rows.sum calls, and takes two thirds of the time.
     total: FloatArray = np.add.reduce(rows, axis=1)
     return total
 
@@ -60,51 +60,51 @@ def _cube(rows: FloatArray) -> FloatArray:
 
 @cache
 def _ramp(size: int) -> FloatArray:
-    """1, 2, ..., size."""
+    """Return 1, 2, ..., size."""
     return frozen(np.arange(1.0, size + 1.0))
 
 
 def _valley(w: FloatArray) -> FloatArray:
-    """R(w), Rosenbrock's valley."""
+    """Return R(w), Rosenbrock's valley."""
     head = w[:, :-1]
     return _square(w[:, 1:] - head * head) + _square(head - 1.0)
 
 
 def _ripples(w: FloatArray) -> FloatArray:
-    """q + sum (w^2 - cos 2 pi w), with its minimum 0 at 0."""
+    """Return q + sum (w^2 - cos 2 pi w), whose minimum is 0 at 0."""
     return np.asarray(_square(w) + w.shape[1] - _total(np.cos(math.tau * w)))
 
 
 def _pairs(b: FloatArray) -> FloatArray:
-    """Squared differences of consecutive disjoint pairs; an odd last entry belongs to none."""
+    """Return the squared differences of disjoint pairs in sequence, without an odd last entry."""
     even = b.shape[1] // 2 * 2
     return _square(b[:, 1:even:2] - b[:, 0:even:2])
 
 
 def _halves(w: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """w = (a, b) of SMD6 and SMD14; equal halves are moved by one."""
+    """Split w = (a, b) of SMD6 and SMD14; a is always the shorter part."""
     a = (w.shape[1] - 1) // 2
     return w[:, :a], w[:, a:]
 
 
 def _descending(rows: FloatArray) -> FloatArray:
-    """sum_i sum_{j<=i} row_j^2."""
+    """Return sum_i sum_{j<=i} row_j^2."""
     return row_dots(rows * rows, _ramp(rows.shape[1])[::-1])
 
 
 def _staircase(u: FloatArray) -> FloatArray:
-    """The leader's own valley in SMD13 and SMD14."""
+    """Return the valley of u in SMD13 and SMD14."""
     head = u[:, :-1]
     return (u[:, 0] - 1.0) ** 2 + _square(head - 1.0) + _square(u[:, 1:] - head * head)
 
 
 def _powers(a: FloatArray) -> FloatArray:
-    """sum_i |a_i|^(i+1)."""
+    """Return sum_i |a_i|^(i+1)."""
     return _total(np.abs(a) ** (_ramp(a.shape[1]) + 1.0))
 
 
 def _cubes(rows: FloatArray) -> FloatArray:
-    """The entries sum_j t_j^3 - t_i^3 - t_i of SMD10 and SMD12."""
+    """Return the entries sum_j t_j^3 - t_i^3 - t_i of SMD10 and SMD12."""
     cubes = _cube(rows)
     return np.asarray(_total(cubes)[:, None] - cubes - rows)
 
@@ -114,7 +114,7 @@ def _column(values: FloatArray) -> FloatArray:
 
 
 def _frac(total: FloatArray) -> FloatArray:
-    """floor(t + 1/2) - t: feasible where t is in the first half of a unit interval."""
+    """Return floor(t + 1/2) - t, at most 0 where t is in the first half of a unit interval."""
     return _column(np.floor(total + 0.5) - total)
 
 
@@ -336,12 +336,12 @@ SMD: dict[int, Definition] = {
 
 
 def smd(number: int, m: int, n: int) -> Problem:
-    """Problem SMD`number` with m upper and n lower variables."""
+    """Make problem SMD`number` with m upper and n lower variables."""
     return defined(SMD[number], f"smd{number}", m, n)
 
 
 def defined(definition: Definition, name: str, m: int, n: int) -> Problem:
-    """The problem of a definition with m upper and n lower variables."""
+    """Make the problem of a definition with m upper and n lower variables."""
     sizes = Sizes.of(m, n)
     if m < 2 or sizes.q < definition.least_q:
         raise ValueError(
@@ -366,7 +366,7 @@ def defined(definition: Definition, name: str, m: int, n: int) -> Problem:
 
 
 def _joined(function: Parts, p: int, q: int) -> Function:
-    """A function of (x, y) from one of (u, v, w, z)."""
+    """Make a function of (u, v, w, z) one of (x, y)."""
     u, v, w, z = np.s_[:, :p], np.s_[:, p:], np.s_[:, :q], np.s_[:, q:]
 
     def call(x: FloatArray, y: FloatArray) -> FloatArray:
@@ -386,7 +386,7 @@ def _optimum(definition: Definition, sizes: Sizes, F: Function, f: Function) -> 
 
 
 def _response(definition: Definition, sizes: Sizes) -> Callable[[FloatArray], FloatArray]:
-    """y*(x); NaN where SMD9's lower constraint cuts off the unconstrained answer."""
+    """Return y*(x); it is NaN where SMD9's lower constraint excludes the unconstrained answer."""
 
     def respond(x: FloatArray) -> FloatArray:
         assert definition.z_of is not None

@@ -1,9 +1,9 @@
 """TP1-10: small bilevel test problems of fixed size.
 
-Collected in A. Sinha, P. Malo and K. Deb, "A review on bilevel optimization", IEEE Transactions on
-Evolutionary Computation 22(2), 2018, and their BLEAQ programs. Several values listed there are
-wrong; the optima below are exact, or confirmed by a grid over x with exact lower solutions.
-In TP2-8 the lower constraints are repeated as the last upper ones.
+They are collected in A. Sinha, P. Malo and K. Deb, "A review on bilevel optimization", IEEE
+Transactions on Evolutionary Computation 22(2), 2018, and in their BLEAQ programs. Several optima
+listed there are wrong (see docs/errata.md); those below are exact, or confirmed by a grid over x
+with exact lower solutions. In TP2-8 the lower constraints are repeated as the last upper ones.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 from bilevo.core.arrays import FloatArray, row_dots
 from bilevo.core.budget import Budget
 from bilevo.core.problem import Function, Optimum, Problem
+from bilevo.problems.smd import Box
 
-Box = tuple[float, float]
 BUDGET = Budget(upper_max=5000, upper_window=350, lower_max=250, lower_window=35)
 
 
@@ -26,7 +26,7 @@ def _columns(*columns: FloatArray) -> FloatArray:
 
 
 def _linear(x: FloatArray, y: FloatArray, rows: FloatArray) -> FloatArray:
-    """Linear constraints; a row has the coefficients of x and y, and the constant."""
+    """Return linear constraints; a row holds the coefficients of x and y, and the constant."""
     both = np.concatenate([x, y], axis=1)
     return np.asarray(row_dots(both[:, None, :], rows[:, :-1]) + rows[:, -1])
 
@@ -42,7 +42,7 @@ def _problem(
     G: Function | None = None,
     repeats: int = 0,
 ) -> Problem:
-    """With `repeats`, the lower constraints are appended to the upper ones."""
+    """Make a problem; with `repeats`, the lower constraints are appended to the upper ones."""
     if repeats:
         own, lower = G, g
         assert lower is not None
@@ -65,7 +65,7 @@ def _problem(
     )
 
 
-def _optimum(F: float, f: float, x: Sequence[float], y: Sequence[float]) -> Optimum:
+def _known(F: float, f: float, x: Sequence[float], y: Sequence[float]) -> Optimum:
     return Optimum(F, f, np.array(x, float), np.array(y, float))
 
 
@@ -79,7 +79,7 @@ def tp1() -> Problem:
     def G(x: FloatArray, y: FloatArray) -> FloatArray:
         return _columns(30 - x[:, 0] - 2 * x[:, 1], x[:, 0] + x[:, 1] - 25)
 
-    best = _optimum(225, 100, (20, 5), (10, 5))
+    best = _known(225, 100, (20, 5), (10, 5))
     return _problem(1, F, f, [(-30, 30), (-30, 15)], [(0, 10)] * 2, best, G=G)
 
 
@@ -88,7 +88,7 @@ def _balance(x: FloatArray, y: FloatArray) -> FloatArray:
 
 
 def _tp2_like(number: int, F: Function) -> Problem:
-    """TP2 and TP8 differ in F only."""
+    """Make TP2 or TP8, which differ in F only."""
 
     def f(x: FloatArray, y: FloatArray) -> FloatArray:
         return (y[:, 0] - x[:, 0] + 20) ** 2 + (y[:, 1] - x[:, 1] + 20) ** 2
@@ -99,7 +99,7 @@ def _tp2_like(number: int, F: Function) -> Problem:
     def G(x: FloatArray, y: FloatArray) -> FloatArray:
         return _columns(x[:, 0] + x[:, 1] + y[:, 0] - 2 * y[:, 1] - 40)
 
-    best = _optimum(0, 100, (0, 30), (-10, 10))
+    best = _known(0, 100, (0, 30), (-10, 10))
     return _problem(number, F, f, [(0, 50)] * 2, [(-10, 20)] * 2, best, g, G, repeats=2)
 
 
@@ -123,7 +123,7 @@ def tp3() -> Problem:
 
     # At x = (0, 2) the second constraint of g is active.
     y1, y2 = 15 / 8, 29 / 32
-    best = _optimum(-12 - 4 * y1 + y2**2, y1**2 - 5 * y2, (0, 2), (y1, y2))
+    best = _known(-12 - 4 * y1 + y2**2, y1**2 - 5 * y2, (0, 2), (y1, y2))
     return _problem(3, F, f, [(0, 10)] * 2, [(0, 10)] * 2, best, g, G, repeats=2)
 
 
@@ -139,7 +139,7 @@ def tp4() -> Problem:
     def g(x: FloatArray, y: FloatArray) -> FloatArray:
         return _linear(x, y, rows)
 
-    best = _optimum(-29.2, 3.2, (0, 0.9), (0, 0.6, 0.4))
+    best = _known(-29.2, 3.2, (0, 0.9), (0, 0.6, 0.4))
     return _problem(4, F, f, [(0, 1)] * 2, [(0, 1)] * 3, best, g, repeats=3)
 
 
@@ -156,12 +156,12 @@ def tp5() -> Problem:
     def g(x: FloatArray, y: FloatArray) -> FloatArray:
         return _columns(-0.333 * y[:, 0] + y[:, 1] - 2, y[:, 0] - 0.333 * y[:, 1] - 2)
 
-    best = _optimum(-3.6, -2, (2, 0), (2, 0))
+    best = _known(-3.6, -2, (2, 0), (2, 0))
     return _problem(5, F, f, [(0, 10)] * 2, [(0, 10)] * 2, best, g, repeats=2)
 
 
 def tp6() -> Problem:
-    """x2 has no effect; it is kept because the reference programs have it."""
+    """Make TP6. Its x2 has no effect, and is kept because the reference programs have it."""
 
     def F(x: FloatArray, y: FloatArray) -> FloatArray:
         return (x[:, 0] - 1) ** 2 + 2 * y[:, 0] - 2 * x[:, 0]
@@ -174,7 +174,7 @@ def tp6() -> Problem:
     def g(x: FloatArray, y: FloatArray) -> FloatArray:
         return _linear(x, y, rows)
 
-    best = _optimum(-98 / 81, 617 / 81, (17 / 9, 0), (8 / 9, 0))
+    best = _known(-98 / 81, 617 / 81, (17 / 9, 0), (8 / 9, 0))
     return _problem(6, F, f, [(0, 2)] * 2, [(0, 2)] * 2, best, g, repeats=4)
 
 
@@ -193,7 +193,7 @@ def tp7() -> Problem:
         return _columns(row_dots(x, x) - 100, x[:, 0] - x[:, 1])
 
     root = math.sqrt(50)
-    best = _optimum(-100 / 51, 100 / 51, (root, root), (0, root))
+    best = _known(-100 / 51, 100 / 51, (root, root), (0, root))
     return _problem(7, F, f, [(0, 10)] * 2, [(0, 1), (0, 10)], best, g, G, repeats=2)
 
 
@@ -202,18 +202,18 @@ def tp8() -> Problem:
 
 
 def _wave(y: FloatArray) -> FloatArray:
-    """1 - prod cos(y_i / sqrt i)."""
+    """Return 1 - prod cos(y_i / sqrt i)."""
     waves = np.cos(y / np.sqrt(np.arange(1.0, y.shape[1] + 1.0)))
     return np.asarray(1.0 - np.multiply.reduce(waves, axis=1))
 
 
 def _tp9_like(number: int, size: int, f: Function) -> Problem:
-    """TP9 and TP10 differ in f and size."""
+    """Make TP9 or TP10, which differ in f and in size."""
 
     def F(x: FloatArray, y: FloatArray) -> FloatArray:
         return np.asarray(np.abs(x - 1).sum(axis=1) + np.abs(y).sum(axis=1))
 
-    best = _optimum(0, 1, [1] * size, [0] * size)
+    best = _known(0, 1, [1] * size, [0] * size)
     return _problem(number, F, f, [(-1, 1)] * size, [(-math.pi, math.pi)] * size, best)
 
 
@@ -232,15 +232,5 @@ def tp10() -> Problem:
     return _tp9_like(10, 10, f)
 
 
-TP: dict[int, Callable[[], Problem]] = {
-    1: tp1,
-    2: tp2,
-    3: tp3,
-    4: tp4,
-    5: tp5,
-    6: tp6,
-    7: tp7,
-    8: tp8,
-    9: tp9,
-    10: tp10,
-}
+_ALL = (tp1, tp2, tp3, tp4, tp5, tp6, tp7, tp8, tp9, tp10)
+TP: dict[int, Callable[[], Problem]] = dict(enumerate(_ALL, start=1))

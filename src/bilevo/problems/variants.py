@@ -1,19 +1,19 @@
-"""Test beds less friendly than SMD, which is smooth, free of noise and nearly separable.
+"""Harder variants of SMD, whose problems are smooth, free of noise and nearly separable.
 
-They are made of SMD problems, have their known optima, and come in the same sizes:
+The variants keep the known optima and the sizes of the SMD problems they are made of:
 
 - `smd1-rot` to `smd10-rot`: x and y are rotated about the optimum, so that no variable can be
-  searched by itself. SMD11's optimum is on a bound beyond which the follower would answer
-  otherwise, SMD12's is known at few sizes, and SMD13 and SMD14 are hardly used.
+  searched by itself. There are no others: beyond the bound of SMD11's optimum the follower would
+  answer otherwise, SMD12's optimum is known at few sizes, and SMD13 and SMD14 are hardly used.
 - `smd1-abs`, `smd2-abs`, `smd5-abs`, `smd1-max`: the follower adds up absolute values, or takes
-  the largest, in place of squares. The leader's F and the follower's answers are SMD's.
-- `smd1-noise6`, `smd1-noise3`, ... of SMD1-8: f has a relative error of up to 1e-6 or 1e-3. It is a
-  hash of the point, so that runs repeat and resume. F is exact; the optimum and the follower's
-  answers are those without noise.
+  the largest, in place of squares. F and the follower's answers stay the same.
+- `smd1-noise6`, `smd1-noise3`, ... of SMD1-8: f has a relative error of up to 1e-6 or 1e-3. The
+  error is a hash of the point, so that runs repeat and resume. F is exact; the optimum and the
+  follower's answers are those without noise.
 
-The box of a rotated problem cuts off the answers of some followers. The optimum stays the best
-there: y* of the optimum is in the box, so a follower's answer is no worse for it than y*, and no
-such y has an F below F* in SMD1-10.
+The box of a rotated problem excludes the answers of some followers. The optimum stays the best
+pair: its y* is in the box, so every follower's answer in the box has an f no higher than at y*, and
+in SMD1-10 no such y has an F below F*.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from bilevo.core.problem import Bounds, Function, Optimum, Problem, Response
 from bilevo.core.streams import stream
 from bilevo.problems.smd import MARGIN, SMD, defined, smd
 
-# SMD4's optimum has z = 0 on its bound. Below it f grows: |v| - log(1 + z) is at least |v| there,
-# so the follower answers as before, down to where the logarithm ends.
+# SMD4's optimum has z = 0 on its bound, but a rotation needs it inside. For z < 0 f is larger, as
+# |v| - log(1 + z) is above |v|, so that the answers stay the same with a bound near -1.
 _ROTATED = {number: SMD[number] for number in range(1, 11)}
 _ROTATED[4] = replace(SMD[4], z=(-1 + MARGIN, math.e))
 
@@ -41,9 +41,9 @@ _ROTATED[4] = replace(SMD[4], z=(-1 + MARGIN, math.e))
 class Rotation:
     """Points c + D Q t of a level for t in [-reach, reach]^d.
 
-    D holds the distances from the centre c to the nearer bounds, Q is orthogonal, and the cube is
-    the largest whose image stays within the bounds. Rows are taken one by one (`row_dots`): a
-    product of matrices may round a row otherwise when it stands in another batch.
+    D holds the distances from the centre c to the nearer bounds, Q (`turn`) is orthogonal, and the
+    cube is the largest whose image stays within the bounds. Rows are computed one by one, by
+    `row_dots`: a product of matrices may round a row otherwise when it is in another batch.
     """
 
     centre: FloatArray
@@ -53,12 +53,12 @@ class Rotation:
 
     @classmethod
     def about(cls, centre: FloatArray, bounds: Bounds, name: str) -> Rotation:
-        """The rotation of this name."""
+        """Make the rotation of this name, which seeds its random matrix."""
         distance = np.minimum(centre - bounds.lower, bounds.upper - centre)
         normal = stream(0, name).standard_normal((centre.size, centre.size))
         turn, triangle = np.linalg.qr(normal)
         turn = turn * np.sign(np.diag(triangle))  # no direction is favoured
-        # Down to the sixth digit: no rounding takes an image out of the bounds.
+        # Cut to six digits, so that rounding takes no image out of the bounds.
         reach = math.floor(1e6 / np.abs(turn).sum(axis=1).max()) / 1e6
         return cls(frozen(centre), frozen(distance), frozen(turn), reach)
 
@@ -67,18 +67,18 @@ class Rotation:
         return Bounds(np.full(self.centre.size, -self.reach), np.full(self.centre.size, self.reach))
 
     def there(self, rows: FloatArray) -> FloatArray:
-        """Points of the problem that is rotated."""
+        """Return the points of the problem that is rotated."""
         return np.asarray(self.centre + self.distance * row_dots(rows[:, None, :], self.turn))
 
     def back(self, points: FloatArray) -> FloatArray:
-        """Rows t of points; NaN where they are outside of the cube."""
+        """Return the rows t of points; NaN where they are outside of the cube."""
         rows = row_dots(((points - self.centre) / self.distance)[:, None, :], frozen(self.turn.T))
         rows[~(np.abs(rows) <= self.reach).all(axis=1)] = np.nan
         return rows
 
 
 def rotated(number: int, m: int, n: int) -> Problem:
-    """SMD`number` with x and y rotated about its optimum, each by a matrix of its own."""
+    """Make SMD`number` with x and y rotated about its optimum, each by a matrix of its own."""
     name = f"smd{number}-rot"
     plain = defined(_ROTATED[number], name, m, n)
     best = plain.optimum
@@ -106,7 +106,7 @@ def rotated(number: int, m: int, n: int) -> Problem:
     )
 
 
-# What the follower brings to zero, as functions of v, w and z.
+# The terms that the follower brings to zero, as functions of v, w and z.
 Terms = Callable[[FloatArray, FloatArray, FloatArray], Sequence[FloatArray]]
 _TERMS: dict[int, Terms] = {
     1: lambda v, w, z: (w, v - np.tan(z)),
@@ -117,7 +117,7 @@ _JOINED = {"abs": np.add.reduce, "max": np.maximum.reduce}
 
 
 def nonsmooth(number: int, kind: str, m: int, n: int) -> Problem:
-    """SMD`number` whose follower has the sum or the largest of |terms| for the sum of squares."""
+    """Make SMD`number` with the sum or the largest of |terms| below, not the sum of squares."""
     terms, join = _TERMS[number], _JOINED[kind]
 
     def f(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
@@ -128,7 +128,7 @@ def nonsmooth(number: int, kind: str, m: int, n: int) -> Problem:
 
 
 def noisy(number: int, digit: int, m: int, n: int) -> Problem:
-    """SMD`number` with f + 10^-digit (1 + |f|) u, where u in [-1, 1] is a hash of x and y."""
+    """Make SMD`number` with f + 10^-digit (1 + |f|) u, where u in [-1, 1] is a hash of x and y."""
     problem = smd(number, m, n)
     exact, size = problem.f, 10.0**-digit
     problem.name = f"smd{number}-noise{digit}"
@@ -143,14 +143,14 @@ def noisy(number: int, digit: int, m: int, n: int) -> Problem:
 
 
 def _hashed(x: FloatArray, y: FloatArray, key: bytes) -> FloatArray:
-    """A number in [-1, 1] for each row of x and y, the same for the same bits."""
-    # Adding 0 makes -0 and 0 the same point; the order of bytes is fixed for all machines.
+    """Return a number in [-1, 1] for each row of x and y, the same for the same bits."""
+    # Adding 0 makes -0 and 0 the same point. The byte order is the same on all machines.
     rows = (np.concatenate([x, y], axis=1) + 0.0).astype("<f8")
     digests = [blake2b(row.tobytes(), digest_size=8, key=key).digest() for row in rows]
     return np.frombuffer(b"".join(digests), "<u8") / 2.0**63 - 1.0
 
 
-BEDS: dict[str, Callable[[int, int], Problem]] = {
+VARIANTS: dict[str, Callable[[int, int], Problem]] = {
     **{f"smd{number}-rot": partial(rotated, number) for number in _ROTATED},
     **{f"smd{number}-abs": partial(nonsmooth, number, "abs") for number in _TERMS},
     "smd1-max": partial(nonsmooth, 1, "max"),

@@ -1,4 +1,4 @@
-"""Ask and tell: the user evaluates. A thin wrapper over the session."""
+"""Ask and tell, for users who evaluate themselves: a thin wrapper over the session."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class AskTell:
 
     @property
     def result(self) -> Result:
-        """The answer so far; final once `done`."""
+        """Return the answer so far; it is final once `done`."""
         return self._session.result()
 
     def ask(self) -> Batch:
-        """The batch to evaluate next; the same one until it is told."""
+        """Return the batch to evaluate next; the same one until it is told."""
         batch = self._session.batch
         if batch is None:
             raise ValueError(f"the run has ended ({self._session.stop}); see .result")
-        assert isinstance(batch, Batch)  # problems with a follower of their own are refused
+        assert isinstance(batch, Batch)  # problems with a solver are refused
         return batch
 
     def tell(self, batch: Batch, objective: Any, constraints: Any = None) -> None:

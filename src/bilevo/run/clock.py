@@ -1,8 +1,10 @@
-"""The clock of a run: the seconds it has taken, also over several sittings."""
+"""The clock of a run: the seconds it has taken, also if it was resumed."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from time import perf_counter
 
 
@@ -23,7 +25,7 @@ class Clock:
 
     @property
     def left(self) -> float:
-        """Seconds to the limit."""
+        """Return the seconds to the limit."""
         return self.limit - self.elapsed
 
     def set(self, seconds: float) -> None:
@@ -33,6 +35,13 @@ class Clock:
     def hold(self, seconds: float) -> None:
         """Stand still at this time, until `set`."""
         self._held = seconds
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave out the time that is spent inside."""
+        before = self._now()
+        yield
+        self._started += self._now() - before
 
     def stop(self) -> None:
         self._stopped = perf_counter()

@@ -1,17 +1,17 @@
-"""The contract with algorithms: what they ask for and return is checked before it is believed.
+"""The contract with algorithms: checks of what they ask for and return.
 
 A request of another type or shape, points that are not finite or outside the unit box, a best pair
-whose F nobody evaluated, a generation that returns no state: each is a `BadRequest`, which says
+whose F was not evaluated, a generation that returns no state: each is a `BadRequest`, which says
 what was wrong and what would be right.
 
-All algorithms are checked for types, shapes and the unit box, at less than three microseconds a
-request. Checks that need a memory of what was asked are made of algorithms from outside the
-package, and of ours if a part of them, such as an optimizer, is from outside.
+Types, shapes and the unit box are checked for all algorithms, in less than three microseconds a
+request. Checks that need a memory of earlier requests are made for algorithms from outside the
+package, and for ours if a part of them, such as an optimizer, is from outside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -19,22 +19,24 @@ import numpy as np
 
 from bilevo.core.algorithm import Algorithm
 from bilevo.core.budget import OWN_ENDS, StopReason
+from bilevo.core.checks import described
 from bilevo.core.problem import Problem, Spec
 from bilevo.core.request import BadRequest, Evaluate, Incumbent, Level, Request, StepValues, Values
-from bilevo.run.request_checks import FLOAT, Memory, RequestChecks, described
+from bilevo.core.users_code import mark
+from bilevo.run.request_checks import FLOAT, Memory, RequestChecks
 
 MOST_IDLE = 10_000  # best pairs and generations without any evaluation between them
 TASKS = {"executions": ("iu", "whole numbers"), "survived": ("b", "True and False")}
 _BITS = np.dtype(np.uint64)
 _ONE = np.array(1.0).view(_BITS)  # the bits of numbers from 0 to 1 are no larger
-_above = np.greater  # looking for a 1 in its bytes takes half the time of a reduction
+_above = np.greater  # to look for a 1 in its bytes takes half the time of a reduction
 
 
 class Contract:
     """Checks an algorithm's requests and states, one after another.
 
-    `earlier_unknown` says that the run goes on from a stored state. What was evaluated before it is
-    not known here, so a best pair that was not evaluated since is accepted.
+    `earlier_unknown` says that the run goes on from a stored state. Earlier evaluations are not
+    known here then, so a best pair that was not evaluated since is accepted.
     """
 
     def __init__(
@@ -48,12 +50,21 @@ class Contract:
             self._memory = Memory(earlier_unknown, self._checks.solver)
         self._idle = 0
 
-    def generator(self, made: Any, method: str) -> Generator[Request, Any, Any]:
-        """Return what a method has made if it is a generator."""
-        if isinstance(made, Generator):
-            return made
+    def run(
+        self, method: Callable[..., Any], name: str, *arguments: Any
+    ) -> Generator[Request, Any, Any]:
+        """Run a method of the algorithm, which must be a generator, and return what it returns."""
+        try:
+            made = method(*arguments)
+            if isinstance(made, Generator):
+                return (yield from made)
+        except BadRequest:  # raised by this package
+            raise
+        except Exception as error:
+            mark(error, f"in {name} of {self._name}")
+            raise
         raise self._bad(
-            f"{method} returned a {type(made).__name__} and is no generator, or is not defined: it "
+            f"{name} returned a {type(made).__name__} and is no generator, or is not defined: it "
             "needs a `yield`, and `yield from ()` will do where it asks for nothing"
         )
 

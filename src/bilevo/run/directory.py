@@ -1,18 +1,19 @@
-"""A run's directory: what is written down of a run, and how it is taken up again.
+"""The run directory: what it keeps of a run, and how the run is resumed.
 
     journal.bin    every evaluation, in order (see journal)
     snapshot.npz   the algorithm's state between two generations, to replay less (see snapshot)
-    followers/     the states of the user's own followers under way (see advance)
-    lock           who is writing
+    followers/     states of the problem's own solver (see stepper)
+    lock           which process is writing
 
-A run is resumed by making it again from the last snapshot on (see replay).
+A run is resumed by running it again from the last snapshot on (see replay).
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Generator, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -20,14 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from bilevo import kernels
+from bilevo import kernels, safe_files
 from bilevo.core.algorithm import Algorithm, AlgorithmState
 from bilevo.core.budget import OWN_ENDS, Limits, StopReason
 from bilevo.core.problem import Problem, Spec
 from bilevo.core.request import Incumbent
 from bilevo.core.result import Result
-from bilevo.run import files, snapshot
-from bilevo.run.answers import Journalled, Live, Source
+from bilevo.run import snapshot
+from bilevo.run.answers import Journalled, Live
 from bilevo.run.clock import Clock
 from bilevo.run.contract import Contract
 from bilevo.run.header import identity, require_same
@@ -35,19 +36,31 @@ from bilevo.run.journal import JournalFile, JournalWriter, Position, Record, Rec
 from bilevo.run.lock import DirectoryLock
 from bilevo.run.record import RunRecord
 from bilevo.run.replay import Replayed
-from bilevo.run.session import Session
+from bilevo.run.session import Session, Source
+from bilevo.run.stepper import remove_states
 from bilevo.run.stored import JOURNAL, StoredRun, take
 from bilevo.run.warn import warn_user
 
-SNAPSHOT, FOLLOWERS = "snapshot.npz", "followers"
+SNAPSHOT, SOLVER_STATES = "snapshot.npz", "followers"
 SNAPSHOT_AFTER = 1.0  # seconds of the algorithm's own time: what replaying would take
+_snapshot_after: ContextVar[float | None] = ContextVar("snapshot_after", default=None)
+
+
+@contextmanager
+def snapshots_after(seconds: float) -> Iterator[None]:
+    """Have runs inside store a snapshot whenever replaying would take that long."""
+    token = _snapshot_after.set(seconds)
+    try:
+        yield
+    finally:
+        _snapshot_after.reset(token)
 
 
 class RunDir:
     """A directory that is open for one run. Close it at the end.
 
-    `state` and `record` are what the run starts from: None and an empty one if it is new. `stored`
-    is all that the journal holds. `spec` is the one given, with the kernel the run began with.
+    The run starts from `state` and `record`, which are None and empty if it is new. `stored` is all
+    that the journal holds. `spec` is the one given, with the kernel that the run began with.
     """
 
     def __init__(
@@ -67,9 +80,9 @@ class RunDir:
         self._header = identity(problem, algorithm, spec)
         self._pieces, self._elapsed = 0, 0.0  # at the start
         self._replay: Iterator[tuple[Record, Position]] | None = None
-        self._told_end = False  # the last record is that of the run's end
+        self._end_written = False  # the last record is the run's end
         self._snapshots, self._snapshot_at, self._untried = True, 0.0, True
-        files.require_folder(self.followers)
+        safe_files.require_folder(self.solver_states)
         self._lock = DirectoryLock(self.path)
         try:
             self._writer = self._open(limits)
@@ -79,7 +92,7 @@ class RunDir:
 
     def _open(self, limits: Limits) -> JournalWriter:
         path, first_line = self.path / JOURNAL, header_line(self._header)
-        if first_line.startswith(files.beginning(path, len(first_line) + 1)):
+        if first_line.startswith(safe_files.beginning(path, len(first_line) + 1)):
             return JournalWriter.create(path, self._header)  # new, or killed in its first line
         file = JournalFile(path)
         self._keep_kernel(file.header.get("kernel"))
@@ -96,12 +109,12 @@ class RunDir:
             self._require_within_bounds(file, stored.run.best)
         self.record, self._pieces, self._elapsed = before.run, before.pieces, before.elapsed
         if whole.last is not None:
-            self._told_end = whole.last.kind is RecordKind.END
+            self._end_written = whole.last.kind is RecordKind.END
             self._replay = file.records(start, end)
         return JournalWriter(path, end)
 
     def _require_within_bounds(self, file: JournalFile, best: Incumbent | None) -> None:
-        """Refuse a journal whose best pair is no pair of this problem."""
+        """Refuse a journal whose best pair does not fit this problem."""
         if best is None:
             return
         for point, bounds in ((best.x, self._problem.x_bounds), (best.y, self._problem.y_bounds)):
@@ -118,9 +131,9 @@ class RunDir:
 
     def _load_snapshot(self) -> tuple[AlgorithmState | None, Position | None]:
         path = self.path / SNAPSHOT
-        if files.exists(path):
+        if safe_files.exists(path):
             try:
-                state, reached = snapshot.load(path, self._kind)
+                state, reached = snapshot.read(path, self._kind)
                 _try_out(self._algorithm, self.spec, self._problem, state)
                 return state, reached
             except (snapshot.Unusable, snapshot.NotStorable) as error:
@@ -129,7 +142,7 @@ class RunDir:
 
     @cached_property
     def _kind(self) -> snapshot.StateKind:
-        """What states of this run are made of."""
+        """Return the kind of this run's states."""
         first = _first_state(self._algorithm, self.spec)
         return snapshot.StateKind.of(self._algorithm.State, first)
 
@@ -145,26 +158,27 @@ class RunDir:
         return Replayed(self._replay, journalled, clock, self.path, going_on)
 
     @property
-    def followers(self) -> Path:
-        """Where the states of the user's own followers are."""
-        return self.path / FOLLOWERS
+    def solver_states(self) -> Path:
+        """Return the folder of the states of the problem's own solver."""
+        return self.path / SOLVER_STATES
 
     def append(self, record: Record) -> None:
-        """Write down a record."""
+        """Write a record."""
         self._writer.append(record)
-        self._told_end = record.kind is RecordKind.END
+        self._end_written = record.kind is RecordKind.END
 
     def generation_ended(self, state: AlgorithmState, own_time: float) -> None:
         """Store the state when replaying would take long."""
-        due = own_time - self._snapshot_at >= SNAPSHOT_AFTER
+        asked = _snapshot_after.get()
+        due = own_time - self._snapshot_at >= (SNAPSHOT_AFTER if asked is None else asked)
         if not self._snapshots or not (due or self._untried):
             return
         try:
             if due:
                 self._writer.sync()
-                snapshot.save(self.path / SNAPSHOT, state, self._writer.position, self._kind)
+                snapshot.write(self.path / SNAPSHOT, state, self._writer.position, self._kind)
                 self._snapshot_at = own_time
-            else:  # tell at once, and not after hours, that states cannot be stored
+            else:  # warn at once, and not after hours, that states cannot be stored
                 snapshot.require_storable(state, self._kind)
             self._untried = False
         except snapshot.NotStorable as error:
@@ -175,12 +189,12 @@ class RunDir:
             )
 
     def close_run(self, result: Result) -> bool:
-        """Tidy up after a run; True if its end is to be written down."""
+        """Tidy up after a run, and tell whether its end is to be written."""
         if not (self.path / JOURNAL).exists():
             warn_user(f"{self.path} was removed: nothing of the run is kept")
         if result.status in OWN_ENDS:  # nobody goes on with it
-            files.remove_states(self.followers)
-        return not self._told_end and result.status is not StopReason.INTERRUPTED
+            remove_states(self.solver_states)
+        return not self._end_written and result.status is not StopReason.INTERRUPTED
 
     def close(self) -> None:
         try:
@@ -190,7 +204,7 @@ class RunDir:
 
 
 def _directory(name: str | Path) -> Path:
-    """Return the directory of that name, made if need be; objectives may change the present one."""
+    """Return the absolute path of a directory, which is made if there is none."""
     if not isinstance(name, str | Path) or not str(name):
         raise ValueError(f"run_dir must be the name of a directory, got {name!r}")
     directory = Path(name).absolute()
@@ -204,28 +218,27 @@ def _first_state(algorithm: Algorithm[Any], spec: Spec) -> Any:
     """Return an algorithm's state before its first generation; None if that takes evaluations."""
     with suppress(Exception):  # some objects cannot be copied
         algorithm = copy.deepcopy(algorithm)  # what it keeps on itself is not changed by this
-    steps = algorithm.init(spec)
-    if isinstance(steps, Generator):
+    procedure = algorithm.init(spec)
+    if isinstance(procedure, Generator):
         try:
-            next(steps)
+            next(procedure)
         except StopIteration as end:
             return end.value
-        with suppress(RuntimeError):  # of a generator that yields when it is closed
-            steps.close()
+        with suppress(RuntimeError):  # a generator may yield when it is closed
+            procedure.close()
     return None
 
 
 def _try_out(
     algorithm: Algorithm[Any], spec: Spec, problem: Problem, state: AlgorithmState
 ) -> None:
-    """Refuse a state from which no generation can begin, at no evaluation's cost."""
+    """Refuse a state from which no generation can begin; nothing is evaluated."""
     if state.stop is not None:
         return
     contract = Contract(algorithm, spec, problem, earlier_unknown=True)
     try:
         with np.errstate(all="ignore"):
-            steps = algorithm.generation(spec, copy.deepcopy(state))
-            contract.check(next(steps))
+            contract.check(next(algorithm.generation(spec, copy.deepcopy(state))))
     except StopIteration:
         return
     except Exception as error:  # a foreign file can be wrong in any way

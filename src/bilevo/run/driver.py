@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from bilevo.core.budget import StopReason
 from bilevo.core.result import Result
-from bilevo.run.answers import Source
 from bilevo.run.dispatch import Stopped
-from bilevo.run.session import Session
+from bilevo.run.session import Session, Source
 
 
 def drive(session: Session, source: Source) -> Result:
     """Run a session to its end. Ctrl-C ends it with the best pair so far."""
     try:
-        while session.batch is not None:
-            session.take(source.answer(session))
+        while (batch := session.batch) is not None:
+            session.take(source.answer(session, batch))
     except KeyboardInterrupt:
         session.end(StopReason.INTERRUPTED, source.counted)
     except Stopped as stopped:

@@ -1,4 +1,4 @@
-"""How a run's events are put into journal records, and taken out of them again."""
+"""A run's answers and events as journal records, and back."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from zlib import crc32
 
 import numpy as np
 
+from bilevo.core.plain_data import plain, revive
 from bilevo.core.request import Incumbent, Level
-from bilevo.core.result import Failure, Generation, Result, plain, revive
+from bilevo.core.result import Failure, Generation, Result
 from bilevo.core.solver import StepOutcome
-from bilevo.run.evaluator import Outcome
+from bilevo.run.jobs import EvaluationOutcome
 from bilevo.run.journal import Record, RecordKind
 from bilevo.run.record import RunRecord
 from bilevo.run.session import Batch, StepBatch
 
 LEVELS = tuple(Level)
 _NUMBER = {level: number for number, level in enumerate(LEVELS)}
+TAKEN = "turn"  # the name that `Step.taken` has in format 1
 EVALUATIONS = (RecordKind.VALUES, RecordKind.FAILURE, RecordKind.STEP)
 
 
@@ -34,31 +36,31 @@ def digest(batch: Batch | StepBatch, rows: slice) -> int:
 def piece(
     batch: Batch | StepBatch,
     rows: slice,
-    made: Outcome | StepOutcome,
+    outcome: EvaluationOutcome | StepOutcome,
     number: int,
     counted: int,
     elapsed: float,
 ) -> Record:
     """Return the record of a piece; `counted` is its level's count before the batch."""
     if isinstance(batch, StepBatch):
-        assert isinstance(made, StepOutcome)
-        return _step(batch, rows, made, number, counted, elapsed)
-    assert isinstance(made, Outcome)
-    return _evaluation(batch, rows, made, number, counted, elapsed)
+        assert isinstance(outcome, StepOutcome)
+        return _step(batch, rows, outcome, number, counted, elapsed)
+    assert isinstance(outcome, EvaluationOutcome)
+    return _evaluation(batch, rows, outcome, number, counted, elapsed)
 
 
 def _step(
-    batch: StepBatch, rows: slice, made: StepOutcome, number: int, counted: int, elapsed: float
+    batch: StepBatch, rows: slice, outcome: StepOutcome, number: int, counted: int, elapsed: float
 ) -> Record:
     row = rows.start
-    asked = {"x": batch.x[row], "task": int(batch.task[row]), "turn": int(batch.taken[row])}
-    content = {**made._asdict(), "first": counted + row + 1, **asked}
+    asked = {"x": batch.x[row], "task": int(batch.task[row]), TAKEN: int(batch.taken[row])}
+    content = {**outcome._asdict(), "first": counted + row + 1, **asked}
     level = _NUMBER[Level.LOWER]
     return Record(RecordKind.STEP, level, 1, number, digest(batch, rows), elapsed, _json(content))
 
 
 def _evaluation(
-    batch: Batch, rows: slice, outcome: Outcome, number: int, counted: int, elapsed: float
+    batch: Batch, rows: slice, outcome: EvaluationOutcome, number: int, counted: int, elapsed: float
 ) -> Record:
     level, x, y = batch.level, batch.x[rows], batch.y[rows]
     if outcome.error is None:
@@ -73,60 +75,61 @@ def _evaluation(
 
 
 def answers(record: Record, batch: Batch | StepBatch, rows: slice) -> bool:
-    """Tell whether a record is that of these rows of a batch."""
+    """Tell whether a record answers these rows of a batch."""
     asked = _NUMBER[batch.level], rows.stop - rows.start, isinstance(batch, StepBatch)
     told = record.level, record.points, record.kind is RecordKind.STEP
     return asked == told and record.digest == digest(batch, rows)
 
 
-def outcome(record: Record) -> Outcome | StepOutcome:
-    """Return what came of a piece."""
+def outcome(record: Record) -> EvaluationOutcome | StepOutcome:
+    """Return the outcome of a piece."""
     k = record.points
     if record.kind is RecordKind.STEP:
         return step_outcome(json.loads(record.payload))
     if record.kind is RecordKind.FAILURE:
-        return Outcome(np.full(k, np.nan), np.empty((k, 0)), json.loads(record.payload)["error"])
+        return EvaluationOutcome(
+            np.full(k, np.nan), np.empty((k, 0)), json.loads(record.payload)["error"]
+        )
     values = np.frombuffer(record.payload, np.float64).copy()
-    return Outcome(values[:k], values[k:].reshape(k, -1) if values.size > k else np.empty((k, 0)))
+    return EvaluationOutcome(
+        values[:k], values[k:].reshape(k, -1) if values.size > k else np.empty((k, 0))
+    )
 
 
 def step_outcome(content: dict[str, Any]) -> StepOutcome:
     """Return the step that a record's content tells of."""
-    told = {name: content[name] for name in StepOutcome._fields if name != "error"}
-    return StepOutcome(**revive(told), error=content["error"])
+    return revive(StepOutcome, {name: content[name] for name in StepOutcome._fields})
 
 
 def failures(record: Record) -> list[Failure]:
     """Return the failed points of a record, which is a failure's or a step's."""
     content = json.loads(record.payload)
+    told = {name: content[name] for name in ("x", "y", "error")}
+    level, first = LEVELS[record.level].value, content["first"]
     if record.kind is RecordKind.STEP:
-        made = step_outcome(content)
-        if made.error is None:
-            return []
-        point = revive({"x": content["x"], "error": made.error})
-        return [Failure(Level.LOWER.value, content["first"], y=made.y, **point)]
-    if len(content["x"]) != record.points:
-        raise ValueError(f"{len(content['x'])} failures of {record.points} points")
-    level, found = LEVELS[record.level].value, []
-    for i, (x, y) in enumerate(zip(content["x"], content["y"], strict=True)):
-        point = revive({"x": x, "y": y, "error": content["error"]})
-        found.append(Failure(level, content["first"] + i, **point))
-    return found
+        failed = told["error"] is not None
+        return [revive(Failure, {**told, "level": level, "evaluation": first})] if failed else []
+    if len(told["x"]) != record.points:
+        raise ValueError(f"{len(told['x'])} failures of {record.points} points")
+    return [
+        revive(Failure, {**told, "x": x, "y": y, "level": level, "evaluation": first + i})
+        for i, (x, y) in enumerate(zip(told["x"], told["y"], strict=True))
+    ]
 
 
 def best(run: RunRecord, number: int, elapsed: float) -> Record:
     """Return the record of a new best pair."""
     assert run.best is not None
     told = run.best._asdict()
-    if math.isnan(told["gap"]):  # most methods have none: records as they were before there was one
+    if math.isnan(told["gap"]):  # left out, as in files that are older than these two fields
         del told["gap"]
-    if not told["unfinished"]:  # likewise
+    if not told["unfinished"]:
         del told["unfinished"]
     return Record(RecordKind.BEST, 0, 0, number, 0, elapsed, _json(told))
 
 
 def read_best(record: Record) -> Incumbent:
-    return Incumbent(**revive(json.loads(record.payload)))
+    return revive(Incumbent, json.loads(record.payload))
 
 
 def generation(run: RunRecord, number: int, elapsed: float) -> Record:
@@ -136,7 +139,7 @@ def generation(run: RunRecord, number: int, elapsed: float) -> Record:
 
 
 def read_generation(record: Record) -> Generation:
-    return Generation(**revive(json.loads(record.payload)))
+    return revive(Generation, json.loads(record.payload))
 
 
 def end(result: Result, number: int) -> Record:
@@ -148,7 +151,7 @@ def end(result: Result, number: int) -> Record:
 
 
 def read_end(record: Record) -> Result:
-    return Result(**revive(json.loads(record.payload)))
+    return revive(Result, json.loads(record.payload))
 
 
 def _json(content: dict[str, Any]) -> bytes:

@@ -1,8 +1,8 @@
 """Why a run directory is refused. Each message says what to do; nothing is overwritten."""
 
-from __future__ import annotations
+from bilevo.safe_files import UnsafeFile
 
-from pathlib import Path
+__all__ = ["JournalCorrupt", "RunLocked", "RunMismatch", "UnsafeFile"]
 
 
 class JournalCorrupt(ValueError):  # noqa: N818 (a public name)
@@ -15,13 +15,3 @@ class RunMismatch(ValueError):  # noqa: N818 (a public name)
 
 class RunLocked(ValueError):  # noqa: N818 (a public name)
     """Another run is writing in the run directory."""
-
-
-class UnsafeFile(ValueError):  # noqa: N818 (reads as what is wrong)
-    """A run directory holds a link or a special file where a plain file of its own should be."""
-
-
-def explained(error: OSError, path: Path) -> OSError:
-    """The same error, with the path and what to do."""
-    advice = f"{error.strerror or error}; once that is mended the same call continues the run"
-    return type(error)(error.errno, advice, str(path))

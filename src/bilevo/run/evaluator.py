@@ -1,15 +1,9 @@
-"""Evaluation of a batch by the user's functions.
-
-A batch is evaluated in pieces: a point each, or rows of a fixed number when the functions are
-vectorized. Pieces do not depend on who evaluates them, so neither do results.
-"""
+"""Evaluation of a batch by the user's functions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,40 +11,13 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Problem
 from bilevo.core.request import Level
 from bilevo.core.values import Returned
-from bilevo.run.dispatch import NOTHING, Dispatcher, Keep, OnFailure
-from bilevo.run.executors import Workers
-from bilevo.run.jobs import EvaluationJob, EvaluationReply, Raised, Reply, described
+from bilevo.run.dispatch import NOTHING, ROWS, Dispatcher, Keep, OnFailure
+from bilevo.run.executors import Overhead, Workers
+from bilevo.run.jobs import EvaluationJob, EvaluationOutcome, EvaluationReply, error_line
 from bilevo.run.session import Batch, Evaluated
 
-ROWS = 64  # of a piece, when vectorized
 
-
-class Outcome(NamedTuple):
-    """What came of a piece: objective (k,), constraints (k, c), and the error if it failed."""
-
-    objective: FloatArray
-    constraints: FloatArray
-    error: str | None = None
-
-    @property
-    def counted(self) -> int:
-        return len(self.objective)
-
-    def constraints_of(self, width: int) -> FloatArray:
-        """All NaN where it failed, of the right number."""
-        if self.error is None:
-            return self.constraints
-        return np.full((len(self.objective), width), np.nan)
-
-
-@lru_cache(64)
-def piece_rows(vectorized: bool, points: int) -> tuple[slice, ...]:
-    """The rows of each piece of a batch."""
-    size = ROWS if vectorized else 1
-    return tuple(slice(i, min(i + size, points)) for i in range(0, points, size))
-
-
-class Evaluator(Dispatcher[Batch, Outcome]):
+class Evaluator(Dispatcher[Batch, EvaluationOutcome]):
     """Calls a problem's functions on the pieces of a batch, here or by workers."""
 
     def __init__(
@@ -60,10 +27,8 @@ class Evaluator(Dispatcher[Batch, Outcome]):
         retries: int = 0,
         workers: Workers | None = None,
     ) -> None:
-        super().__init__(on_failure, retries, workers)
-        if problem.follower is not None:
-            self._overhead = None  # workers are for the follower: F may be quick
-        self._vectorized = problem.vectorized
+        overhead = Overhead() if problem.follower is None else None  # workers are for the solver
+        super().__init__(on_failure, retries, workers, problem.vectorized, overhead)
         self._at_once = 0 if workers is not None else ROWS if problem.vectorized else 1
         self._returned = {
             level: Returned(level, problem.vectorized, least=problem.repeats(level))
@@ -74,20 +39,20 @@ class Evaluator(Dispatcher[Batch, Outcome]):
     def __call__(
         self,
         batch: Batch,
-        known: Mapping[int, Outcome] = NOTHING,
-        keep: Keep[Batch, Outcome] | None = None,
+        known: Mapping[int, EvaluationOutcome] = NOTHING,
+        keep: Keep[Batch, EvaluationOutcome] | None = None,
         time_left: Callable[[], float] = lambda: math.inf,
     ) -> Evaluated:
-        """What comes of a batch (see `make`)."""
+        """Return the values of a batch; see `outcomes`."""
         if len(batch.x) <= self._at_once and not known:  # the usual case of many runs
             return self._one_piece(batch, keep)
-        return self._join(batch.level, self.make(batch, known, keep, time_left))
+        return self._join(batch.level, self.outcomes(batch, known, keep, time_left))
 
-    def _one_piece(self, batch: Batch, keep: Keep[Batch, Outcome] | None) -> Evaluated:
+    def _one_piece(self, batch: Batch, keep: Keep[Batch, EvaluationOutcome] | None) -> Evaluated:
         """Evaluate a batch that is one piece, in this thread."""
         self.done = 0
         rows = slice(0, len(batch.x))
-        outcome = self._come_of(batch, rows, self._attempts(batch, rows))
+        outcome = self._settle(batch, rows, self._attempts(batch, rows))
         if keep is not None:
             keep(batch, 0, outcome)
         self.done = len(batch.x)
@@ -95,7 +60,8 @@ class Evaluator(Dispatcher[Batch, Outcome]):
             return Evaluated(outcome.objective, outcome.constraints, NOTHING)
         return self._join(batch.level, [outcome])
 
-    def _join(self, level: Level, outcomes: list[Outcome]) -> Evaluated:
+    def _join(self, level: Level, outcomes: list[EvaluationOutcome]) -> Evaluated:
+        """Put the outcomes of all pieces together."""
         returned = self._returned[level]
         errors: dict[int, str] = {}
         row = 0
@@ -106,12 +72,16 @@ class Evaluator(Dispatcher[Batch, Outcome]):
                 errors.update((row + i, error) for i in range(len(objective)))
             row += len(objective)
         width = returned.count or 0  # failed points may come before it is known
-        objective = np.concatenate([part.objective for part in outcomes])
-        constraints = np.concatenate([part.constraints_of(width) for part in outcomes])
-        return Evaluated(objective, constraints, errors)
-
-    def _pieces(self, batch: Batch) -> tuple[slice, ...]:
-        return piece_rows(self._vectorized, len(batch.x))
+        return Evaluated(
+            np.concatenate([objective for objective, _, _ in outcomes]),
+            np.concatenate(
+                [
+                    constraints if error is None else np.full((len(objective), width), np.nan)
+                    for objective, constraints, error in outcomes
+                ]
+            ),
+            errors,
+        )
 
     def _job(self, batch: Batch, rows: slice) -> EvaluationJob:
         width = self._returned[batch.level].count
@@ -122,25 +92,19 @@ class Evaluator(Dispatcher[Batch, Outcome]):
             return batch.x[rows], batch.y[rows]
         return batch.x[rows.start], batch.y[rows.start]
 
-    def _attempt(self, batch: Batch, rows: slice) -> EvaluationReply | Raised:
+    def _compute(self, batch: Batch, rows: slice) -> EvaluationReply:
         returned = self._returned[batch.level]
         objective, constraints = self._functions[batch.level]
         x, y = self._arguments(batch, rows)
-        try:
-            values = returned.objective(objective, x, y)
-            return EvaluationReply(values, returned.constraints(constraints, x, y), 0.0)
-        except Exception as error:
-            return Raised(error)
+        values = returned.objective(objective, x, y)
+        outcome = EvaluationOutcome(values, returned.constraints(constraints, x, y))
+        return EvaluationReply(outcome, 0.0)
 
-    def _made(self, batch: Batch, rows: slice, reply: Reply) -> Outcome:
-        return Outcome(*reply[:2])
+    def _failed(self, rows: slice, error: Exception) -> EvaluationOutcome:
+        points = rows.stop - rows.start
+        return EvaluationOutcome(np.full(points, np.nan), np.empty((points, 0)), error_line(error))
 
     def _place(self, batch: Batch, rows: slice) -> str:
         x, y = batch.x[rows].tolist(), batch.y[rows].tolist()
         where = f"x = {x[0]}, y = {y[0]}" if len(x) == 1 else f"the {len(x)} pairs from x = {x[0]}"
         return f"in an evaluation of the {batch.level} level at {where}"
-
-    def _lost(self, batch: Batch, rows: slice, error: Exception) -> Outcome:
-        points = rows.stop - rows.start
-        nothing = np.full(points, np.nan), np.empty((points, 0))
-        return Outcome(*nothing, described(error))

@@ -1,4 +1,4 @@
-"""Who evaluates, when it is not this thread: processes of ours, or any executor of the user's."""
+"""Workers that do jobs side by side: our own processes, or an executor that the user gives."""
 
 from __future__ import annotations
 
@@ -12,25 +12,31 @@ from typing import Any, Protocol
 import numpy as np
 
 from bilevo.core.budget import require_positive
+from bilevo.core.checks import is_whole, shown
 from bilevo.core.problem import Problem
 from bilevo.run.jobs import Carrier, Job, Raised, Reply, carry_out
 from bilevo.run.warn import warn_user
 
+MOST_WORKERS = 4096
+
 
 class Workers(Protocol):
-    """Carries out jobs side by side; each has a key."""
+    """Does jobs side by side; each has a key."""
 
     def submit(self, key: int, job: Job) -> None: ...
 
     def next(self, seconds: float) -> tuple[int, Reply | Raised] | None:
-        """A job that has ended and its reply; None if none ends within that time."""
+        """Return the key and reply of a job that has ended; None if none ends in that time."""
         ...
 
     def close(self) -> None: ...
 
 
-class Foreign:
-    """An executor of the user's, which stays open. What it raises itself comes through as it is."""
+class ExecutorWorkers:
+    """Does jobs by an executor that the user gives, which stays open.
+
+    Errors of the executor itself are raised as they are.
+    """
 
     def __init__(self, executor: Any, carrier: Carrier) -> None:
         self._executor, self._carrier = executor, carrier
@@ -83,12 +89,13 @@ class RayExecutor(Executor):
 
 
 def open_workers(workers: Any, problem: Problem, timeout: float | None) -> Workers | None:
-    """What `minimize(workers=...)` asks for; None is this thread alone."""
+    """Return the workers that `minimize(workers=...)` asks for; None is this thread alone."""
     if timeout is not None:
         require_positive("timeout", timeout)
-    number = isinstance(workers, int | np.integer) and not isinstance(workers, bool)
-    if number and workers < 1:
-        raise ValueError(f"workers must be at least 1, got {workers}")
+    number = isinstance(workers, int | np.integer)
+    if number and not (is_whole(workers) and 1 <= workers <= MOST_WORKERS):
+        told = f"from 1 to {MOST_WORKERS}, or an executor; got {shown(workers)}"
+        raise ValueError(f"workers must be a number of processes {told}")
     if timeout is not None and not number:
         raise ValueError(
             f"timeout={timeout} needs processes that can be ended: give workers=1 or more; it "
@@ -107,11 +114,11 @@ def open_workers(workers: Any, problem: Problem, timeout: float | None) -> Worke
             "workers must be a number of processes or an executor with a submit method "
             f"(concurrent.futures, Dask, RayExecutor, MPI, loky), got {workers!r}"
         )
-    return Foreign(workers, Carrier(problem))
+    return ExecutorWorkers(workers, Carrier(problem))
 
 
 class Overhead:
-    """Compares, at the start, what evaluations take with what they take by way of workers."""
+    """Warns at the start of a run if workers take longer than evaluations in this thread would."""
 
     POINTS = 50
     CLEARLY = 1.5
@@ -120,7 +127,7 @@ class Overhead:
         self._batches, self._points, self._computing, self._waiting = 0, 0, 0.0, 0.0
 
     def note(self, points: int, computing: float, waiting: float) -> None:
-        """Of a batch: seconds of the functions themselves, and seconds until the last reply."""
+        """Note a batch: the seconds of the functions, and the seconds until the last reply."""
         self._batches += 1
         if self._batches == 1 or self._points >= self.POINTS:
             return  # workers start with the first batch

@@ -1,4 +1,4 @@
-"""Which run a journal belongs to: its header, and the comparison with the run at hand."""
+"""The header of a journal, which says what run it belongs to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from bilevo.version import __version__
 
 
 def identity(problem: Problem, algorithm: Algorithm[Any], spec: Spec) -> dict[str, Any]:
-    """What must be the same for a run to be continued; `written_by` is for information."""
+    """Return all that must be the same for a run to be continued.
+
+    `written_by` is for information, and may differ.
+    """
     sides = (problem.x_bounds, problem.y_bounds)
     bounds = b"".join(side.lower.tobytes() + side.upper.tobytes() for side in sides)
     functions = {"f": problem.f_is_known, "G": problem.G is not None, "g": problem.g is not None}
@@ -49,13 +52,13 @@ def identity(problem: Problem, algorithm: Algorithm[Any], spec: Spec) -> dict[st
     }
     if problem.follower is not None:
         content["follower"] = _parameters(problem.follower)
-    text = json.dumps(content, default=lambda number: number.item())  # of numpy
+    text = json.dumps(content, default=lambda number: number.item())  # for numbers of numpy
     readable: dict[str, Any] = json.loads(text)  # as it will be read back
     return readable
 
 
 def _parameters(value: Any) -> Any:
-    """An algorithm's settings, by class and field; of what is no dataclass, the class."""
+    """Return an object's settings, by class and field; the class if it is no dataclass."""
     if is_dataclass(value):
         settings = [field.name for field in fields(value) if field.init]
         content = {name: _parameters(getattr(value, name)) for name in settings}
@@ -66,10 +69,10 @@ def _parameters(value: Any) -> Any:
 
 
 def require_same(directory: Path, there: dict[str, Any], here: dict[str, Any]) -> None:
-    """Refuse a journal of another run, and say in what it differs."""
+    """Refuse a journal of another run, and say how it differs."""
     try:
         different = list(_differences(there, here))
-    except RecursionError:  # of a header that no run has written
+    except RecursionError:  # no run has written this header
         different = ["its header is nested too deeply"]
     if different:
         more = f" (and {len(different) - 3} more)" if len(different) > 3 else ""
@@ -88,7 +91,7 @@ def _differences(there: dict[str, Any], here: dict[str, Any]) -> Iterator[str]:
 
 
 def _leaves(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of nested dictionaries, under dotted names; information is left out."""
+    """Yield the values of nested dictionaries under dotted names; information is left out."""
     for key, value in content.items():
         if prefix + key == "written_by":
             continue

@@ -1,7 +1,7 @@
-"""One piece of work: the part of evaluation that may run in another thread, process or machine.
+"""Jobs: the part of evaluation that may run in another thread, process or machine.
 
 A problem's functions travel by cloudpickle, so that lambdas and functions of a notebook do, too.
-What they raise travels as a value: an exception that comes out of an executor is its own.
+What they raise travels as a value; an exception that an executor raises is the executor's own.
 """
 
 from __future__ import annotations
@@ -39,19 +39,31 @@ class EvaluationJob(NamedTuple):
     width: int | None
 
 
-class EvaluationReply(NamedTuple):
-    """A piece's objective (k,), constraints (k, c), and the seconds they took."""
+class EvaluationOutcome(NamedTuple):
+    """The outcome of a piece: objective (k,), constraints (k, c), and the error if it failed."""
 
     objective: FloatArray
     constraints: FloatArray
+    error: str | None = None
+
+    @property
+    def counted(self) -> int:
+        return len(self.objective)
+
+
+class EvaluationReply(NamedTuple):
+    """The outcome of a piece, and the seconds it took."""
+
+    outcome: EvaluationOutcome
     seconds: float
 
 
 class StepJob(NamedTuple):
-    """A step of the user's follower for a task: its leader x (m,), and where its search stands.
+    """A step of the problem's own solver for a task, with its leader x (m,) and its state.
 
-    The state, `Packed` once it has travelled, has had `had` steps, `taken` are wanted before this
-    one: what is missing is made again, and must lead to `last`. No state: from the start.
+    `taken` steps come before this one, and the state has had `had` of them. The others are taken
+    again and must lead to the outcome `last`; all of them where the state is None. A state that
+    has travelled is `Packed`.
     """
 
     task: int
@@ -64,7 +76,7 @@ class StepJob(NamedTuple):
 
 
 class StepReply(NamedTuple):
-    """Where a step has led, the follower's state after it (None once done), and the seconds."""
+    """A step's outcome, the solver's state after it (None once done), and the seconds it took."""
 
     outcome: StepOutcome
     state: Any
@@ -76,11 +88,11 @@ Reply = EvaluationReply | StepReply
 
 
 class Changed(ValueError):  # noqa: N818 (reads as what is wrong)
-    """A follower's steps, made again, did not lead to where they had led."""
+    """A solver's steps, taken again, did not lead to the same outcome."""
 
 
 class Raised:
-    """An exception of the user's functions; one that cannot travel does so as its text."""
+    """An exception of the user's code; one that cannot travel is replaced by its text."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -88,17 +100,20 @@ class Raised:
     def __reduce__(self) -> tuple[Callable[..., Raised], tuple[Any, ...]]:
         import cloudpickle
 
-        note = "".join(traceback.format_exception(self.error))
+        trace = "".join(traceback.format_exception(self.error))
         try:
             sent = cloudpickle.dumps(self.error)
             cloudpickle.loads(sent)
         except Exception:
-            sent = cloudpickle.dumps(RuntimeError(described(self.error)))
-        return _unpack_raised, (sent, f"raised in a worker:\n{note}")
+            sent = cloudpickle.dumps(RuntimeError(error_line(self.error)))
+        where = traceback.extract_tb(self.error.__traceback__)[-1:]
+        lines = [f"{frame.filename}:{frame.lineno}" for frame in where]
+        note = f"raised in a worker ({', '.join(lines) or 'that ended'})"
+        return _unpack_raised, (sent, note, f"in the worker:\n{trace}")
 
 
-def described(error: BaseException) -> str:
-    """An error in a line, of at most 500 characters."""
+def error_line(error: BaseException) -> str:
+    """Return an error's type and message, of at most 500 characters."""
     try:
         text = str(error)
     except Exception:  # user classes may do anything
@@ -106,44 +121,45 @@ def described(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"[:500]
 
 
-def _unpack_raised(sent: bytes, note: str) -> Raised:
+def _unpack_raised(sent: bytes, *notes: str) -> Raised:
     import cloudpickle
 
     error = cloudpickle.loads(sent)
-    error.add_note(note)
+    for note in notes:
+        error.add_note(note)
     return Raised(error)
 
 
 def evaluate_job(problem: Problem, job: EvaluationJob) -> EvaluationReply:
-    """The values that a job asks for."""
+    """Return the values that a job asks for."""
     started = perf_counter()
     level, x, y, width = job
     returned = Returned(level, problem.vectorized, width, problem.repeats(level))
     objective, constraints = problem.functions(level)
-    values = returned.objective(objective, x, y)
-    return EvaluationReply(
-        values, returned.constraints(constraints, x, y), perf_counter() - started
+    outcome = EvaluationOutcome(
+        returned.objective(objective, x, y), returned.constraints(constraints, x, y)
     )
+    return EvaluationReply(outcome, perf_counter() - started)
 
 
-def own_stream(seed: int, task: int) -> np.random.Generator:
-    """The random numbers of the user's follower for a task."""
-    return stream(seed, "own follower", 0, task)
+def solver_stream(seed: int, task: int) -> np.random.Generator:
+    """Return the random numbers of the problem's own solver for a task."""
+    return stream(seed, "own follower", 0, task)  # the name is part of all stored results
 
 
 def take_step(problem: Problem, job: StepJob) -> StepReply:
-    """One step of the problem's own follower."""
+    """Take one step of the problem's own solver."""
     started, solver = perf_counter(), problem.checked_solver()
     state, had = job.state, job.had
     if state is None:
-        state, had = solver.start(job.x, own_stream(job.seed, job.task)), 0
+        state, had = solver.start(job.x, solver_stream(job.seed, job.task)), 0
     while had < job.taken:
         state, outcome = solver.advance(state, had == 0)
         had += 1
         if had == job.taken and job.last is not None and not _same(outcome, job.last):
             raise Changed(
                 f"the follower of x = {job.x.tolist()} does not answer as it did before the run "
-                "was taken up again: the same steps must lead to the same answers"
+                "was resumed: the same steps must lead to the same answers"
             )
     state, outcome = solver.advance(state, had == 0)
     return StepReply(outcome, None if outcome.done else state, perf_counter() - started)
@@ -154,13 +170,13 @@ def _same(outcome: StepOutcome, other: StepOutcome) -> bool:
 
 
 class Packed(NamedTuple):
-    """A follower's state for its way between processes."""
+    """A solver's state as bytes, on its way between processes."""
 
     content: bytes
 
 
-def packed(state: Any) -> Packed:
-    """A state as it travels; nobody who works on it afterwards changes what is packed."""
+def pack_state(state: Any) -> Packed:
+    """Return a state as bytes, which later changes of the state do not reach."""
     import cloudpickle
 
     try:
@@ -175,20 +191,20 @@ def packed(state: Any) -> Packed:
 class Carrier:
     """A problem that can travel: packed once, and unpacked once in each process it comes to.
 
-    One that could not be unpacked is an error, which answers all jobs.
+    A problem that could not be unpacked is an error, which is the reply to all jobs.
     """
 
     def __init__(self, problem: Problem | CannotTravel) -> None:
         self.problem = problem
 
     @cached_property
-    def parcel(self) -> tuple[bytes, bytes]:
-        """The problem as bytes, and a key to know them by."""
+    def packed(self) -> tuple[bytes, bytes]:
+        """Return the problem as bytes, and a key to know them by."""
         import cloudpickle
 
         try:
-            packed: bytes = cloudpickle.dumps(self.problem)
-            return packed, blake2b(packed, digest_size=16).digest()
+            content: bytes = cloudpickle.dumps(self.problem)
+            return content, blake2b(content, digest_size=16).digest()
         except Exception as error:
             raise CannotTravel(
                 f"the problem's functions cannot be sent to workers: {error}. They must not hold "
@@ -196,9 +212,10 @@ class Carrier:
             ) from error
 
     def __reduce__(self) -> tuple[Callable[..., Carrier], tuple[Any, ...]]:
-        return unpack, self.parcel
+        return unpack, self.packed
 
     def run(self, job: Job) -> Reply | Raised:
+        """Do a job, and return its reply or what was raised."""
         if isinstance(self.problem, CannotTravel):
             return Raised(self.problem)
         try:
@@ -209,16 +226,16 @@ class Carrier:
             return evaluate_job(self.problem, job)
         except Exception as error:
             return Raised(error)
-        except BaseException as error:  # such as that of sys.exit
-            return Raised(RuntimeError(f"the functions raised {described(error)}"))
+        except BaseException as error:  # such as SystemExit
+            return Raised(RuntimeError(f"the functions raised {error_line(error)}"))
 
     def _step(self, problem: Problem, job: StepJob) -> StepReply:
-        reply = take_step(problem, job._replace(state=opened(job.state)))
-        return reply if reply.state is None else reply._replace(state=packed(reply.state))
+        reply = take_step(problem, job._replace(state=unpack_state(job.state)))
+        return reply if reply.state is None else reply._replace(state=pack_state(reply.state))
 
 
-def opened(state: Any) -> Any:
-    """A follower's state, whether it has travelled or not."""
+def unpack_state(state: Any) -> Any:
+    """Return a solver's state, whether it has travelled or not."""
     import cloudpickle
 
     return cloudpickle.loads(state.content) if isinstance(state, Packed) else state
@@ -228,7 +245,7 @@ _unpacked: dict[bytes, Carrier] = {}
 
 
 def unpack(packed: bytes, key: bytes) -> Carrier:
-    """The carrier of packed functions; the last few are kept."""
+    """Return the carrier of a packed problem; the last few are kept."""
     import cloudpickle
 
     if key not in _unpacked:
@@ -242,8 +259,8 @@ def unpack(packed: bytes, key: bytes) -> Carrier:
 
 
 def carry_out(carrier: Carrier, ticket: int, job: Job) -> Reply | Raised:
-    """What a foreign executor is given to run.
+    """Do a job; this is the function that executors are given.
 
-    The ticket makes each call a different one: Dask takes equal calls for the same.
+    The ticket makes each call a different one: Dask computes equal calls only once.
     """
     return carrier.run(job)

@@ -1,15 +1,15 @@
 """The journal: an ordered, append-only log of what evaluations returned.
 
 Rules:
-- It is a log, not a cache. A run is resumed by making it again and taking the values of its
-  requests from the log instead of from the objectives, in order.
+- It is a log, not a cache. A run is resumed by running it again and taking the values of its
+  requests from the log, in order, instead of from the functions.
 - A file is one header line, `bilevo-journal-1 <crc> <json>`, and binary records. Each record ends
-  with a crc that is chained: it covers the record and the crc before it, so that an accepted
-  beginning of a file is the very beginning that was written.
+  with a chained crc: it covers the record and the crc before it, so that an accepted beginning of
+  a file is the beginning that was written.
 - A record is written by one call, before its values are used. It is handed to the system at once
   and forced to the disk at most once a second, by a thread when nothing else is written.
-- A torn tail (the last records, cut or garbled by a crash) is cut off: what it held is evaluated
-  again. Damage in front of an intact record is something else, and refused with `JournalCorrupt`.
+- A torn tail (the last records, cut or garbled by a crash) is cut off, and its points are evaluated
+  again. Damage in front of an intact record is refused with `JournalCorrupt`.
 - Within one request, records stand in the order in which evaluations ended.
 """
 
@@ -26,11 +26,12 @@ from time import perf_counter
 from typing import IO, Any, NamedTuple
 from zlib import crc32
 
+from bilevo import safe_files
 from bilevo.core.terminal import printable
-from bilevo.run import files
-from bilevo.run.errors import JournalCorrupt, RunMismatch, explained
+from bilevo.run.errors import JournalCorrupt, RunMismatch
+from bilevo.safe_files import explained
 
-FORMAT = "bilevo-journal-1"
+JOURNAL_FORMAT = "bilevo-journal-1"
 SYNC_EVERY = 1.0  # seconds
 LONGEST_HEADER = 2**20
 LONGEST_PAYLOAD = 2**28  # bytes of a record
@@ -47,12 +48,12 @@ class RecordKind(IntEnum):
     FAILURE = 1  # JSON: the error's text
     BEST = 2  # JSON: the best pair so far
     GENERATION = 3  # JSON: a row of the history
-    STEP = 5  # JSON: where a step of the user's follower has led
+    STEP = 5  # JSON: the outcome of a step of the problem's own solver
     END = 4  # JSON: the result of a run that ended; more evaluations may follow
 
 
 class Record(NamedTuple):
-    """One entry. `number` is that of the piece evaluated, `digest` that of what was asked."""
+    """One entry. `number` is the number of its piece, `digest` a checksum of what was asked."""
 
     kind: RecordKind
     level: int
@@ -72,25 +73,26 @@ class Position(NamedTuple):
 
 def header_line(header: dict[str, Any]) -> bytes:
     text = json.dumps(header, sort_keys=True)
-    return f"{FORMAT} {crc32(text.encode()):08x} {text}\n".encode()
+    return f"{JOURNAL_FORMAT} {crc32(text.encode()):08x} {text}\n".encode()
 
 
 class JournalFile:
-    """What a journal holds: its header, and its records up to a torn tail. It is read in pieces."""
+    """A journal to read: its header, and its records up to a torn tail, one at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with files.reading(path) as file:
+        with safe_files.reading(path) as file:
             self.header, self.start = self._read_header(file.read(LONGEST_HEADER + 1))
 
     def _read_header(self, content: bytes) -> tuple[dict[str, Any], Position]:
         line, ended, _ = content.partition(b"\n")
         name, _, rest = line.partition(b" ")
-        if name != FORMAT.encode():
+        if name != JOURNAL_FORMAT.encode():
             if name.startswith(b"bilevo-journal-"):
                 written = printable(name.decode(errors="replace")[:40])
                 raise RunMismatch(
-                    f"{self.path} has the format {written}, this version of bilevo has {FORMAT}: "
+                    f"{self.path} has the format {written}, this version of bilevo has "
+                    f"{JOURNAL_FORMAT}: "
                     "continue it with the version that wrote it"
                 )
             raise self.corrupt("it does not begin like a journal")
@@ -122,7 +124,7 @@ class JournalFile:
         is an error.
         """
         position = start or self.start
-        with files.reading(self.path) as file:
+        with safe_files.reading(self.path) as file:
             size = os.fstat(file.fileno()).st_size if until is None else until.offset
             file.seek(position.offset)
             while position.offset < size:
@@ -194,10 +196,10 @@ class JournalWriter:
     def __init__(self, path: Path, position: Position) -> None:
         self._path = path
         self._offset, self._crc = position
-        self._file = files.open_plain(path, os.O_WRONLY | os.O_APPEND)
+        self._file = safe_files.open_plain(path, os.O_WRONLY | os.O_APPEND)
         if os.fstat(self._file).st_size != position.offset:
             os.ftruncate(self._file, position.offset)
-        self._error: OSError | None = None  # of a sync in the thread, for the next record to tell
+        self._error: OSError | None = None  # of a sync in the thread; the next `append` raises it
         self._synced, self._waiting = 0.0, False  # when last, and whether there is more to sync
         self._unsynced, self._closing = threading.Event(), threading.Event()
         self._syncing = threading.Thread(target=self._sync_when_idle, daemon=True)
@@ -205,9 +207,9 @@ class JournalWriter:
 
     @classmethod
     def create(cls, path: Path, header: dict[str, Any]) -> JournalWriter:
-        """A new journal; the header is on the disk before the file has its name."""
+        """Make a new journal; its header is on the disk before the file has its name."""
         line = header_line(header)
-        files.write_whole(path, line)
+        safe_files.write_whole(path, line)
         return cls(path, Position(len(line), crc32(line)))
 
     @property
@@ -256,7 +258,7 @@ class JournalWriter:
             raise explained(error, self._path) from error
 
     def _sync_when_idle(self) -> None:
-        """Within a second of a record that is followed by none, in a thread."""
+        """Sync, in a thread, within a second of a record that no other one follows."""
         while True:
             self._unsynced.wait()
             if self._closing.wait(max(0.0, self._synced + SYNC_EVERY - perf_counter())):
@@ -264,7 +266,7 @@ class JournalWriter:
             if self._waiting:
                 try:
                     self.sync()
-                except OSError as error:  # the system tells it only once
+                except OSError as error:  # the system reports it only once
                     self._error = error
 
     def close(self) -> None:

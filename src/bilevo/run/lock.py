@@ -1,8 +1,8 @@
-"""One writer for a run directory. The lock is the kernel's, so it ends with its process, however.
+"""A lock on a run directory, so that one process writes in it.
 
-It is that of `flock`: unlike a POSIX record lock it stays when the file is opened and closed again,
-as by copying the directory. It belongs to the open file, which a forked child would keep open after
-its parent's death; so children close it.
+It is a lock of `flock`, which ends with its process. Unlike a POSIX record lock it stays when the
+file is opened and closed again, as by copying the directory. It belongs to the open file, which a
+forked child would keep open after its parent's death; so children close it.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ import os
 from pathlib import Path
 from time import monotonic, sleep
 
+from bilevo import safe_files
 from bilevo.core.terminal import printable
-from bilevo.run import files
-from bilevo.run.errors import RunLocked, explained
+from bilevo.run.errors import RunLocked
+from bilevo.safe_files import explained
 
 _held: set[int] = set()  # files of this process's locks
 
 
 def _leave_to_parent() -> None:
-    """In a forked child."""
+    """Close the files of locks in a forked child."""
     for file in _held:
         os.close(file)
     _held.clear()
@@ -30,7 +31,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class DirectoryLock:
-    """Held from construction to `release`."""
+    """A lock that is held from construction to `release`."""
 
     def __init__(self, directory: Path) -> None:
         try:
@@ -40,7 +41,7 @@ class DirectoryLock:
         from socket import gethostname  # late: slow to import
 
         path = directory / "lock"
-        self._file = files.open_plain(path, os.O_RDWR | os.O_CREAT)
+        self._file = safe_files.open_plain(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(self._file, 0)
@@ -63,7 +64,7 @@ class DirectoryLock:
 
 
 def _owner(file: int) -> str:
-    """Return what the owner wrote into the file; wait a moment if it has not yet."""
+    """Return the owner's name from the file; wait a moment if it is not written yet."""
     until = monotonic() + 0.5
     while monotonic() < until:
         text = os.pread(file, 300, 0).decode(errors="replace")

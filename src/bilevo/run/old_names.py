@@ -6,7 +6,7 @@ earlier versions can be read.
 
 ALGORITHMS = "bilevo.algorithms"
 CLASSES = {
-    f"{ALGORITHMS}.bleaq2.Population": f"{ALGORITHMS}.rivals.bleaq2.Population",
+    f"{ALGORITHMS}.bleaq2.Population": f"{ALGORITHMS}.rivals.bleaq2.BLEAQ2Leaders",
     f"{ALGORITHMS}.descents.Descent": f"{ALGORITHMS}.drc_race.descents.Descent",
     f"{ALGORITHMS}.drc_plus.DRCPlusState": f"{ALGORITHMS}.drc_plus.state.DRCPlusState",
     f"{ALGORITHMS}.drc_plus.Search": f"{ALGORITHMS}.drc_plus.state.LeaderSearch",
@@ -25,6 +25,7 @@ CLASSES = {
     f"{ALGORITHMS}.leader.State": f"{ALGORITHMS}.shared.leader.LeaderState",
     f"{ALGORITHMS}.mfbla.MFBLAState": f"{ALGORITHMS}.rivals.mfbla.MFBLAState",
     f"{ALGORITHMS}.mfbla.State": f"{ALGORITHMS}.rivals.mfbla.MFBLAState",
+    f"{ALGORITHMS}.rivals.bleaq2.Population": f"{ALGORITHMS}.rivals.bleaq2.BLEAQ2Leaders",
     f"{ALGORITHMS}.sa_bl_imode.SABLIMODEState": f"{ALGORITHMS}.rivals.sa_bl_imode.SABLIMODEState",
     f"{ALGORITHMS}.sa_bl_imode.State": f"{ALGORITHMS}.rivals.sa_bl_imode.SABLIMODEState",
     f"{ALGORITHMS}.warm_follower.Experience": f"{ALGORITHMS}.drc_plus.warm_follower.Experience",

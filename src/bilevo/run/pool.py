@@ -1,9 +1,9 @@
 """Worker processes of our own: a hanging one can be ended, a dead one is replaced.
 
-The pools at hand do not do. In those of concurrent.futures and loky a worker that dies takes all
-evaluations under way with it, and one that hangs cannot be ended; pebble's workers share a pipe
-under a lock, which a worker killed at the wrong moment never gives back. Here each process has a
-pipe of its own. loky starts them, without importing the main script again.
+Other pools do not offer that. With concurrent.futures and loky a worker that dies takes all running
+evaluations with it, and a worker that hangs cannot be ended. pebble's workers share a pipe under a
+lock, which a worker that is killed at the wrong moment never gives back. Here each process has its
+own pipe. loky starts them, without importing the main script again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 from bilevo.run.jobs import Carrier, Job, Raised, Reply, unpack
 
-STILLBORN = 10  # processes that die while they start, before it is no accident
+MOST_FAILED_STARTS = 10  # in a row: more are no accident
 WATCH_EVERY = 0.5  # seconds between two looks whether a parent, or a worker, is alive
 
 
@@ -37,7 +37,7 @@ class Worker:
 
         context = get_context("loky")
         self.pipe, other = context.Pipe()
-        self.process = context.Process(target=serve, args=(other, *carrier.parcel, os.getpid()))
+        self.process = context.Process(target=serve, args=(other, *carrier.packed, os.getpid()))
         # Ctrl-C is for the parent alone; a process inherits what is blocked.
         unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
@@ -45,7 +45,7 @@ class Worker:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
         other.close()
-        self.key: int | None = None  # of the job under way
+        self.key: int | None = None  # of its present job
         self.job: Job | None = None
         self.ready = False  # it says when it has started: until then no time runs
         self._timeout = timeout
@@ -61,7 +61,7 @@ class Worker:
             return  # it is dead: reading from the pipe will tell
 
     def take(self) -> Reply | Raised | None:
-        """The reply that is there, or the word that there will be none; None if it is ready now."""
+        """Return the reply, or the death of the worker; None if it says that it has started."""
         try:
             reply: Reply | Raised | None = self.pipe.recv()
             if reply is None:
@@ -98,13 +98,13 @@ class WorkerPool:
     """
 
     def __init__(self, workers: int, carrier: Carrier, timeout: float | None = None) -> None:
-        carrier.parcel  # noqa: B018 (a problem that cannot travel is refused at once)
+        carrier.packed  # noqa: B018 (a problem that cannot travel is refused at once)
         self._carrier = carrier
         self._timeout = math.inf if timeout is None else timeout
         self._free = workers  # places without a process
         self._workers: list[Worker] = []
         self._waiting: deque[tuple[int, Job]] = deque()
-        self._stillborn = 0  # processes that died while they started, in a row
+        self._failed_starts = 0  # in a row
 
     def submit(self, key: int, job: Job) -> None:
         self._waiting.append((key, job))
@@ -133,7 +133,7 @@ class WorkerPool:
         self._free += 1
 
     def next(self, seconds: float) -> tuple[int, Reply | Raised] | None:
-        """A job that has ended and its reply; None if none ends within that time."""
+        """Return the key and reply of a job that has ended; None if none ends in that time."""
         until = perf_counter() + seconds
         while True:
             busy = {worker.pipe: worker for worker in self._workers if worker.key is not None}
@@ -147,7 +147,7 @@ class WorkerPool:
             now = perf_counter()
             for worker in [] if ready else list(busy.values()):
                 if worker.dead and not worker.pipe.poll():
-                    if (ended := self._bury(worker, worker.death())) is not None:
+                    if (ended := self._replace(worker, worker.death())) is not None:
                         return ended
                 elif worker.deadline <= now:
                     late = TimeoutError(f"no answer within {self._timeout:g} s")
@@ -156,20 +156,20 @@ class WorkerPool:
                 return None
 
     def _hear(self, worker: Worker) -> tuple[int, Reply | Raised] | None:
-        """What a worker has to say: a reply, that it has started, or nothing any more."""
+        """Read what a worker sent: a reply, that it has started, or that it is dead."""
         reply = worker.take()
         if reply is None:
-            self._stillborn = 0
+            self._failed_starts = 0
             return None
         if isinstance(reply, Raised) and isinstance(reply.error, WorkerDied):
-            return self._bury(worker, reply)
+            return self._replace(worker, reply)
         return self._end(worker, reply)
 
-    def _bury(self, worker: Worker, death: Raised) -> tuple[int, Reply | Raised] | None:
-        """Replace a dead worker. If it had not started, its job has not failed: another does it."""
-        if worker.ready or self._stillborn > STILLBORN:
+    def _replace(self, worker: Worker, death: Raised) -> tuple[int, Reply | Raised] | None:
+        """Replace a dead worker; if it had not started yet, another one does its job."""
+        if worker.ready or self._failed_starts > MOST_FAILED_STARTS:
             return self._end(worker, death, kill=True)
-        self._stillborn += 1
+        self._failed_starts += 1
         assert worker.key is not None and worker.job is not None
         self._waiting.appendleft((worker.key, worker.job))
         self._remove(worker)
@@ -194,7 +194,7 @@ class WorkerPool:
 
 
 def serve(pipe: Connection[Any, Any], packed: bytes, key: bytes, parent: int) -> None:
-    """A worker process: evaluate what comes through the pipe, until its parent has ended."""
+    """Run a worker process: do the jobs that come through the pipe until the parent has ended."""
     os.setsid()  # all that is started here can be ended at once
     os.dup2(2, 1)  # what objectives print must not get into the parent's output
     sys.stdout = sys.stderr

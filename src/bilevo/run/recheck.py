@@ -1,8 +1,8 @@
-"""One stored point evaluated again when a run is resumed: is it still the same problem?
+"""A check, when a run is resumed, that the functions are still the same.
 
-A journal tells a run by its settings and sizes; it cannot see what functions compute. So the best
+A journal knows a run by its settings and sizes, and cannot see what functions compute. So the best
 pair is evaluated again before the run goes on, and a solver takes the first step of one of its
-searches again. A difference is a warning and no error, for functions may be noisy.
+searches again. A difference is a warning and no error, because functions may be noisy.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import math
 
 import numpy as np
 
+from bilevo.core.plain_data import revive_fields
 from bilevo.core.problem import Problem, Spec
 from bilevo.core.request import Incumbent, Level, Values
-from bilevo.core.result import revive
 from bilevo.core.solver import StepOutcome
 from bilevo.run import encoding
 from bilevo.run.dispatch import OnFailure
@@ -25,7 +25,7 @@ from bilevo.run.stepper import Stepper
 from bilevo.run.stored import StoredRun
 from bilevo.run.warn import warn_user
 
-LONGEST = 60.0  # seconds: evaluations that took longer are not repeated
+LONGEST_CHECK = 60.0  # seconds: evaluations that took longer are not repeated
 ROUNDING = 1e-9  # relative: vectorized functions may round otherwise for other numbers of rows
 
 
@@ -37,19 +37,15 @@ class Recheck:
         problem: Problem,
         spec: Spec,
         stored: StoredRun,
-        labour: tuple[OnFailure, int, Workers | None],
+        settings: tuple[OnFailure, int, Workers | None],
     ) -> None:
-        self._problem, self._seed, self._stored, self._dispatching = (
-            problem,
-            spec.seed,
-            stored,
-            labour,
-        )
+        self._problem, self._seed, self._stored = problem, spec.seed, stored
+        self._settings = settings
         self._slight = spec.ftol if problem.vectorized else 0.0
 
     def __call__(self, session: Session) -> None:
-        """Compare, once, before a session goes on."""
-        if self._stored.longest > LONGEST:
+        """Compare the values, once, before a session goes on."""
+        if self._stored.longest > LONGEST_CHECK:
             return
         record = session.record
         if record.best is not None and math.isfinite(record.best.F):
@@ -66,8 +62,8 @@ class Recheck:
         for level, name, stored in levels:
             try:
                 batch = Batch(level, _row(best.x), _row(best.y))
-                now = Evaluator(self._problem, *self._dispatching)(batch)
-            except Exception as error:  # that of the user's function
+                now = Evaluator(self._problem, *self._settings)(batch)
+            except Exception as error:  # the user's functions may raise anything
                 self._warn(f"{name} {place} was {stored!r} and now raises {type(error).__name__}")
                 return len(levels)
             if now.errors:
@@ -85,15 +81,16 @@ class Recheck:
         """Take the first step of a stored search; return what it cost."""
         assert self._stored.first_step is not None
         content = json.loads(self._stored.first_step.payload)
-        stored, x = encoding.step_outcome(content), revive({"x": content["x"]})["x"]
+        stored = encoding.step_outcome(content)
+        x = revive_fields(Incumbent, {"x": content["x"]})["x"]
         bounds = self._problem.x_bounds
         if x.shape != (bounds.size,) or ((x < bounds.lower) | (x > bounds.upper)).any():
-            return 0  # of a journal that no run has written
+            return 0  # no run has written this journal
         place = f"the follower's first step at x = {x.tolist()}"
         batch = StepBatch(np.array([content["task"]]), np.array([0]), _row(x))
         try:
-            (now,) = Stepper(self._problem, self._seed, *self._dispatching)(batch)
-        except Exception as error:  # that of the user's solver
+            (now,) = Stepper(self._problem, self._seed, *self._settings)(batch)
+        except Exception as error:  # so may the solver
             self._warn(f"{place} now raises {type(error).__name__}")
             return stored.cost
         if not self._same_step(now, stored):

@@ -1,6 +1,6 @@
-"""The record of a run: what it has come to, and the result of that.
+"""The record of a run: its counters, its best pair, its history, and the result of these.
 
-A live run writes it as it goes; one that is read from a journal is added up to the same record.
+A live run updates it as it goes; the records of a journal add up to the same.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class RunRecord:
     def add_failures(self, failures: list[Failure], piece: int | None = None) -> None:
         """Note points that failed.
 
-        Pieces of one batch may be read in any order; the number of a piece tells its place. Without
-        one the failures come after all others.
+        Pieces of one batch may be read in any order, so the number of a piece tells its place.
+        Without a number the failures come after all others.
         """
         last = self._failed[-1][0] if self._failed else 0
         place = last if piece is None else piece
@@ -56,12 +56,12 @@ class RunRecord:
 
     @property
     def lists_more(self) -> bool:
-        """Whether the next failure would be among those that a result lists."""
+        """Tell whether a result would list the next failure."""
         return len(self._failed) < LISTED
 
     @property
     def failed_points(self) -> list[Failure]:
-        """The first failed points, in the order of their requests."""
+        """Return the first failed points, in the order of their requests."""
         return [failure for _, failure in self._failed[:LISTED]]
 
     def result(
@@ -75,7 +75,7 @@ class RunRecord:
         seed: int,
         kernel: str,
     ) -> Result:
-        """Return the answer so far; `refused` are points that a limit left no room for."""
+        """Return the answer so far; a limit left no room for `refused` points."""
         best = self.best or Incumbent(
             np.full(m, np.nan), np.full(n, np.nan), np.nan, np.nan, np.inf
         )
@@ -121,7 +121,7 @@ def _answer(result: Result, unfinished: bool) -> str:
 
 
 def _certainty(gap: float, unfinished: bool) -> str:
-    """Say what is known of the follower's part in an answer."""
+    """Say how certain the follower's part of an answer is."""
     if unfinished:
         return ", but its follower was not done"
     if gap == 0:

@@ -1,7 +1,7 @@
-"""Replay: a run is resumed by making it again, with the answers that its journal holds.
+"""Replay: a run is resumed by running it again with the answers that its journal holds.
 
-Each answer is checked against what is asked, and each event against the one that was written down.
-Where the journal ends the run goes on.
+Each answer is checked against what is asked, and each event against the one in the journal. Where
+the journal ends the run goes on.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from bilevo.run.dispatch import Stopped
 from bilevo.run.encoding import EVALUATIONS
 from bilevo.run.errors import RunMismatch
 from bilevo.run.journal import Position, Record, RecordKind
-from bilevo.run.session import Answers, Session
+from bilevo.run.session import Answers, Batch, Session, StepBatch
 
 
 class Replayed:
     """Answers by the records of a journal, in their order; after its end by another source.
 
-    The callback is not called for what it has been told before, but once when the run goes on.
+    The callback is not called for generations that are replayed, but once when the run goes on.
     `going_on` is called before the first new evaluation.
     """
 
@@ -42,7 +42,7 @@ class Replayed:
         self._records, self._then, self._clock = records, then, clock
         self._directory, self._going_on = directory, going_on
         self._live = False
-        self._stored: int | None = None  # of a batch that is about to go on
+        self._stored: int | None = None  # evaluations in the journal of the batch that goes on
         self._next = self._following()
 
     @property
@@ -50,23 +50,20 @@ class Replayed:
         return self._then.counted if self._stored is None else self._stored
 
     def _following(self) -> Record | None:
-        """Return the next record; an end that was not the last is passed over, with its time."""
+        """Return the next record; ends that the run has gone on from are passed over."""
         for record, _ in self._records:
             if record.kind is not RecordKind.END:
                 return record
             self._clock.hold(record.elapsed)
         return None
 
-    def answer(self, session: Session) -> Answers:
+    def answer(self, session: Session, batch: Batch | StepBatch) -> Answers:
         if self._live:
-            return self._then.answer(session)
-        known = self._known(session)
-        return self._then.complete(session, known)
+            return self._then.answer(session, batch)
+        return self._then.complete(session, batch, self._known(session, batch))
 
-    def _known(self, session: Session) -> dict[int, Any]:
-        """Return what the journal holds of a batch's pieces: all, but for the last batch."""
-        batch = session.batch
-        assert batch is not None
+    def _known(self, session: Session, batch: Batch | StepBatch) -> dict[int, Any]:
+        """Return the outcomes that the journal holds: all of them but for the last batch."""
         first, pieces = self._then.next_number, self._then.begin(batch)
         known: dict[int, Any] = {}
         while self._next is not None and len(known) < len(pieces):
@@ -93,13 +90,12 @@ class Replayed:
         if self._clock.left <= 0:
             raise Stopped(StopReason.MAX_TIME, counted)
         if self._going_on is not None:
-            taken = self._clock.elapsed
-            self._going_on(session)
-            self._clock.set(taken)  # comparing is no part of the run
+            with self._clock.paused():
+                self._going_on(session)
         self._stored = None
 
     def _caught_up(self, session: Session) -> bool:
-        """Show the callback where the run is; True if it says stop."""
+        """Show the callback where the run is, and tell whether it stops the run."""
         self._live = True
         self._clock.set(self._clock.elapsed)
         return len(session.record.history) > 0 and self._then.live.stopped_by_callback(session)

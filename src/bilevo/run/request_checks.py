@@ -1,4 +1,4 @@
-"""Checks of single requests: their types, shapes and numbers, and what they claim.
+"""Checks of single requests: their sizes and numbers, and what they claim.
 
 Each check raises `BadRequest` with what is wrong and what would be right.
 """
@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Generator
 from typing import Any
 
 import numpy as np
 
 from bilevo.core.arrays import FloatArray
-from bilevo.core.checks import real_number, shown
+from bilevo.core.checks import described, real_number
 from bilevo.core.problem import Bounds, Spec
 from bilevo.core.request import (
     BadRequest,
@@ -25,6 +24,7 @@ from bilevo.core.request import (
     Step,
     StepValues,
     Values,
+    require_rows,
 )
 
 FLOAT = np.dtype(np.float64)
@@ -36,52 +36,39 @@ class RequestChecks:
     def __init__(self, spec: Spec, answers: Bounds | None) -> None:
         self.solver = spec.step_cost is not None
         self._m, self._n = spec.m, spec.n
-        self._answers = answers  # bounds, for those of a solver: they are in the user's units
+        self._answers = answers  # bounds of a solver's answers, which are in the user's units
 
     def check(self, request: Any) -> None:
         """Refuse a request that no driver can answer."""
-        if isinstance(request, Evaluate):
-            self._check_evaluation(request)
-        elif isinstance(request, Step):
-            self._check_steps(request)
-        elif isinstance(request, Incumbent):
+        if isinstance(request, Incumbent):
             self._check_incumbent(request)
-        else:
-            instead = "yield an Evaluate, an Step or an Incumbent"
-            if isinstance(request, Generator):
-                instead = "did you mean `yield from`?"
-            raise BadRequest(f"it yielded {described(request)}; {instead}")
-
-    def _check_evaluation(self, request: Evaluate) -> None:
-        level, x, y = request
-        if not isinstance(level, Level):
-            raise BadRequest(f"Evaluate.level is {described(level)}; give Level.UPPER or LOWER")
-        if self.solver and level is Level.LOWER:
+            return
+        require_rows(request)
+        if isinstance(request, Step):
+            self._check_steps(request)
+            return
+        if self.solver and request.level is Level.LOWER:
             raise BadRequest(
                 "it evaluates f, and the follower is a solver: ask for its steps by Step"
             )
-        self._check_points(x, "Evaluate.x", self._m)
-        self._check_answers(y, "Evaluate.y")
-        if len(x) != len(y):
-            raise BadRequest(f"Evaluate has {len(x)} rows of x and {len(y)} of y: give as many")
+        self._check_points(request.x, "Evaluate.x", self._m)
+        self._check_answers(request.y, "Evaluate.y")
 
     def _check_answers(self, y: Any, name: str) -> None:
-        """Check a follower's answers, which a solver gives in the user's units."""
+        """Check answers y; a solver gives them in the user's units."""
         self._check_points(y, name, self._n, unit=not self.solver)
         if self.solver:
             bounds = self._answers
             assert bounds is not None
             if not ((y >= bounds.lower) & (y <= bounds.upper)).all():
                 raise BadRequest(
-                    f"{name} is outside the follower's bounds; give those of StepValues.y"
+                    f"{name} is outside the follower's bounds; give the y of StepValues"
                 )
 
     def _check_points(self, points: Any, name: str, size: int, unit: bool = True) -> None:
         wanted = f"give an array (k, {size}) of float64"
-        if type(points) is not np.ndarray or points.dtype != FLOAT:  # subclasses may do anything
+        if points.dtype != FLOAT or points.shape[1] != size:
             raise BadRequest(f"{name} is {described(points)}; {wanted}")
-        if points.ndim != 2 or points.shape[1] != size:
-            raise BadRequest(f"{name} has the shape {points.shape}; {wanted}")
         if not len(points):
             raise BadRequest(f"{name} has no rows; ask for one pair at least")
         if not np.isfinite(points).all():
@@ -102,17 +89,11 @@ class RequestChecks:
             )
         task, taken, x = request
         for name, numbers in (("task", task), ("taken", taken)):
-            whole = isinstance(numbers, np.ndarray) and numbers.dtype.kind == "i"
-            if not whole or numbers.ndim != 1 or (numbers < 0).any():
+            if numbers.dtype.kind != "i" or (numbers < 0).any():
                 raise BadRequest(
-                    f"Step.{name} is {described(numbers)}; give an array (k,) of whole numbers "
-                    "from 0 on"
+                    f"Step.{name} is {described(numbers)}; give whole numbers from 0 on"
                 )
         self._check_points(x, "Step.x", self._m)
-        if not len(task) == len(taken) == len(x):
-            raise BadRequest(
-                f"Step has {len(task)} tasks, {len(taken)} values of taken and {len(x)} rows of x"
-            )
         if len(set(task.tolist())) < len(task):
             raise BadRequest("Step asks for two steps of one task; ask for one after the other")
 
@@ -157,7 +138,7 @@ class Pairs:
 
 
 class Memory:
-    """What an algorithm has asked for and was answered, as far as later requests rest on it."""
+    """The requests and answers so far, as far as later requests are checked against them."""
 
     def __init__(self, earlier_unknown: bool, solver: bool) -> None:
         self._earlier_unknown, self._solver = earlier_unknown, solver
@@ -239,10 +220,3 @@ def _close(told: float, value: float) -> bool:
 
 def _hash(x: FloatArray, y: FloatArray) -> int:
     return hash((x.tobytes(), y.tobytes()))
-
-
-def described(value: Any) -> str:
-    """Describe a value in a few words, with its type."""
-    if type(value) is np.ndarray:
-        return f"an array {value.shape} of {value.dtype}"
-    return "None" if value is None else f"{shown(value)} ({type(value).__name__})"

@@ -1,6 +1,6 @@
 """One run, paused at its next request: the generator, the counters, the limits, the history.
 
-The driver and ask/tell both stand on it: they differ in where the answers come from.
+The driver and ask/tell both use it; they differ in where the answers come from.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from bilevo.run.record import RunRecord
 
 
 class Batch(NamedTuple):
-    """Points of the user's coordinates to evaluate at one level: x (k, m) and y (k, n)."""
+    """Points in the user's units to evaluate at one level: x (k, m) and y (k, n)."""
 
     level: Level
     x: FloatArray
@@ -44,7 +44,7 @@ class Batch(NamedTuple):
 
 
 class StepBatch(Step):
-    """Steps of the user's follower to take, with leaders x (k, m) in the user's coordinates."""
+    """Steps of the problem's own solver to take, with leaders x (k, m) in the user's units."""
 
     __slots__ = ()
 
@@ -60,8 +60,21 @@ class Evaluated(NamedTuple):
 Answers = Evaluated | list[StepOutcome]
 
 
-class Events(Protocol):
-    """Is told what happens in a run."""
+class Source(Protocol):
+    """Answers a session's batches, and takes its events."""
+
+    @property
+    def counted(self) -> int:
+        """Return the number of evaluations of the present batch so far."""
+        ...
+
+    def answer(self, session: Session, batch: Batch | StepBatch) -> Answers:
+        """Return the answers to the session's batch."""
+        ...
+
+    def ended(self, session: Session) -> Result:
+        """Return the result of a session that has ended."""
+        ...
 
     def best(self, session: Session) -> None:
         """Take note of a new best pair."""
@@ -75,7 +88,7 @@ class Events(Protocol):
 class Session:
     """A run that hands out batches and takes their answers until it is done.
 
-    `batch` is what wants evaluating; None when the run has ended, for the reason in `stop`. A run
+    `batch` is to be evaluated; it is None when the run has ended, for the reason in `stop`. A run
     starts from nothing, or from a state between two generations and the record up to it.
     """
 
@@ -85,7 +98,7 @@ class Session:
         algorithm: Algorithm[Any],
         spec: Spec,
         limits: Limits,
-        events: Events | None = None,
+        source: Source | None = None,
         state: AlgorithmState | None = None,
         record: RunRecord | None = None,
         clock: Clock | None = None,
@@ -99,14 +112,13 @@ class Session:
         self._refused = 0  # points that a limit left no room for
         self._step_cost = spec.step_cost or 0
         self._repeats = {level: problem.repeats(level) for level in Level}
-        self._limits, self._events = limits, events
+        self._limits, self._source = limits, source
         self._limited = limits != Limits(time=limits.time)  # in evaluations
         self._contract = Contract(algorithm, spec, problem, earlier_unknown=state is not None)
         self._requests = self._run(algorithm, spec, state)
         self.clock = Clock(limits.time) if clock is None else clock
-        kernels.prepare(spec.kernel)
-        if clock is None:
-            self.clock.set(0.0)  # compiling is no part of the run
+        with self.clock.paused():  # compiling is no part of the run
+            kernels.prepare(spec.kernel)
         self._resume(None)
 
     def _run(
@@ -115,13 +127,13 @@ class Session:
         """Make generation after generation until the algorithm, or an observer, says stop."""
         contract = self._contract
         if state is None:
-            state = yield from contract.generator(algorithm.init(spec), "init")
+            state = yield from contract.run(algorithm.init, "init", spec)
             contract.check_state(state, "init")
         while state.stop is None:
-            state = yield from contract.generator(algorithm.generation(spec, state), "generation")
+            state = yield from contract.run(algorithm.generation, "generation", spec, state)
             contract.check_generation(state, self.record.best)
             self._note(state)
-            if self._events is not None and self._events.generation(self, state):
+            if self._source is not None and self._source.generation(self, state):
                 return StopReason.CALLBACK
         contract.check_end(self.record.best)
         return state.stop
@@ -216,7 +228,7 @@ class Session:
         error.add_note(f"in generation {self.record.history.count + 1}, counted from 1")
         try:
             self._requests.throw(error)
-        except Exception as raised:  # most of the time the error itself, with that line
+        except Exception as raised:  # usually the error itself, with that line
             if raised is error:
                 raise
         self._close()
@@ -235,8 +247,8 @@ class Session:
         x, y = self.x_box.real(best.x[None])[0], self.y_box.real(best.y[None])[0]
         F, f, violation, gap = map(float, (best.F, best.f, best.violation, best.gap))
         self.record.best = Incumbent(x, y, F, f, violation, gap, bool(best.unfinished))
-        if self._events is not None:
-            self._events.best(self)
+        if self._source is not None:
+            self._source.best(self)
 
     def _beyond(self, level: Level, points: int) -> bool:
         """Tell whether that many more points at a level would pass a limit."""

@@ -1,10 +1,10 @@
 """Snapshots: an algorithm's state between two generations, as arrays and JSON in one npz file.
 
 A state is a tree of dataclasses, named tuples, lists, tuples, dictionaries, numbers, strings,
-enums, arrays and numpy's random generators; those of the user's own followers are kept alike. The
-file names the classes, and only those that the algorithm's `State` declares, or its first state
-holds, are made again: reading one runs no code of the file's choosing. A snapshot saves time and
-nothing else; one that cannot be used is passed over, and the journal is replayed as a whole.
+enums, arrays and numpy's random generators. States of the problem's own solver are stored alike.
+The file names the classes, and only classes that the algorithm's `State` declares, or its first
+state holds, are made again: to read a file runs no code of the file's choosing. A snapshot saves
+time and nothing else; one that cannot be used is ignored, and the whole journal is replayed.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from typing import Any
 
 import numpy as np
 
+from bilevo import safe_files
 from bilevo.core.checks import shown
 from bilevo.core.terminal import printable
-from bilevo.run import files, old_names
+from bilevo.run import old_names
 from bilevo.run.journal import Position
 
 SNAPSHOT_FORMAT = "bilevo-snapshot-1"
-LARGEST = 2**30  # bytes of a file
+LARGEST_SNAPSHOT = 2**30  # bytes
 
 Classes = dict[str, type]
 _GENERATORS: dict[str, Any] = {
@@ -38,20 +39,21 @@ _GENERATORS: dict[str, Any] = {
 
 @dataclass(slots=True)
 class _Parts:
-    """What has been put down of a state: its arrays, and its objects with their numbers.
+    """The parts of a state that were written so far: its arrays, and its objects with numbers.
 
-    One that is held twice is put down once, and comes back as one: it may be changed in place.
+    An object that a state holds twice is written once and comes back as one object, because it may
+    be changed in place.
     """
 
-    classes: Classes | None = None  # that can be made again; None: any
-    path: list[str] = field(default_factory=lambda: ["state"])  # of the field at hand
+    classes: Classes | None = None  # that can be made again; None is any
+    path: list[str] = field(default_factory=lambda: ["state"])  # of the present field
     arrays: list[Any] = field(default_factory=list)
-    numbers: dict[int, tuple[int, Any]] = field(default_factory=dict)  # by id, which it keeps
+    numbers: dict[int, tuple[int, Any]] = field(default_factory=dict)  # by id; keeps the object
 
 
 @dataclass(slots=True)
 class _Stored:
-    """What a file holds: its arrays, the classes allowed, and the objects made so far."""
+    """A file's arrays, the classes that are allowed, and the objects made so far."""
 
     arrays: dict[str, Any]
     classes: Classes
@@ -62,7 +64,7 @@ class _Stored:
         return self.classes[old_names.CLASSES.get(name, name)]
 
 
-class Unusable(ValueError):  # noqa: N818 (never seen outside)
+class Unusable(ValueError):  # noqa: N818 (reads as what is wrong)
     """A file is no snapshot, or not one of this state."""
 
 
@@ -72,9 +74,9 @@ class NotStorable(TypeError):  # noqa: N818 (reads as what is wrong)
 
 @dataclass(frozen=True, slots=True)
 class StateKind:
-    """What the states of a run are: their class, the classes in them, and a first one if known.
+    """The states of a run: their class, the classes in them, and a first state if known.
 
-    States of a user's follower may be of any class, as long as it is known from the first one.
+    States of a solver may be of any class; the first one shows which.
     """
 
     state: type | None
@@ -88,7 +90,7 @@ class StateKind:
         try:
             _collect_class(state, found)
             _collect(first, found)
-        except Exception as error:  # of type hints, which may name anything
+        except Exception as error:  # type hints may name anything
             raise NotStorable(
                 f"its type hints cannot be read ({error}); put its classes at the top of a module"
             ) from None
@@ -102,10 +104,10 @@ class StateKind:
 
 def require_storable(state: Any, kind: StateKind) -> None:
     """Refuse a state that would not come back as one of its kind."""
-    _put_down(state, kind)
+    _encode(state, kind)
 
 
-def _put_down(state: Any, kind: StateKind | None) -> tuple[str, _Parts]:
+def _encode(state: Any, kind: StateKind | None) -> tuple[str, _Parts]:
     """Return a state as JSON, and its arrays; it is read back at once, to be sure."""
     parts = _Parts(None if kind is None else kind.classes)
     try:
@@ -118,28 +120,28 @@ def _put_down(state: Any, kind: StateKind | None) -> tuple[str, _Parts]:
         raise
     except RecursionError:
         raise NotStorable("it holds itself") from None
-    except Exception as error:  # of values that are no JSON, or not of the declared types
+    except Exception as error:  # values that are no JSON, or not of the declared types
         raise NotStorable(f"it would not come back as it is ({error})") from None
     return text, parts
 
 
-def save(path: Path, state: Any, position: Position, kind: StateKind | None = None) -> None:
+def write(path: Path, state: Any, position: Position, kind: StateKind | None = None) -> None:
     """Replace the snapshot by this state, reached at this position of the journal.
 
     A state that would not come back as one of its kind is `NotStorable`.
     """
-    state_text, parts = _put_down(state, kind)
+    state_text, parts = _encode(state, kind)
     head = json.dumps({"format": SNAPSHOT_FORMAT, "position": list(position)})
     text = np.frombuffer(f'{head[:-1]}, "state": {state_text}}}'.encode(), np.uint8)
     content = io.BytesIO()
     named: dict[str, Any] = {f"a{i}": array for i, array in enumerate(parts.arrays)}
     np.savez(content, tree=text, **named)
-    if content.getbuffer().nbytes > LARGEST:
-        raise NotStorable(f"it takes more than {LARGEST} bytes")
-    files.write_whole(path, content.getvalue())
+    if content.getbuffer().nbytes > LARGEST_SNAPSHOT:
+        raise NotStorable(f"it takes more than {LARGEST_SNAPSHOT} bytes")
+    safe_files.write_whole(path, content.getvalue())
 
 
-def load(path: Path, kind: StateKind) -> tuple[Any, Position]:
+def read(path: Path, kind: StateKind) -> tuple[Any, Position]:
     """Return a state of a kind, and where in the journal it was reached."""
     try:
         arrays = _read_arrays(path)
@@ -160,12 +162,12 @@ def load(path: Path, kind: StateKind) -> tuple[Any, Position]:
 def _read_arrays(path: Path) -> dict[str, Any]:
     from zipfile import ZipFile  # late: slow to import
 
-    with files.reading(path) as file:
+    with safe_files.reading(path) as file:
         size = os.fstat(file.fileno()).st_size
         with ZipFile(file) as packed:
-            # `save` does not pack: what unpacks to more than the file was made by somebody else.
+            # `write` does not compress: a file that unpacks to more was made by somebody else.
             unpacked = sum(item.file_size for item in packed.infolist())
-        if unpacked > size or size > LARGEST:
+        if unpacked > size or size > LARGEST_SNAPSHOT:
             raise Unusable("too large")
         file.seek(0)
         with np.load(file, allow_pickle=False) as stored:
@@ -206,7 +208,7 @@ def _name(kind: type) -> str:
 
 
 def _plain(value: Any, parts: _Parts) -> Any:
-    """Return JSON for a value; its arrays stand apart."""
+    """Return JSON for a value; its arrays are kept apart."""
     if isinstance(value, Enum):
         member = value.name in type(value).__members__  # combinations of flags are none
         chosen = {"member": value.name} if member else {"value": value.value}
@@ -228,7 +230,7 @@ def _plain(value: Any, parts: _Parts) -> Any:
 
 
 def _plain_object(value: Any, parts: _Parts) -> Any:
-    """JSON for what can be changed in place."""
+    """Return JSON for an object that can be changed in place."""
     if type(value) is list:
         return {"list": [_plain(item, parts) for item in value]}
     if type(value) is dict:
@@ -241,7 +243,7 @@ def _plain_object(value: Any, parts: _Parts) -> Any:
             return {"random": kind, "state": _plain(value.bit_generator.state, parts)}
     if is_dataclass(value) and not isinstance(value, type):
         names = [each.name for each in fields(value)]
-        if not getattr(value, "__dict__", {}).keys() - set(names):  # no attributes beside them
+        if not getattr(value, "__dict__", {}).keys() - set(names):  # no other attributes
             content = {name: _plain_field(value, name, parts) for name in names}
             return {"class": _known_name(type(value), parts), "fields": content}
     raise NotStorable(
@@ -258,7 +260,7 @@ def _plain_field(value: Any, name: str, parts: _Parts) -> Any:
 
 
 def _known_name(kind: type, parts: _Parts) -> str:
-    """Return a class's name in the file; reading it back needs to know the class."""
+    """Return a class's name for the file; refuse a class that could not be read back."""
     name = _name(kind)
     if parts.classes is not None and parts.classes.get(name) is not kind:
         raise NotStorable(
@@ -342,7 +344,7 @@ def _revive_object(name: str, kind: type, parts: dict[str, Any]) -> Any:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of the type that a field declares, as far as that can be told."""
+    """Tell whether a value fits the type that a field declares."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if isinstance(hint, types.UnionType) or origin is typing.Union:
         return any(_fits(value, part) for part in parts)
@@ -362,7 +364,7 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _alike(state: Any, like: Any) -> bool:
-    """Whether a state has the classes, and its arrays the dimensions, of the first one."""
+    """Tell whether a state has the classes, and its arrays the dimensions, of the first one."""
     if is_dataclass(like) and not isinstance(like, type):
         return type(state) is type(like) and all(
             _alike(getattr(state, field.name), getattr(like, field.name)) for field in fields(like)

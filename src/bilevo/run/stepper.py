@@ -1,16 +1,18 @@
-"""Steps of a follower that is a solver of the user's, and the states between them.
+"""Steps of the problem's own solver, and the states of its searches between them.
 
-A state is a cache: with its task's leader, its random stream and the number of its steps it can be
-made again, and is where it was lost. So only those in use are held, a run's directory keeps those
-that took long (the shelf), and a step that failed, which may have left its state half changed,
-is repeated from the start.
+A state is a cache. It can be made again from its leader, its random stream and the number of its
+steps. So only states in use are held, the run directory keeps those that took long (`StateFiles`),
+and a step that failed, which may have left its state half changed, is repeated from the start.
 """
 
 from __future__ import annotations
 
 import math
+import os
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,34 +20,35 @@ from zlib import crc32
 
 import numpy as np
 
+from bilevo import safe_files
 from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Problem
 from bilevo.core.solver import StepOutcome, cost_of
-from bilevo.run import files, snapshot
+from bilevo.run import snapshot
 from bilevo.run.dispatch import NOTHING, Dispatcher, Keep, OnFailure
-from bilevo.run.evaluator import piece_rows
-from bilevo.run.executors import Workers
+from bilevo.run.executors import Overhead, Workers
 from bilevo.run.jobs import (
     Raised,
     Reply,
     StepJob,
     StepReply,
-    described,
-    opened,
-    own_stream,
-    packed,
+    error_line,
+    pack_state,
+    solver_stream,
     take_step,
+    unpack_state,
 )
 from bilevo.run.journal import Position
 from bilevo.run.session import StepBatch
 
 HELD = 64  # states at least, however small a batch is
 GENERATIONS = 4  # of tasks whose states are held
-SHELVED_AFTER = 1.0  # seconds of steps that would have to be made again
+STORED_AFTER = 1.0  # seconds of steps that would have to be made again
+_FILE_NAME = re.compile(r"\d+\.npz(\.new)?")
 
 
 @dataclass(slots=True)
-class Held:
+class TaskState:
     """A task's state after `had` steps, its last outcome, and the seconds not stored in a file."""
 
     state: Any = None
@@ -54,50 +57,62 @@ class Held:
     unsaved: float = 0.0
 
 
-class Shelf:
-    """The states in a run's directory, one file for each task under way.
+class StateFiles:
+    """States of searches in a run directory: one file for each task that is not done.
 
-    Those that are not arrays, numbers and the like are not kept.
+    States that are not arrays, numbers and the like are not kept.
     """
 
-    def __init__(self, directory: Path, problem: Problem, seed: int) -> None:
-        self._directory, self._problem, self._seed = directory, problem, seed
+    def __init__(self, folder: Path, problem: Problem, seed: int) -> None:
+        self._folder, self._problem, self._seed = folder, problem, seed
         self._usable = True
 
     def _path(self, task: int) -> Path:
-        return self._directory / f"{task}.npz"
+        safe_files.require_folder(self._folder)
+        return self._folder / f"{task}.npz"
 
-    def put(self, task: int, x: FloatArray, held: Held) -> None:
+    def write(self, task: int, x: FloatArray, search: TaskState) -> None:
+        """Store the state of a task whose leader is x (m,)."""
         if not self._usable:
             return
-        files.require_folder(self._directory)
-        self._directory.mkdir(exist_ok=True)
+        path = self._path(task)
+        self._folder.mkdir(exist_ok=True)
         try:
-            place = Position(held.had, crc32(x.tobytes()))
-            snapshot.save(self._path(task), opened(held.state), place)
-        except snapshot.NotStorable:  # this follower's states are something else
+            place = Position(search.had, crc32(x.tobytes()))
+            snapshot.write(path, unpack_state(search.state), place)
+        except snapshot.NotStorable:  # nor will the solver's other states be
             self._usable = False
 
-    def get(self, task: int, x: FloatArray, most: int) -> tuple[Any, int]:
-        """A task's state of at most so many steps, and how many they are; None if there is none."""
-        files.require_folder(self._directory)
-        if not files.exists(self._path(task)):
+    def read(self, task: int, x: FloatArray, most: int) -> tuple[Any, int]:
+        """Return a task's state of at most `most` steps, and their number; None, 0 without one."""
+        path = self._folder / f"{task}.npz"
+        if self._folder.is_symlink() or not safe_files.exists(path):
             return None, 0
         try:
-            like = self._problem.checked_solver().start(x, own_stream(self._seed, task))
-            kind = snapshot.StateKind.of(None, like)
-            state, (had, leader) = snapshot.load(self._path(task), kind)
-        except Exception:  # the user's start may do anything; it can be made again without this
+            like = self._problem.checked_solver().start(x, solver_stream(self._seed, task))
+            state, (had, leader) = snapshot.read(path, snapshot.StateKind.of(None, like))
+        except Exception:  # the solver's start may do anything; the state can be made again
             return None, 0
         return (state, had) if 0 < had <= most and leader == crc32(x.tobytes()) else (None, 0)
 
-    def drop(self, task: int) -> None:
-        files.require_folder(self._directory)
-        files.remove(self._path(task))
+    def remove(self, task: int) -> None:
+        """Remove a task's state."""
+        safe_files.remove(self._path(task))
+
+
+def remove_states(folder: Path) -> None:
+    """Remove all stored states, and their folder if nothing else is in it."""
+    if folder.is_symlink() or not folder.is_dir():
+        return
+    with suppress(OSError):  # files that are left do no harm
+        for entry in list(os.scandir(folder)):
+            if _FILE_NAME.fullmatch(entry.name) and not entry.is_dir(follow_symlinks=False):
+                os.unlink(entry.path)
+        folder.rmdir()
 
 
 class Stepper(Dispatcher[StepBatch, StepOutcome]):
-    """Has a problem's own follower take steps, here or by workers."""
+    """Has the problem's own solver take steps, here or by workers."""
 
     def __init__(
         self,
@@ -106,11 +121,11 @@ class Stepper(Dispatcher[StepBatch, StepOutcome]):
         on_failure: OnFailure = "raise",
         retries: int = 0,
         workers: Workers | None = None,
-        shelf: Shelf | None = None,
+        files: StateFiles | None = None,
     ) -> None:
-        super().__init__(on_failure, retries, workers)
-        self._problem, self._seed, self._shelf = problem, seed, shelf
-        self._held: OrderedDict[int, Held] = OrderedDict()  # the one used last is the last
+        super().__init__(on_failure, retries, workers, vectorized=False, overhead=Overhead())
+        self._problem, self._seed, self._files = problem, seed, files
+        self._searches: OrderedDict[int, TaskState] = OrderedDict()  # the last used is last
         self._most_held = HELD
 
     def __call__(
@@ -120,83 +135,74 @@ class Stepper(Dispatcher[StepBatch, StepOutcome]):
         keep: Keep[StepBatch, StepOutcome] | None = None,
         time_left: Callable[[], float] = lambda: math.inf,
     ) -> list[StepOutcome]:
-        """What comes of a batch (see `make`)."""
+        """Return the outcomes of a batch; see `outcomes`."""
         for i, outcome in known.items():
-            self._of(int(batch.task[i])).last = outcome
+            self._search(int(batch.task[i])).last = outcome
 
         def kept(batch: StepBatch, i: int, outcome: StepOutcome) -> None:
             if keep is not None:
                 keep(batch, i, outcome)
-            self._shelve(int(batch.task[i]), batch.x[i])  # a batch may take hours
+            self._store(int(batch.task[i]), batch.x[i])  # at once: a batch may take hours
 
-        outcomes = self.make(batch, known, kept, time_left)
-        self._tidy(batch, outcomes)
+        outcomes = self.outcomes(batch, known, kept, time_left)
+        self._forget(batch, outcomes)
         return outcomes
 
-    def _of(self, task: int) -> Held:
-        held = self._held.setdefault(task, Held())
-        self._held.move_to_end(task)
-        return held
+    def _search(self, task: int) -> TaskState:
+        search = self._searches.setdefault(task, TaskState())
+        self._searches.move_to_end(task)
+        return search
 
-    def _tidy(self, batch: StepBatch, outcomes: list[StepOutcome]) -> None:
-        """Let go of what is done or was not used for long."""
+    def _forget(self, batch: StepBatch, outcomes: list[StepOutcome]) -> None:
+        """Drop states of tasks that are done or were not used for long."""
         self._most_held = max(self._most_held, GENERATIONS * len(batch.task))
         over = [
             task
             for task, outcome in zip(batch.task.tolist(), outcomes, strict=True)
             if outcome.done
         ]
-        excess = len(self._held) - len(over) - self._most_held
-        for task in over + [task for task in self._held if task not in over][: max(excess, 0)]:
-            del self._held[task]
-            if self._shelf is not None:
-                self._shelf.drop(task)
+        excess = len(self._searches) - len(over) - self._most_held
+        for task in over + [task for task in self._searches if task not in over][: max(excess, 0)]:
+            del self._searches[task]
+            if self._files is not None:
+                self._files.remove(task)
 
-    def _shelve(self, task: int, x: FloatArray) -> None:
-        """Keep a task's state if making it again would take long."""
-        held = self._held[task]
-        if self._shelf is None or held.state is None or held.unsaved < SHELVED_AFTER:
+    def _store(self, task: int, x: FloatArray) -> None:
+        """Store a task's state if making it again would take long."""
+        search = self._searches[task]
+        if self._files is None or search.state is None or search.unsaved < STORED_AFTER:
             return
-        self._shelf.put(task, x, held)
-        held.unsaved = 0.0
-
-    def _pieces(self, batch: StepBatch) -> tuple[slice, ...]:
-        return piece_rows(False, len(batch.task))
+        self._files.write(task, x, search)
+        search.unsaved = 0.0
 
     def _job(self, batch: StepBatch, rows: slice) -> StepJob:
         task, taken, x = (column[rows.start] for column in batch)
-        held = self._of(int(task))
-        if held.state is None and taken and self._shelf is not None:
-            held.state, held.had = self._shelf.get(int(task), x, int(taken))
-            if self._workers is not None and held.state is not None:
-                held.state = packed(held.state)  # threads would change it, and repeat from there
-        return StepJob(int(task), int(taken), x, self._seed, held.had, held.state, held.last)
+        search = self._search(int(task))
+        if search.state is None and taken and self._files is not None:
+            search.state, search.had = self._files.read(int(task), x, int(taken))
+            if self._workers is not None and search.state is not None:
+                search.state = pack_state(search.state)  # threads must not change it
+        return StepJob(int(task), int(taken), x, self._seed, search.had, search.state, search.last)
 
-    def _attempt(self, batch: StepBatch, rows: slice) -> StepReply | Raised:
+    def _compute(self, batch: StepBatch, rows: slice) -> StepReply:
         job = self._job(batch, rows)
-        try:
-            return take_step(self._problem, job)
-        except Exception as error:
-            held = self._of(job.task)
-            held.state, held.had = None, 0
-            return Raised(error)
+        search = self._search(job.task)
+        search.state, search.had = None, 0  # a step that fails leaves its state half changed
+        return take_step(self._problem, job)
 
-    def _made(self, batch: StepBatch, rows: slice, reply: Reply) -> StepOutcome:
-        assert isinstance(reply, StepReply)
-        held = self._of(int(batch.task[rows.start]))
-        held.state, held.had, held.last = (
-            reply.state,
-            int(batch.taken[rows.start]) + 1,
-            reply.outcome,
-        )
-        held.unsaved += reply.seconds
-        return reply.outcome
+    def _settle(self, batch: StepBatch, rows: slice, reply: Reply | Raised) -> StepOutcome:
+        if isinstance(reply, StepReply):
+            search = self._search(int(batch.task[rows.start]))
+            search.state, search.had = reply.state, int(batch.taken[rows.start]) + 1
+            search.last = reply.outcome
+            search.unsaved += reply.seconds
+        return super()._settle(batch, rows, reply)
+
+    def _failed(self, rows: slice, error: Exception) -> StepOutcome:
+        y = np.full(self._problem.n, np.nan)
+        cost = cost_of(self._problem.follower)
+        return StepOutcome(y, math.inf, math.inf, True, cost, error_line(error))
 
     def _place(self, batch: StepBatch, rows: slice) -> str:
         x, taken = batch.x[rows.start].tolist(), int(batch.taken[rows.start])
         return f"in step {taken + 1} of the follower at x = {x}"
-
-    def _lost(self, batch: StepBatch, rows: slice, error: Exception) -> StepOutcome:
-        y = np.full(self._problem.n, np.nan)
-        cost = cost_of(self._problem.follower)
-        return StepOutcome(y, math.inf, math.inf, True, cost, described(error))

@@ -1,4 +1,4 @@
-"""A run as its journal tells it: its record, and how far the journal goes."""
+"""A run as its journal holds it: its record, and how far it has come."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from bilevo.core.budget import Limits, StopReason
+from bilevo.core.plain_data import revive_fields
 from bilevo.core.request import Level
-from bilevo.core.result import Result, revive
+from bilevo.core.result import Result
 from bilevo.run import encoding
-from bilevo.run.encoding import EVALUATIONS, LEVELS
+from bilevo.run.encoding import EVALUATIONS, LEVELS, TAKEN
 from bilevo.run.journal import JournalFile, Record, RecordKind
 from bilevo.run.record import RunRecord
 
@@ -23,15 +24,15 @@ LARGEST_SIZE = 10**6  # variables of a level; algorithms keep the square of that
 
 @dataclass(slots=True)
 class StoredRun:
-    """What a journal's records add up to, one after another.
+    """The sum of a journal's records, which are added one after another.
 
-    A record that does not hold what its kind says is an error, of any type.
+    A record whose content does not fit its kind is an error, of any type.
     """
 
     run: RunRecord = field(default_factory=RunRecord)
     pieces: int = 0  # evaluations and steps, as they were handed out
     elapsed: float = 0.0
-    longest: float = 0.0  # seconds between two records: hardly less than the longest evaluation
+    longest: float = 0.0  # seconds between two records: about the longest evaluation
     widths: dict[int, int] = field(default_factory=dict)  # numbers per point, by level
     first_step: Record | None = None  # the last first step of a solver that did not fail
     last: Record | None = None
@@ -63,13 +64,13 @@ class StoredRun:
 
     def _add_step(self, record: Record) -> None:
         content = json.loads(record.payload)
-        made = encoding.step_outcome(content)
-        if made.cost < 0:
-            raise ValueError(f"a step that cost {made.cost}")
-        self.run.counts[Level.LOWER] += made.cost
-        if made.error is not None:
+        outcome = encoding.step_outcome(content)
+        if outcome.cost < 0:
+            raise ValueError(f"a step that cost {outcome.cost}")
+        self.run.counts[Level.LOWER] += outcome.cost
+        if outcome.error is not None:
             self.run.add_failures(encoding.failures(record), record.number)
-        elif content.get("turn") == 0 and type(content.get("task")) is int and content["task"] >= 0:
+        elif content.get(TAKEN) == 0 and type(content.get("task")) is int and content["task"] >= 0:
             self.first_step = record
 
     def within(self, limits: Limits) -> bool:
@@ -90,14 +91,14 @@ class StoredRun:
         m, n = header["sizes"]
         if max(m, n) > LARGEST_SIZE:
             raise ValueError(f"sizes {m} and {n}")
-        known = revive({name: header[name] for name in ("method", "seed", "kernel")})
+        known = revive_fields(Result, {name: header[name] for name in ("method", "seed", "kernel")})
         result = run.result(m, n, StopReason.RUNNING, 0, self.elapsed, **known)
         result.message = "not ended: make the call that began it again to go on with it"
         return result
 
 
 def take(file: JournalFile, stored: StoredRun, record: Record) -> None:
-    """Add a record of a file; one that makes no sense makes the file corrupt."""
+    """Add a record of a file; the file is corrupt if the record makes no sense."""
     try:
         stored.add(record)
     except Exception as error:  # a foreign file can be wrong in any way

@@ -1,6 +1,6 @@
-"""What authors of algorithms test with. pytest runs it, and nothing here needs pytest.
+"""Tests and helpers for authors of algorithms. pytest runs them; nothing here needs pytest.
 
-`AlgorithmTests` is what every algorithm must do, as a class to subclass in a file of tests:
+`AlgorithmTests` holds the tests that every algorithm must pass. Subclass it in a file of tests:
 
     from bilevo.testing import AlgorithmTests
     from my_package import MyAlgorithm

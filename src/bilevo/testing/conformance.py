@@ -1,7 +1,7 @@
-"""What every algorithm must do, as tests that a subclass runs on one algorithm.
+"""Tests that every algorithm must pass; a subclass runs them on one algorithm.
 
-The tests say nothing of how good an algorithm is. They use small problems and few evaluations, and
-take some seconds in all for most algorithms.
+The tests do not measure how good an algorithm is. They use small problems and few evaluations, and
+together take some seconds for most algorithms.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 import tempfile
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,7 @@ from bilevo.core.problem import Problem, Spec
 from bilevo.core.request import Procedure
 from bilevo.core.result import Result
 from bilevo.problems import get
-from bilevo.run import directory
+from bilevo.run.directory import SNAPSHOT, snapshots_after
 from bilevo.testing.counting import CountingProblem
 
 SHORT = Budget(upper_max=60, upper_window=60, lower_max=20, lower_window=10)
@@ -51,13 +49,13 @@ class AlgorithmTests:
 
     @property
     def drives_solver(self) -> bool:
-        """Whether the lower level of the problems is a solver."""
+        """Tell whether the lower level of the problems is a solver."""
         if self.solver is None:
             return self.algorithm().followers is Followers.SOLVER
         return self.solver
 
     def counting(self, problem: Problem) -> CountingProblem:
-        """Return the problem with counting functions, and with a solver below where one is due."""
+        """Return the problem with counting functions, and with a solver if one is to be tested."""
         return CountingProblem(problem, followers.Minimize() if self.drives_solver else None)
 
     def run(self, problem: Problem, **options: Any) -> Result:
@@ -68,11 +66,11 @@ class AlgorithmTests:
     # What an algorithm must do
 
     def test_states_what_it_is(self) -> None:
-        """It has all members of `Algorithm`."""
+        """Check that it has all members of `Algorithm`."""
         require_algorithm(self.algorithm())
 
     def test_repeats_to_the_bit(self) -> None:
-        """One seed gives one result. Random numbers come from `stream`."""
+        """Check that one seed gives one result; random numbers come from `stream`."""
         runs = [self.run(get("smd2"), rng=8, budget=SHORT) for _ in "ab"]
         assert fingerprint(runs[0]) == fingerprint(runs[1])
 
@@ -127,7 +125,7 @@ class AlgorithmTests:
             return float(x @ x)
 
         def f(x: Any, y: Any) -> float:
-            if fails(y) and not self.drives_solver:  # a solver has its own way with errors
+            if fails(y) and not self.drives_solver:  # a solver treats errors in its own way
                 raise ArithmeticError
             return float((y - x) @ (y - x))
 
@@ -148,7 +146,7 @@ class AlgorithmTests:
         assert result.x[1] == result.y[1] == 3.0
 
     def test_keeps_a_history(self) -> None:
-        """One row per generation; tasks may be left out of it, as empty arrays."""
+        """Check that there is a row per generation; tasks may be left out, as empty arrays."""
         result = self.run(get("smd1"), budget=SHORT, max_evals=10 * self.max_evals)
         assert len(result.history) == result.nit > 0
         for row in result.history:
@@ -171,18 +169,18 @@ class AlgorithmTests:
         assert fingerprint(opt.result) == fingerprint(expected)
 
     def test_resumes_from_a_snapshot_to_the_same_bits(self) -> None:
-        """A run that is broken off between two generations goes on from its stored state.
+        """Resume a run that was broken off between two generations from its stored state.
 
-        Where this fails with a warning, the state holds something that cannot be stored.
+        If this fails with a warning, the state holds something that cannot be stored.
         """
         budget = Budget(upper_max=1000, lower_max=20)
         options = {"rng": 6, "budget": budget, "target": False, "max_evals": 2 * self.max_evals}
         whole = self._watched_run(None, options)
         assert whole.nit > 1, "more than one generation is needed here: raise max_evals"
         for stop in range(1, whole.nit, math.ceil(whole.nit / STOPS)):
-            with tempfile.TemporaryDirectory() as folder, eager_snapshots():
+            with tempfile.TemporaryDirectory() as folder, snapshots_after(0.0):
                 self._watched_run(folder, options, stop)
-                assert (Path(folder) / directory.SNAPSHOT).exists(), "no snapshot was written"
+                assert (Path(folder) / SNAPSHOT).exists(), "no snapshot was written"
                 watched = Watched(self.algorithm())
                 resumed = self._watched_run(folder, options, method=watched)
                 assert fingerprint(resumed) == fingerprint(whole)
@@ -226,16 +224,6 @@ class Watched:
         return self._algorithm.generation(spec, state)
 
 
-@contextmanager
-def eager_snapshots() -> Iterator[None]:
-    """Have a snapshot written after every generation."""
-    before, directory.SNAPSHOT_AFTER = directory.SNAPSHOT_AFTER, 0.0
-    try:
-        yield
-    finally:
-        directory.SNAPSHOT_AFTER = before
-
-
 def fingerprint(result: Result) -> dict[str, Any]:
     """Return all of a result that must repeat to the bit."""
     content = asdict(result)
@@ -253,12 +241,12 @@ def fingerprint(result: Result) -> dict[str, Any]:
 
 
 def same(told: float, value: float) -> bool:
-    """Compare what a result tells with a value: NaN and infinity count as infinity."""
+    """Tell whether a result's number is this value; NaN counts as infinity."""
     return told == value or not (math.isfinite(told) or math.isfinite(value))
 
 
 def quadratic() -> Problem:
-    """Return a small smooth problem: F* = 0 at x = y = 0, the follower copies x."""
+    """Return a small smooth problem: F* = 0 at x = y = 0, where the follower copies x."""
     return Problem(
         lambda x, y: float(x @ x + y @ y),
         lambda x, y: float((y - x) @ (y - x)),
@@ -269,7 +257,7 @@ def quadratic() -> Problem:
 
 
 def squares(m: int, n: int) -> Problem:
-    """Return a problem of any size, vectorized: all of y follow the first of x."""
+    """Return a vectorized problem of any size, where all of y follow the first of x."""
     return Problem(
         lambda x, y: (x**2).sum(axis=1) + (y**2).sum(axis=1),
         lambda x, y: ((y - x[:, :1]) ** 2).sum(axis=1),

@@ -14,10 +14,10 @@ from bilevo.core.result import Result
 
 
 class CountingProblem:
-    """Wraps a problem: `problem` is to be solved, `upper` and `lower` are the points it was asked.
+    """Wraps a problem to count: solve `problem`; `upper` and `lower` count the points so far.
 
-    Its functions also check that they are given points within the bounds, which they cannot change.
-    With a `follower` the lower level is a solver; one that calls f is counted by these calls.
+    Its functions also check that they are given points within the bounds, and cannot change them.
+    With a `follower` the lower level is a solver, whose calls of f are counted.
 
     >>> from bilevo.problems import get
     >>> counting = CountingProblem(get("smd1"))
@@ -65,7 +65,7 @@ class CountingProblem:
     def minimize(self, **options: Any) -> Result:
         """Solve it, and check that the result counts as many points as were asked for.
 
-        That can be told of a run in one sitting and in this process only.
+        This works for runs without `run_dir` and without `workers`.
         """
         if options.get("run_dir") is not None or options.get("workers") is not None:
             raise ValueError("a CountingProblem counts runs without run_dir and workers")

@@ -1,4 +1,4 @@
-"""An algorithm driven by hand: a formula answers its requests, and nothing else is there."""
+"""An algorithm driven by hand: a formula answers its requests, without a run around it."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Driven:
         }
         return Spec(self.m, self.n, seed, **{**usual, **others})
 
-    def run(self, steps: Procedure[T]) -> T:
+    def run(self, procedure: Procedure[T]) -> T:
         """Answer a procedure's requests to its end, and return what it returns."""
         checks = RequestChecks(self.spec(), None)
         answer: Values | None = None
         while True:
             try:
-                request = steps.send(answer)
+                request = procedure.send(answer)
             except StopIteration as end:
                 result: T = end.value
                 return result

@@ -24,6 +24,7 @@ from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.gradient import Differences, descend, usual_method
 from bilevo.optimizers.protocol import Start
+from bilevo.optimizers.sampling import latin_hypercube
 from bilevo.verification.follower_problem import (
     NEGLIGIBLE,
     Answer,
@@ -68,15 +69,6 @@ def search_follower(follower: FollowerProblem, claimed: Answer, starts: int) -> 
     found += [follower.answer(point) for point in points]
     found.append(claimed)
     return found + [search_locally(follower, answer) for answer in found]
-
-
-def latin_hypercube(points: int, d: int, rng: np.random.Generator) -> FloatArray:
-    """Draw points (points, d) of the unit box, one in each slice of every coordinate.
-
-    By hand because scipy's is slow to import and takes no generator without a seed sequence.
-    """
-    slices = rng.permuted(np.tile(np.arange(points), (d, 1)), axis=1).T
-    return np.asarray((slices + rng.random((points, d))) / points)
 
 
 def search_globally(

@@ -18,6 +18,7 @@ from bilevo.core.request import Level
 from bilevo.core.result import Certificate
 from bilevo.core.solver import MOST_STEPS, CheckedSolver
 from bilevo.core.streams import stream
+from bilevo.core.users_code import mark
 from bilevo.core.values import BadValue
 from bilevo.verification.follower_problem import (
     NEGLIGIBLE,
@@ -87,6 +88,7 @@ def _solve_again(
         found.append(answer)
         spent += cost
     if not found:
+        mark(errors[0], f"in verification at x = {x.tolist()}")
         raise errors[0]
     return found, spent
 

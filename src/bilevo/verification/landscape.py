@@ -21,7 +21,8 @@ from bilevo.core.problem import Problem
 from bilevo.core.request import Level
 from bilevo.core.streams import stream
 from bilevo.core.values import BadValue
-from bilevo.verification.by_search import latin_hypercube, search_locally
+from bilevo.optimizers.sampling import latin_hypercube
+from bilevo.verification.by_search import search_locally
 from bilevo.verification.by_solver import solve
 from bilevo.verification.follower_problem import (
     Answer,

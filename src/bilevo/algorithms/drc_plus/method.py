@@ -34,7 +34,7 @@ from bilevo.algorithms.drc_plus.leader_view import SAME_F, descent, is_smooth_en
 from bilevo.algorithms.drc_plus.state import DRCPlusState, LeaderSearch, is_better, spread_of
 from bilevo.algorithms.drc_plus.warm_follower import ITERATIONS, Experience, WarmFollower, WarmTask
 from bilevo.algorithms.shared.follower_search import Pair
-from bilevo.algorithms.shared.leader import leader_ranking, reached
+from bilevo.algorithms.shared.leader import leader_ranking, note_tasks, reached
 from bilevo.core.algorithm import Algorithm, variant_name
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import StopReason
@@ -265,7 +265,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
             state.F_scale.see(np.array([task.pair.F for task in tasks]))
         yield from self.accept_best(spec, state, tasks)
         pairs = [task.pair for task in tasks]
-        state.note_tasks(pairs, [task.executions for task in tasks])
+        note_tasks(state, [task.executions for task in tasks], pairs)
         search.tell(x, pairs, 0.1 * state.F_scale.tolerance(spec.ftol))
 
     def follow_up_search(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:

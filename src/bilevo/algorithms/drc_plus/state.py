@@ -84,12 +84,6 @@ class DRCPlusState(LeaderView):
         self.descending += self.total - before
         self.executions, self.survived = np.array([self.total - before]), np.ones(1, np.bool_)
 
-    def note_tasks(self, pairs: list[Pair], executions: list[int]) -> None:
-        """Note the executions of a generation's tasks; the better half survives."""
-        self.executions = np.array(executions)
-        self.survived = np.zeros(len(pairs), np.bool_)
-        self.survived[leader_ranking(pairs)[: len(pairs) // 2]] = True
-
     def remember_end(self, x: FloatArray) -> None:
         """Remember where a descent ended, if none did before."""
         if (np.abs(self.ends - x).max(axis=1) > 1e-3).all():

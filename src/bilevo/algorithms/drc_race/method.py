@@ -46,7 +46,12 @@ from bilevo.algorithms.drc_race.curve_model import (
 from bilevo.algorithms.drc_race.descents import SAME_END, TWIN_DISTANCE, Descent, descent_from, near
 from bilevo.algorithms.shared import leader
 from bilevo.algorithms.shared.follower_search import Pair, SolverSearch
-from bilevo.algorithms.shared.leader import evaluate_answer, leader_ranking, solver_searches
+from bilevo.algorithms.shared.leader import (
+    evaluate_answer,
+    leader_ranking,
+    note_tasks,
+    solver_searches,
+)
 from bilevo.core.algorithm import Algorithm, Followers, variant_name
 from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Spec
@@ -54,6 +59,7 @@ from bilevo.core.request import Procedure, together
 from bilevo.core.stop_rules import AtTarget, BudgetUsed, Settled, first_met
 from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
+from bilevo.optimizers.sampling import latin_hypercube
 
 FIRST_STEPS = 3  # in a new task's first round
 ROUND_GROWTH = 0.5  # of a task's age: steps in its next round
@@ -152,7 +158,7 @@ class DRCRace(Algorithm[DRCRaceState]):
     def first_generation(self, spec: Spec, state: DRCRaceState) -> Procedure[list[RaceTask]]:
         """Try leaders all over the box; the follower of x0 is solved to the end."""
         count, rng = 8 + spec.m, stream(spec.seed, "first")
-        x = (rng.random((count, spec.m)).argsort(axis=0) + rng.random((count, spec.m))) / count
+        x = latin_hypercube(count, spec.m, rng)
         if spec.x0 is not None:
             x[0] = spec.x0
         tasks = new_tasks(spec, state, x)
@@ -225,14 +231,11 @@ class DRCRace(Algorithm[DRCRaceState]):
         """Note the tasks' steps and survivors, and test the stop rules."""
         pairs = [task.pair for task in tasks]
         state.F_scale.see(np.array([pair.F for pair in pairs]))
-        state.executions = np.array([task.age for task in tasks])
-        state.survived = np.zeros(len(tasks), np.bool_)
-        state.survived[leader_ranking(pairs)[: len(tasks) // 2]] = True
+        note_tasks(state, [task.age for task in tasks], pairs)
         state.generation += 1
         rules = AtTarget(spec.target), Settled(), BudgetUsed(upper=spec.budget.upper_max)
-        state.stop = first_met(
-            rules, state.progress(settled=state.fruitless >= len(RESTART_DISTANCES))
-        )
+        settled = state.fruitless >= len(RESTART_DISTANCES)
+        state.stop = first_met(rules, state.progress(settled=settled))
 
 
 def end_descent(state: DRCRaceState, descent: Descent, tasks: list[RaceTask]) -> None:

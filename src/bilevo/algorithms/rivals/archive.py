@@ -1,4 +1,4 @@
-"""Pairs that have been evaluated: what models are fitted to, and where the nearest is looked up."""
+"""An archive of evaluated pairs, to which models are fitted and in which near ones are found."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bilevo.core.order import ranking
 
 
 class EvaluatedPair(Protocol):
-    """What an archive keeps of a pair."""
+    """The part of a pair that an archive keeps."""
 
     x: FloatArray
     y: FloatArray
@@ -22,7 +22,7 @@ class EvaluatedPair(Protocol):
     violation: float
 
 
-CAPACITY = 12_500  # leaders: as many as the largest published budget evaluates
+ANSWERS_KEPT = 12_500  # one for each leader that the largest published budget evaluates
 
 
 def _empty() -> FloatArray:
@@ -31,9 +31,10 @@ def _empty() -> FloatArray:
 
 @dataclass(slots=True, eq=False)
 class Archive:
-    """Pairs x (k, m), y (k, n) by age; F, f and violation (k, 1); constraints G, g (k, .) if kept.
+    """Pairs x (k, m), y (k, n), oldest first, with F, f and violation (k, 1).
 
-    Its arrays are never written into: entries come and go by new arrays.
+    Constraints G, g (k, .) have columns if they are kept. Arrays are never written into: a change
+    makes new ones.
     """
 
     x: FloatArray = field(default_factory=_empty)
@@ -51,17 +52,13 @@ class Archive:
         G: FloatArray | None = None,
         g: FloatArray | None = None,
     ) -> Archive:
-        """The entries of some pairs, at least one."""
+        """Return an archive of some pairs, at least one."""
+        x, y = np.array([pair.x for pair in pairs]), np.array([pair.y for pair in pairs])
+        values = np.array([[pair.F, pair.f, pair.violation] for pair in pairs])
         none = np.empty((len(pairs), 0))
-        return cls(
-            np.array([pair.x for pair in pairs]),
-            np.array([pair.y for pair in pairs]),
-            np.array([[pair.F] for pair in pairs]),
-            np.array([[pair.f] for pair in pairs]),
-            np.array([[pair.violation] for pair in pairs]),
-            none if G is None else G,
-            none if g is None else g,
-        )
+        F, f, violation = np.split(values, 3, axis=1)
+        G, g = none if G is None else G, none if g is None else g
+        return cls(x, y, F, f, violation, G, g)
 
     def __len__(self) -> int:
         return len(self.x)
@@ -71,7 +68,7 @@ class Archive:
         return np.concatenate([self.x, self.y], axis=1)
 
     def joined(self, other: Archive) -> Archive:
-        """Both archives' entries, this one's first."""
+        """Return both archives' entries, this one's first."""
         if not len(self) or not len(other):
             return self if len(self) else other
         parts = [(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)]
@@ -81,13 +78,13 @@ class Archive:
         return Archive(*(getattr(self, f.name)[chosen] for f in fields(self)))
 
     def latest(self, capacity: int) -> Archive:
-        """Without the oldest entries beyond a capacity."""
+        """Return the archive without the oldest entries beyond a capacity."""
         return self.rows(slice(-capacity, None)) if len(self) > capacity else self
 
     def with_answers(self, pairs: Sequence[EvaluatedPair]) -> Archive:
-        """With pairs whose evaluation did not fail; a leader's last answer replaces the others.
+        """Return the archive with some pairs added, except those whose evaluation failed.
 
-        The oldest entries go where there are too many.
+        Each leader keeps its last answer only. The oldest entries go where there are too many.
         """
         last = {pair.x.tobytes(): pair for pair in pairs if np.isfinite(pair.violation)}
         if not last:
@@ -96,17 +93,17 @@ class Archive:
         others = np.ones(len(self), np.bool_)
         for x in answers.x if len(self) else ():
             others &= (self.x != x).any(axis=1)
-        return self.rows(others).joined(answers).latest(CAPACITY)
+        return self.rows(others).joined(answers).latest(ANSWERS_KEPT)
 
     def nearest(self, x: FloatArray, count: int = 1) -> Archive:
-        """The entries, up to `count`, whose leaders are nearest to x, nearest first."""
+        """Return up to `count` entries whose leaders are nearest to x, nearest first."""
         if not len(self):
             return self
         away = self.x - x
         return self.rows(np.argsort((away * away).sum(axis=1), kind="stable")[:count])
 
     def good(self, share: float) -> BoolArray:
-        """Which entries (k,) are among the best by the leader's order."""
+        """Tell which entries (k,) are among the best `share` in the leader's order."""
         best = np.zeros(len(self), np.bool_)
         order = ranking(self.F.ravel(), self.violation.ravel())
         best[order[: max(1, round(share * len(best)))]] = True

@@ -3,25 +3,26 @@
 A. Sinha, Z. Lu, K. Deb and P. Malo, "Bilevel optimization based on iterative approximation of
 multiple mappings", Journal of Heuristics 26, 2020, and the program its authors published.
 
-Leaders are bred as in NBLEA. A member is solved (`converged`) when its follower's search came to an
-end; solved members go first. Archives of solved and other pairs feed the models psi, x -> y, and
-phi, x -> f (see `rivals.mappings`), with which local searches improve the best leader every N
-generations; half-way between them the elite's follower is solved afresh.
+Leaders are bred as in NBLEA. A member is solved (`converged`) when its follower's search came to
+its end; solved members rank first. The models psi, x -> y, and phi, x -> f (see `rivals.mappings`)
+are fitted to archives of solved and other pairs. Every N generations a local search on the models
+improves the best leader; half-way between, the elite's follower is solved again, without a guess.
 
-As in the program, whose text differs from the paper: children are always searched for
-(`prob_search` = 1). With less, children get their answers from the models once there are enough.
+Every child's follower is searched for (`prob_search` = 1), as in the program, which differs from
+the paper here. With a lower probability, children get their answers from the models once there are
+enough pairs.
 
 What differs from the program, and why:
-- its own stop at an error of 1e-2 is not taken over, the published accuracies being smaller;
+- there is no stop at an error of 1e-2, because the published accuracies are smaller;
 - constraints count as they are, without the program's windows of 1e-4, and those of the follower
   count above too, because bilevo's answers have to meet them;
-- the follower of a leader from a local search keeps the answer that the search has chosen where
-  models leave it open, because a mutation, one time in n, would throw the gain away;
-- a second look at the elite replaces no answer by one that is better by rounding only;
+- where models leave an answer open, the follower of a leader from a local search keeps the answer
+  that the search has chosen, because a mutation, one time in n, would lose the gain;
+- checking the elite replaces no answer by one that is better by rounding only;
 - the second search for the first population's followers does not replace better answers;
-- the elite's follower is solved afresh only once there are enough pairs for a local search;
-- slips are not repeated: the oldest pairs taken for the nearest (see `rivals.mappings`), an
-  index of unsolved members read as one of all members.
+- the elite's follower is solved again only once there are enough pairs for a local search;
+- slips are not repeated: taking the oldest pairs for the nearest (see `rivals.mappings`), and
+  reading an index of unsolved members as one of all members.
 """
 
 from __future__ import annotations
@@ -36,17 +37,24 @@ from bilevo.algorithms.rivals.archive import Archive
 from bilevo.algorithms.rivals.genetic import (
     FollowerTask,
     Leaders,
+    accept_elite,
     breed,
     deviations_of,
-    elect,
     nearest_parent,
     total_variance,
 )
-from bilevo.algorithms.rivals.local_search import misjudged
-from bilevo.algorithms.rivals.mappings import JointModels, Mappings, Sizes
+from bilevo.algorithms.rivals.mappings import (
+    JointModels,
+    Mappings,
+    Sizes,
+    exact_by_phi,
+    exact_by_psi,
+    phi_is_better,
+    phi_validation,
+)
+from bilevo.algorithms.rivals.pairs import first_incumbent, misjudged
 from bilevo.algorithms.rivals.quadratic import fit, minimize, terms
 from bilevo.algorithms.rivals.scikit_learn import require_scikit_learn
-from bilevo.algorithms.shared.differences import At
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.leader import (
     LeaderState,
@@ -54,48 +62,47 @@ from bilevo.algorithms.shared.leader import (
     first_by_itself,
     first_leaders,
 )
-from bilevo.algorithms.shared.sqp import LocalRule, sqp
 from bilevo.core.algorithm import Algorithm, variant_name
 from bilevo.core.arrays import FloatArray
-from bilevo.core.budget import Budget, StopReason, require_count
+from bilevo.core.budget import Budget, StopReason
 from bilevo.core.problem import Spec
-from bilevo.core.request import Incumbent, Level, Procedure, Values, evaluate, together
+from bilevo.core.request import Level, Procedure, evaluate, together
 from bilevo.core.stop_rules import AtTarget, Settled, Stagnation, first_met
 from bilevo.core.streams import stream
+from bilevo.optimizers.protocol import require_population
 from bilevo.optimizers.variation import WIDTH, distinct, polynomial_mutation
 
-SMALLEST_VARIANCE = 1e-4  # of the first solved members': the run has ended below it
-SMALLEST_CHANGE = 1e-4  # of the elite's F, relative, over the window
+END_SOLVED_VARIANCE = 1e-4  # as a share of the first solved members': it ends the run
+END_CHANGE = 1e-4  # of the elite's F, relative, over the window: it ends the run
 TRUSTED = 1e-2 / WIDTH  # root mean squared error of a mapping that is believed
-SLACK = 1e-6  # by which f may exceed phi
-REACH = 0.05  # of the box, around the start of an exact local search
 
 
 @dataclass(slots=True, eq=False)
-class Population(Leaders):
-    """The leaders, what is known of followers, and how the last local search fared."""
+class BLEAQ2Leaders(Leaders):
+    """The leaders, archives of pairs, and whether the last local search failed."""
 
     solved: Archive = field(default_factory=Archive)
     others: Archive = field(default_factory=Archive)
-    doubted: bool = False  # the last local search on models was no success
+    doubted: bool = False  # whether the last local search on models was no success
 
     @property
     def best(self) -> int:
-        """Among the solved members, if there are some."""
+        """Return the best of the solved members, or of all if none is solved."""
         keys = self.keys
         among = [i for i, member in enumerate(self.members) if is_solved(member)]
         return min(among or range(len(keys)), key=keys.__getitem__)
 
     @property
     def ranks(self) -> list[tuple[float, ...]]:
-        """Solved members first, then Deb's order."""
+        """Return keys that put solved members first, then follow Deb's order."""
         members = zip(self.members, self.keys, strict=True)
         return [(float(not is_solved(member)), *key) for member, key in members]
 
     def enter(self, newcomers: list[Pair], rng: np.random.Generator) -> None:
-        """Random members and newcomers compete for the members' places.
+        """Let newcomers and random members compete for the members' places.
 
-        While few are solved, the places of others are at stake. The best solved is never lost.
+        While few members are solved, they are places of unsolved ones. The best solved member is
+        never lost.
         """
         count = max(len(newcomers), 2)
         unsolved = [i for i, member in enumerate(self.members) if not is_solved(member)]
@@ -103,7 +110,7 @@ class Population(Leaders):
         stake = unsolved if few else list(range(len(self.members)))
         places = [stake[i] for i in distinct(rng.random(count).tolist(), len(stake))]
         best = self.members[self.best]
-        pool = Population([self.members[place] for place in places] + newcomers)
+        pool = BLEAQ2Leaders([self.members[place] for place in places] + newcomers)
         keys = pool.keys
         ranked = sorted(range(len(keys)), key=keys.__getitem__)
         top = pool.best
@@ -114,12 +121,12 @@ class Population(Leaders):
         for place, i in zip(places, ranked, strict=False):
             self.members[place] = pool.members[i]
 
-    def archive(self, task: FollowerTask, pair: Pair, capacity: int) -> None:
-        """Keep a pair and its constraints; failures are of no use to models."""
+    def archive(self, spec: Spec, task: FollowerTask, pair: Pair) -> None:
+        """Keep a pair and its constraints, unless an evaluation failed."""
         values = np.concatenate([[pair.F, pair.f], task.G, task.g])
         if not np.isfinite(values).all():
             return
-        entry = Archive.of([pair], task.G[None], task.g[None])
+        entry, capacity = Archive.of([pair], task.G[None], task.g[None]), Sizes.of(spec).capacity
         if pair.converged:
             self.solved = self.solved.joined(entry).latest(capacity)
         else:
@@ -144,9 +151,7 @@ class BLEAQ2(Algorithm[LeaderState]):
 
     def __post_init__(self) -> None:
         require_scikit_learn("bleaq2")
-        require_count("population", self.population)
-        if self.population < 4:
-            raise ValueError(f"population must be at least 4, got {self.population}")
+        require_population("BLEAQ-II", self.population, optional=False)
         if not 0 <= self.prob_search <= 1:
             raise ValueError(f"prob_search must be from 0 to 1, got {self.prob_search!r}")
 
@@ -159,56 +164,54 @@ class BLEAQ2(Algorithm[LeaderState]):
 
     @property
     def local_size(self) -> int:
-        """Of the genetic search below when there is something to start from."""
+        """Return the population of the genetic search below where it starts from known answers."""
         return max(4, self.population // 10)
 
     def init(self, spec: Spec) -> Procedure[LeaderState]:
         yield from ()
-        return LeaderState(Population())
+        return LeaderState(BLEAQ2Leaders())
 
     def generation(self, spec: Spec, state: LeaderState) -> Procedure[LeaderState]:
-        population: Population = state.leader
-        if population.members:
+        leaders: BLEAQ2Leaders = state.leader
+        if leaders.members:
             rng = stream(spec.seed, "leader", state.generation)
             tasks = self.children(spec, state, rng)
             pairs = yield from together(task.solve_and_rate(spec, state) for task in tasks)
-            population.enter(pairs, rng)
+            leaders.enter(pairs, rng)
         else:
             tasks, pairs = yield from self.first_population(spec, state)
-        capacity = Sizes(spec.m, spec.n).capacity
         for task, pair in zip(tasks, pairs, strict=True):
-            population.archive(task, pair, capacity)
-        yield from elect(state, population.members[population.best])
-        close_generation(spec, state, tasks, pairs)
+            leaders.archive(spec, task, pair)
+        yield from accept_elite(state, leaders.members[leaders.best])
+        close_generation(spec, state, [task.executions for task in tasks], pairs)
         state.stop = state.stop or self.settled(spec, state)
         if state.stop is not StopReason.TARGET:
             yield from self.improve(spec, state, pairs)
-            best = population.members[population.best]
-            yield from elect(state, best)
+            yield from accept_elite(state, leaders.members[leaders.best])
             state.stop = first_met([AtTarget(spec.target)], state.progress()) or state.stop
         return state
 
     def settled(self, spec: Spec, state: LeaderState) -> StopReason | None:
-        """Test whether a feasible elite's F has stopped changing, or solved members have met."""
-        population: Population = state.leader
+        """Test whether a feasible elite's F has stopped changing, or solved members are close."""
+        leaders: BLEAQ2Leaders = state.leader
         assert state.elite is not None
         if state.elite.violation > 0:
             return None
-        variance = total_variance([member for member in population.members if is_solved(member)])
-        met = variance < SMALLEST_VARIANCE * population.first_variance
-        still = Stagnation(spec.budget.upper_window // 2 + 1, math.inf, SMALLEST_CHANGE)
-        return first_met([still, Settled()], state.progress(settled=met))
+        variance = total_variance([member for member in leaders.members if is_solved(member)])
+        close = variance < END_SOLVED_VARIANCE * leaders.first_variance
+        still = Stagnation(spec.budget.upper_window // 2 + 1, math.inf, END_CHANGE)
+        return first_met([still, Settled()], state.progress(settled=close))
 
     # The first population
 
     def first_population(
         self, spec: Spec, state: LeaderState
     ) -> Procedure[tuple[list[FollowerTask], list[Pair]]]:
-        """Leaders, near the feasible set if there are constraints, with their followers solved.
+        """Make leaders, near the feasible set if there are constraints, and solve their followers.
 
         If some followers were not quadratic, all are solved again from the centres of the answers.
         """
-        population: Population = state.leader
+        leaders: BLEAQ2Leaders = state.leader
         rng = stream(spec.seed, "start")
         x = first_leaders(self.upper_size(spec), spec, rng)
         yield from self.feasible_leaders(spec, x, rng)
@@ -221,15 +224,15 @@ class BLEAQ2(Algorithm[LeaderState]):
             for i, other in enumerate(others):
                 if other.violation < np.inf and other.follower_no_worse(pairs[i]):
                     tasks[i], pairs[i] = again[i], other
-        population.members = list(pairs)
+        leaders.members = list(pairs)
         solved = [pair for pair in pairs if is_solved(pair)]
-        population.first_variance = total_variance(solved) if len(solved) > 1 else 0.0
+        leaders.first_variance = total_variance(solved) if len(solved) > 1 else 0.0
         return tasks, pairs
 
     def feasible_leaders(
         self, spec: Spec, x: FloatArray, rng: np.random.Generator
     ) -> Procedure[None]:
-        """Replace half of the leaders by those of pairs that models say are feasible and good."""
+        """Replace half of the leaders by those of pairs that are feasible and good by models."""
         d = spec.m + spec.n
         points = rng.random((terms(d) + 5 * d, d))
         objectives, constraints = yield from at_both_levels(points[:1], spec.m)
@@ -256,21 +259,23 @@ class BLEAQ2(Algorithm[LeaderState]):
     def children(
         self, spec: Spec, state: LeaderState, rng: np.random.Generator
     ) -> list[FollowerTask]:
-        """Two children, with guesses from their nearest solved parents, or answers from models."""
-        population: Population = state.leader
-        x = np.array([member.x for member in population.members])
-        parents, children = breed(x, population.keys, population.ranks, population.best, rng)
-        solved = [i for i in parents if is_solved(population.members[i])]
-        sizes = Sizes(spec.m, spec.n)
-        ready = len(population.solved) >= sizes.mapping and 2 * sum(
-            is_solved(member) for member in population.members
-        ) >= len(population.members)
+        """Return the tasks of two children.
+
+        Their guesses come from their nearest solved parents, or their answers from models.
+        """
+        leaders: BLEAQ2Leaders = state.leader
+        members = leaders.members
+        x = np.array([member.x for member in members])
+        parents, children = breed(x, leaders.keys, leaders.ranks, leaders.best, rng)
+        solved = [i for i in parents if is_solved(members[i])]
+        half_solved = 2 * sum(map(is_solved, members)) >= len(members)
+        ready = len(leaders.solved) >= Sizes.of(spec).mapping and half_solved
         tasks = []
         for i, child in enumerate(children):
             if rng.random() >= self.prob_search and ready:
                 tasks.append(self.mapped(spec, state, child, i))
             else:
-                guess = population.members[nearest_parent(x, child, solved or parents)].y
+                guess = members[nearest_parent(x, child, solved or parents)].y
                 tasks.append(self.task(spec, state, child, i, guess))
         return tasks
 
@@ -284,8 +289,7 @@ class BLEAQ2(Algorithm[LeaderState]):
         pool: FloatArray | None = None,
         name: str = "follower",
     ) -> FollowerTask:
-        """A follower to solve, by a small population near a guess, or else by a full one."""
-        population: Population = state.leader
+        """Return a follower to solve, by a small population near a guess or else by a full one."""
         rng = stream(spec.seed, name, state.generation, i)
         samples = terms(spec.n) + spec.n
         most = max(4, spec.budget.lower_max)
@@ -293,22 +297,22 @@ class BLEAQ2(Algorithm[LeaderState]):
             if pool is None:
                 pool = rng.random((min(self.population, most), spec.n))
             return FollowerTask(x, rng, samples, pool)
-        answers = population.answers
+        answers = state.leader.answers
         chosen = distinct(rng.random(self.local_size).tolist(), len(answers))
         return FollowerTask(x, rng, samples, answers[chosen], guess, deviations_of(answers))
 
     def mapped(self, spec: Spec, state: LeaderState, x: FloatArray, i: int) -> FollowerTask:
-        """A follower whose answer comes from psi, or from phi where that seems as good."""
-        population: Population = state.leader
-        rng, sizes = stream(spec.seed, "mapping", state.generation, i), Sizes(spec.m, spec.n)
-        mappings = Mappings.around(x, population.solved, sizes, rng)
+        """Return a follower whose answer comes from psi, or from phi where that seems as good."""
+        leaders: BLEAQ2Leaders = state.leader
+        rng, sizes = stream(spec.seed, "mapping", state.generation, i), Sizes.of(spec)
+        mappings = Mappings.around(x, leaders.solved, sizes, rng)
         answer, error = mappings.answer(x), mappings.psi_validation
-        pairs = population.solved.joined(population.others)
+        pairs = leaders.solved.joined(leaders.others)
         better = mappings.phi_error <= mappings.psi_error and phi_is_better(state, mappings)
         coin = rng.random() < 0.25
         if len(pairs) >= sizes.joint and (better or coin):
-            slack = state.f_scale.tolerance(SLACK)
-            answer = JointModels.around(x, pairs, mappings.phi, slack, sizes).answer(x, answer)
+            models = JointModels.around(x, pairs, mappings.phi, state.f_scale, sizes)
+            answer = models.answer(x, answer)
             error = phi_validation(state, mappings)
         clipped = np.clip(answer, 0.0, 1.0)
         trusted = mappings.surrounds(x) and bool((clipped == answer).all()) and error < TRUSTED
@@ -317,138 +321,90 @@ class BLEAQ2(Algorithm[LeaderState]):
     # Local search
 
     def improve(self, spec: Spec, state: LeaderState, children: Sequence[Pair]) -> Procedure[None]:
-        """Every N generations, and at the end, a local search; half-way between a second look."""
-        population: Population = state.leader
-        if len(population.solved) < Sizes(spec.m, spec.n).mapping:
+        """Search locally every N generations and at the end; half-way between, check the elite."""
+        leaders: BLEAQ2Leaders = state.leader
+        if len(leaders.solved) < Sizes.of(spec).mapping:
             return
-        period = len(population.members)
-        turn = (state.generation - 2) % period  # the first generation bred is number 2
-        if state.stop is not None or turn == 0:
+        period = len(leaders.members)
+        phase = (state.generation - 2) % period  # the first generation bred is number 2
+        if state.stop is not None or phase == 0:
             yield from self.local_search(spec, state, children)
-        elif turn == period // 2:
-            yield from self.look_again(spec, state)
+        elif phase == period // 2:
+            yield from self.check_elite(spec, state)
 
     def local_search(
         self, spec: Spec, state: LeaderState, children: Sequence[Pair]
     ) -> Procedure[None]:
-        """A leader from the models, or at the end or after a failure from F itself along psi."""
-        population: Population = state.leader
+        """Let the result of a local search compete with the members.
+
+        The search is on models; at the end, and after a search that failed, it evaluates F.
+        """
+        leaders: BLEAQ2Leaders = state.leader
         rng = stream(spec.seed, "local", state.generation)
         start = state.elite
         assert start is not None
         if rng.random() >= 0.5:
             start = children[int(rng.integers(len(children)))]
-        exact = population.doubted or state.stop is not None
+        exact = leaders.doubted or state.stop is not None
         x, y = yield from self.proposed(spec, state, start, exact, rng)
         task = self.task(spec, state, x, 0, y, name="local-follower")
         task.keeps_open = True
         pair = yield from task.solve_and_rate(spec, state)
-        population.doubted = not exact and not (is_solved(pair) and not start.no_worse(pair))
+        leaders.doubted = not exact and not (is_solved(pair) and not start.no_worse(pair))
         if is_solved(pair):
-            population.archive(task, pair, Sizes(spec.m, spec.n).capacity)
-            population.enter([pair], rng)
+            leaders.archive(spec, task, pair)
+            leaders.enter([pair], rng)
 
     def proposed(
         self, spec: Spec, state: LeaderState, start: Pair, exact: bool, rng: np.random.Generator
     ) -> Procedure[tuple[FloatArray, FloatArray]]:
-        """The leader that a local search finds, and a guess at its follower's answer."""
-        population: Population = state.leader
-        sizes = Sizes(spec.m, spec.n)
-        mappings = Mappings.around(start.x, population.solved, sizes, rng)
-        pairs = population.solved.joined(population.others)
+        """Search locally; return the leader found, and a guess at its follower's answer."""
+        leaders: BLEAQ2Leaders = state.leader
+        sizes = Sizes.of(spec)
+        mappings = Mappings.around(start.x, leaders.solved, sizes, rng)
+        pairs = leaders.solved.joined(leaders.others)
         coin = rng.random() <= 0.5
         by_psi = not phi_is_better(state, mappings) or len(pairs) < sizes.joint or coin
-        if exact and by_psi:
-            return (yield from self.exact_by_psi(state, start, mappings))
         if exact:
-            return (yield from self.exact_by_phi(state, start, mappings))
+            search = exact_by_psi if by_psi else exact_by_phi
+            return (yield from search(state, start, mappings))
         if by_psi:
-            near = population.solved.nearest(start.x, sizes.mapping)
+            near = leaders.solved.nearest(start.x, sizes.mapping)
             objective, *rules = fit(near.x, np.concatenate([near.F, near.G], axis=1))
             x = minimize(objective, rules, start.x, np.zeros(spec.m), np.ones(spec.m))
             return x, start.y
-        slack = state.f_scale.tolerance(SLACK)
-        models = JointModels.around(start.x, pairs, mappings.phi, slack, sizes)
+        models = JointModels.around(start.x, pairs, mappings.phi, state.f_scale, sizes)
         return models.minimize(start.x, start.y)
 
-    def exact_by_psi(
-        self, state: LeaderState, start: Pair, mappings: Mappings
-    ) -> Procedure[tuple[FloatArray, FloatArray]]:
-        """SQP on F near the start, with y = psi(x)."""
-
-        def at(x: FloatArray) -> Procedure[Values]:
-            y = np.clip([mappings.answer(row) for row in x], 0.0, 1.0)
-            values = yield from evaluate(Level.UPPER, x, y)
-            state.spent = values.spent
-            return values
-
-        return (yield from search_near(at, start.x)), start.y
-
-    def exact_by_phi(
-        self, state: LeaderState, start: Pair, mappings: Mappings
-    ) -> Procedure[tuple[FloatArray, FloatArray]]:
-        """SQP on F near the start over (x, y) with f at most phi(x), and the constraints."""
-        m, slack = len(start.x), state.f_scale.tolerance(SLACK)
-
-        def at(points: FloatArray) -> Procedure[Values]:
-            x, y = points[:, :m], points[:, m:]
-            upper = yield from evaluate(Level.UPPER, x, y)
-            state.spent = upper.spent
-            lower = yield from evaluate(Level.LOWER, x, y)
-            gap = lower.objective - np.array([mappings.phi(row) for row in x]) - slack
-            constraints = np.column_stack([upper.constraints, lower.constraints, gap])
-            return Values.of(upper.objective, constraints, 0, upper.spent)
-
-        found = yield from search_near(at, np.concatenate([start.x, start.y]))
-        return found[:m], found[m:]
-
-    def look_again(self, spec: Spec, state: LeaderState) -> Procedure[None]:
-        """Solve the elite's follower from nothing; a better answer corrects the elite."""
-        population: Population = state.leader
-        elite, place = state.elite, population.best
+    def check_elite(self, spec: Spec, state: LeaderState) -> Procedure[None]:
+        """Solve the elite's follower without a guess; a better answer corrects the elite."""
+        leaders: BLEAQ2Leaders = state.leader
+        elite, place = state.elite, leaders.best
         assert elite is not None
         task = self.task(spec, state, elite.x, 0, name="again")
         pair = yield from task.solve_and_rate(spec, state)
         if is_solved(pair) and misjudged(state, elite, pair):
-            population.members[place] = pair
-            population.archive(task, pair, Sizes(spec.m, spec.n).capacity)
+            leaders.members[place] = pair
+            leaders.archive(spec, task, pair)
 
 
 def at_both_levels(points: FloatArray, m: int) -> Procedure[tuple[FloatArray, FloatArray]]:
-    """Both objectives (k, 2) and all constraints (k, .) of pairs (k, m + n)."""
+    """Evaluate pairs (k, m + n); return both objectives (k, 2) and all constraints (k, .)."""
     x, y = points[:, :m], points[:, m:]
     lower = yield from evaluate(Level.LOWER, x, y)
     upper = yield from evaluate(Level.UPPER, x, y)
-    if len(points) == 1:  # the first: an answer for now, should the run end before one is solved
-        violation = float(upper.violation[0]) + float(lower.violation[0])
-        F = float(upper.objective[0]) if violation < np.inf else np.inf
-        yield Incumbent(x[0], y[0], F, float(lower.objective[0]), violation)
+    if len(points) == 1:  # a first answer, should the run end before a follower is solved
+        yield first_incumbent(x, y, upper, lower)
     constraints = np.concatenate([upper.constraints, lower.constraints], axis=1)
     return np.column_stack([upper.objective, lower.objective]), constraints
 
 
-def search_near(at: At, start: FloatArray) -> Procedure[FloatArray]:
-    """The best point that SQP finds in a small box around the start."""
-    low, high = np.maximum(start - REACH, 0.0), np.minimum(start + REACH, 1.0)
-    answer = yield from sqp(at, start, low, high, LocalRule(max_points=100 * len(start)))
-    return answer.point
-
-
-def phi_validation(state: LeaderState, mappings: Mappings) -> float:
-    """phi's error in the units of psi's: values count as those of the published problems."""
-    return mappings.phi_validation / (WIDTH * state.f_scale.tolerance(1.0))
-
-
-def phi_is_better(state: LeaderState, mappings: Mappings) -> bool:
-    return phi_validation(state, mappings) <= mappings.psi_validation
-
-
 def centres_of(answers: FloatArray, count: int, seed: int) -> FloatArray:
-    """Centres of clusters of the answers, fewer if they coincide."""
+    """Return the centres of clusters of the answers, fewer if answers coincide."""
     from sklearn.cluster import KMeans
-    from threadpoolctl import threadpool_limits  # which scikit-learn brings
+    from threadpoolctl import threadpool_limits  # scikit-learn depends on it
 
     count = min(count, len(np.unique(answers, axis=0)))
-    with threadpool_limits(1):  # threads would add up in any order
+    with threadpool_limits(1):  # threads would add up in varying order, and round otherwise
         kmeans = KMeans(count, n_init=1, random_state=seed % 2**32).fit(answers)
     return np.asarray(np.clip(kmeans.cluster_centers_, 0.0, 1.0), dtype=np.float64)

@@ -6,19 +6,20 @@ import numpy as np
 
 from bilevo.core.arrays import BoolArray, FloatArray
 
-NEIGHBOURS = 5
+VOTERS = 5  # neighbours that decide
 
 
 def probability_good(x: FloatArray, good: BoolArray, at: FloatArray) -> FloatArray:
-    """How probable it is that points (k, d) are good, from points (j, d) known to be so or not.
+    """Return probabilities (k,) that points `at` (k, d) are good, from points x (j, d).
 
-    Nearer neighbours count more, so that points differ in probability even between the same ones.
+    `good` (j,) says which of the known points are good. Nearer neighbours count more, so that
+    points with the same neighbours still differ in probability.
     """
     from sklearn.neighbors import KNeighborsClassifier
 
     if good.all() or not good.any():
         return np.full(len(at), float(good.all()))
-    # A tree needs no threads, which would wait for each other where workers fill the machine.
-    model = KNeighborsClassifier(min(NEIGHBOURS, len(x)), weights="distance", algorithm="kd_tree")
+    # A tree is searched without threads, which would compete with workers for the processors.
+    model = KNeighborsClassifier(min(VOTERS, len(x)), weights="distance", algorithm="kd_tree")
     model.fit(x, good)
     return np.asarray(model.predict_proba(at)[:, 1], dtype=np.float64)

@@ -1,17 +1,17 @@
-"""What NBLEA and BLEAQ-II share: how they solve a follower, and how their leaders are bred.
+"""The common part of NBLEA and BLEAQ-II: how leaders are bred, and how a follower is solved.
 
 A. Sinha, P. Malo and K. Deb, "An improved bilevel evolutionary algorithm based on quadratic
 approximations", IEEE CEC, 2014; A. Sinha, Z. Lu, K. Deb and P. Malo, "Bilevel optimization based on
 iterative approximation of multiple mappings", Journal of Heuristics 26, 2020, with its program.
 
-A follower is first tried as a quadratic program: a model of f and of each constraint is fitted to a
-few points around a guess, and minimized. If f and g at the answer are what the models say, the
+A follower is first tried as a quadratic program: models of f and of each constraint are fitted to a
+few points around a guess, and minimized. If f and g at the answer are what the models predict, the
 follower is solved; otherwise a genetic search goes on from there.
 
 What differs from the program, and why:
-- its tolerances and step lengths are in the user's units, here in those of a box of its usual width
-  (see `optimizers.variation`), and that on values follows the size of the objective;
-- answers on a constraint are sought with a small margin, because bilevo counts what is above 0 as
+- its tolerances and step lengths are in the user's units. Here they are those of a box of its
+  usual width (see `optimizers.variation`), and the tolerance on values follows their size;
+- answers on a constraint are sought with a small margin, because bilevo counts all above 0 as
   infeasible; an answer that violates it by 1e-6 still ends a search, as in the program.
 """
 
@@ -46,12 +46,12 @@ from bilevo.optimizers.variation import (
 )
 
 EXACT = 1e-6  # error of a model, and violation, that counts as none
-NARROWEST = 1e-6 / WIDTH**2  # variance of the points that a model is fitted to, at least
+LEAST_VARIANCE = 1e-6 / WIDTH**2  # of the points that a model is fitted to
 
 
 @dataclass(slots=True, eq=False)
 class Leaders:
-    """The upper population, and the sum of the variances of its variables at the start."""
+    """The upper population, and its `total_variance` at the start."""
 
     members: list[Pair] = field(default_factory=list)
     first_variance: float = 0.0
@@ -71,15 +71,15 @@ class Leaders:
 
 
 def total_variance(pairs: Sequence[Pair]) -> float:
-    """The sum of the variances of all variables of both levels."""
+    """Return the sum of the variances of all variables of both levels."""
     rows = np.array([np.concatenate([pair.x, pair.y]) for pair in pairs])
     return float(rows.var(axis=0, ddof=1).sum()) if len(rows) > 1 else math.inf
 
 
-def elect(state: LeaderState, best: Pair) -> Procedure[None]:
-    """Make a member the elite, and tell it if it is another pair than before.
+def accept_elite(state: LeaderState, best: Pair) -> Procedure[None]:
+    """Make a member the elite, and tell the driver if it is another pair than before.
 
-    Pairs are compared by their points: a state that was stored holds copies.
+    Pairs are compared by their points, because a restored state holds copies.
     """
     elite, state.elite = state.elite, best
     if elite is None or not (np.array_equal(elite.x, best.x) and np.array_equal(elite.y, best.y)):
@@ -97,22 +97,22 @@ def breed(
     best: int,
     rng: np.random.Generator,
 ) -> tuple[list[int], FloatArray]:
-    """Two children of the best and of two winners of tournaments by rank; who the parents are."""
+    """Return the parents, the best and two winners of tournaments by rank, and two children."""
     infeasible = sum(violation > 0 for violation, _ in keys)
     among = entrants(keys, infeasible, rng.random(4).tolist())
     parents = [best, *tournaments(among, ranks)]
     chosen = points[parents]
-    children = parent_centric_crossover(chosen, rng, adaptive_eta(chosen), children=CHILDREN)
+    children = parent_centric_crossover(chosen, rng, adaptive_eta(chosen), CHILDREN)
     children = polynomial_mutation(children, rng, 1 / points.shape[1], scale=1 / WIDTH)
     return parents, children
 
 
 @dataclass(slots=True, eq=False)
 class FollowerTask:
-    """A follower to solve at x: around a guess with these deviations, or anywhere without one.
+    """The follower to solve at x: around a guess with these deviations, or anywhere without one.
 
-    A model is fitted to `samples` points (none: no attempt). `pool` starts the genetic search.
-    With an `answer` there is nothing to solve; it is `trusted` or not.
+    Models are fitted to `samples` points; with 0 there are none. `pool` starts the genetic search.
+    With an `answer`, nothing is left to solve; the pair then counts as solved if it is `trusted`.
     """
 
     x: FloatArray
@@ -121,7 +121,7 @@ class FollowerTask:
     pool: FloatArray
     guess: FloatArray | None = None
     deviations: FloatArray | None = None
-    keeps_open: bool = False  # the guess is wanted where the models leave the answer open
+    keeps_open: bool = False  # keep to the guess where the models leave the answer open
     answer: FloatArray | None = None
     trusted: bool = False
     executions: int = 1
@@ -130,14 +130,14 @@ class FollowerTask:
     g: FloatArray = field(default_factory=lambda: np.empty(0))
 
     def solve_and_rate(self, spec: Spec, state: LeaderState) -> Procedure[Pair]:
-        """The follower's answer with the leader's values there."""
+        """Return the follower's answer with the leader's values there."""
         pair = yield from self.solve(spec, state)
         values = yield from evaluate_leader(state, pair)
         self.G = values.constraints[0]
         return pair
 
     def solve(self, spec: Spec, state: LeaderState) -> Procedure[Pair]:
-        """The follower's answer, F not evaluated; `converged` if the search came to an end."""
+        """Return the follower's answer without F, `converged` if the search came to its end."""
         if self.answer is not None:
             values = yield from evaluate_answers(self.x, self.answer[None])
             pair = self.best_of(self.answer[None], values)
@@ -160,10 +160,10 @@ class FollowerTask:
         return pair
 
     def attempt(self, spec: Spec, state: LeaderState) -> Procedure[tuple[Pair, bool]]:
-        """The quadratic program: the best point seen, and whether that settles the matter.
+        """Solve the quadratic program; return the best point, and whether it needs no search.
 
-        It does when the models are exact at the answer; if that is infeasible, no point may be
-        feasible, and the pair is not `converged`.
+        It needs none when the models are exact at the answer. If that answer is infeasible, there
+        may be no feasible point, and the pair is not `converged`.
         """
         points = self.around(spec.n)
         values = yield from evaluate_answers(self.x, points)
@@ -191,9 +191,10 @@ class FollowerTask:
     def program(
         self, models: Sequence[Quadratic], guess: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """The answer of the models of f and each g, and what they say there.
+        """Return the answer by the models of f and each g, and their predictions there.
 
-        Directions that the models leave open are mutated and fixed: the leader may want them.
+        Variables that the models leave open are mutated and fixed, because the leader may prefer
+        other values of them.
         """
         objective, constraints = models[0], models[1:]
         lower, upper = np.zeros(len(guess)), np.ones(len(guess))
@@ -208,7 +209,7 @@ class FollowerTask:
         return answer, np.array([model(answer) for model in models])
 
     def around(self, n: int) -> FloatArray:
-        """The points to fit to; the last one is the guess."""
+        """Return the points to fit to; the last one is the guess."""
         if self.guess is None or self.deviations is None:
             return self.rng.random((self.samples, n))
         points = self.guess + self.deviations * self.rng.standard_normal((self.samples, n))
@@ -219,7 +220,7 @@ class FollowerTask:
         return np.asarray(np.where(points > 1, 2 - points, points))
 
     def best_of(self, points: FloatArray, values: Values, other: Pair | None = None) -> Pair:
-        """The best of the points, whose constraints are noted, or another pair if it is better."""
+        """Return the best of the points and keep its constraints, or another pair if better."""
         i = best_index(values.objective, values.violation)
         f, violation = float(values.objective[i]), float(values.violation[i])
         pair = Pair(self.x, points[i].copy(), f, violation)
@@ -230,6 +231,6 @@ class FollowerTask:
 
 
 def deviations_of(answers: FloatArray) -> FloatArray:
-    """How far around a guess the models look: as far as the followers' answers are apart."""
-    variance = np.maximum(answers.var(axis=0, ddof=1), NARROWEST)
+    """Return how far around a guess models are fitted: as far as the answers are apart."""
+    variance = np.maximum(answers.var(axis=0, ddof=1), LEAST_VARIANCE)
     return np.asarray(np.sqrt(variance) + 1e-6 / WIDTH)

@@ -1,46 +1,47 @@
-"""GO-CMA-ES: groups of variables that can be optimized apart, each by a CMA-ES of its own kind.
+"""GO-CMA-ES: groups of variables that can be optimized apart, each by a CMA-ES for its type.
 
 X. Huang and Y. Wang, "A framework for scalable bilevel optimization: identifying and utilizing the
 interactions between upper-level and lower-level variables", IEEE Transactions on Evolutionary
 Computation 24(6), 2020 (GO, here with CMA-ES).
 
-Specified from the abstract and the figures that the DRC paper prints; there is no public program.
-Stated by the authors: a grouping phase finds the interactions between both levels' variables and
-makes groups of three types, (I) leader's variables only, (II) follower's only, (III) both; types I
-and II are optimized by a one-level method, type III by a bilevel one. Inferred:
+The method is specified from the abstract and from the figures that the DRC paper prints; there is
+no public program. The authors state: a grouping phase finds the interactions between both levels'
+variables and makes groups of three types, (I) leader's variables only, (II) follower's only, (III)
+both; types I and II are optimized by a one-level method, type III by a bilevel one. Inferred:
 - grouping is differential grouping (see grouping);
-- the order is II, III, I, one pass, which the printed evaluations suggest;
+- the order is II, III, I in one pass, which the printed evaluations suggest;
 - type III is BL-CMA-ES on the group's variables; a group ends by stagnation or its budget, only
   the last one when the target is met;
 - type I is a CMA-ES on F. Each of its points also costs a lower evaluation, because f and the
-  follower's constraints may depend on x though the answer does not. Instead of waiting for the
-  window of its stop rule to pass, it starts anew, which saves some runs on SMD7;
+  follower's constraints may depend on x though the answer does not. It restarts instead of
+  waiting for the window of its stop rule to pass, which saves some runs on SMD7;
 - type II is a CMA-ES on f with the lower budget and no rule on the value of f, from three starts.
-  If two of them end at the same f in different places, the follower has several optima (SMD6):
-  a search goes on from there, and among points of the same f the leader's F decides, evaluated at
-  those points only;
-- the variables of other groups stand still, and constraints that other groups answer for do not
-  count for a group's order (they do in what is reported).
+  If two of them end at the same f in different places, the follower has several optima (SMD6).
+  Then a search goes on from there, and among points of the same f the leader's F decides, which is
+  evaluated at those points only;
+- the variables of other groups are fixed, and constraints that other groups can change do not
+  count in a group's order. They count in the pairs that are reported.
 
-One generation of a run is one of the present group's search; the first is grouping and type II.
+A generation of a run is a generation of the present group's search; the first one is grouping and
+type II.
 
-docs/reproduction.md has the medians beside those printed. On what the authors' runs spend their
-lower evaluations is not known. Theirs end off the follower's optimum on SMD5 and SMD8, ours do not:
-the lower budget is enough for this Rosenbrock valley. If the three starts share it, errors become
-like those printed, but SMD4 and SMD12 get worse than printed.
+docs/reproduction.md compares the medians with those printed. It is not known how the authors' runs
+spend their lower evaluations. Theirs miss the follower's optimum on SMD5 and SMD8. Ours do not,
+because the lower budget is enough for this Rosenbrock valley. If the three starts share the budget,
+errors become like those printed, but SMD4 and SMD12 get worse than printed.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 import numpy as np
 
 from bilevo.algorithms.bl_cma_es import BLCMAES
 from bilevo.algorithms.nested import NestedCMAES, PatientCMAES
 from bilevo.algorithms.rivals.grouping import Group, find_groups
+from bilevo.algorithms.rivals.pairs import first_incumbent, without_failed_F
 from bilevo.algorithms.shared import leader
 from bilevo.algorithms.shared.follower_search import FollowerRule, FollowerSearch, Pair
 from bilevo.algorithms.shared.ties import is_tie, tie_order
@@ -55,6 +56,7 @@ from bilevo.core.request import (
     Level,
     Procedure,
     Request,
+    T,
     Values,
     evaluate,
     relayed,
@@ -64,22 +66,20 @@ from bilevo.core.streams import SEED_LIMIT, stream
 from bilevo.optimizers.cma_es import CMAES, CMAState
 from bilevo.optimizers.protocol import Start
 
-T = TypeVar("T")
-
 STARTS = 3  # of a search of type II
 SAME_VALUE = 1e-6  # difference of f that counts as none
-WIDE = 0.3  # deviation of a new start, as of the first one in most boxes
+WIDE = 0.3  # deviation of a restart, as of the first start in most boxes
 
 
 @dataclass(slots=True, eq=False)
 class Context:
-    """Where all variables stand while one group is searched, and what that costs elsewhere."""
+    """The values of all variables while one group is searched."""
 
     x: FloatArray
     y: FloatArray
-    foreign: FloatArray  # violations, at both levels, of constraints that other groups answer for
+    foreign: FloatArray  # violations, at both levels, of constraints that other groups can change
     spent: int = 0  # upper evaluations so far
-    spent_before: int = 0  # those before the present group
+    spent_before: int = 0  # upper evaluations before the present group
 
 
 @dataclass(slots=True, eq=False)
@@ -97,24 +97,24 @@ class GOState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """A group's view of the problem: its variables only, the others stand as in the context."""
+    """A group's view of the problem: its own variables; the others are fixed by the context."""
 
     context: Context
     group: Group
 
     def through(self, steps: Procedure[T]) -> Procedure[T]:
         """Run the steps of a search over the group's variables."""
-        return relayed(steps, self.asked, self.own)
+        return relayed(steps, self.whole_request, self.own)
 
-    def asked(self, request: Request) -> Request:
-        """A request for all variables from one for those of the group."""
+    def whole_request(self, request: Request) -> Request:
+        """Make a request for the group's variables one for all variables."""
         if isinstance(request, Incumbent):
             return self.whole_incumbent(request)
         assert isinstance(request, Evaluate)
         return Evaluate(request.level, *self.whole(request.x, request.y))
 
     def whole(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Points of all variables from those of the group."""
+        """Make points of the group's variables points of all variables."""
         whole_x = np.repeat(self.context.x[None], len(x), axis=0)
         whole_y = np.repeat(self.context.y[None], len(y), axis=0)
         whole_x[:, self.group.x], whole_y[:, self.group.y] = x, y
@@ -123,10 +123,10 @@ class Window:
     def whole_incumbent(self, best: Incumbent) -> Incumbent:
         x, y = self.whole(best.x[None], best.y[None])
         violation = best.violation + float(self.context.foreign.sum())
-        return told(best._replace(x=x[0], y=y[0], violation=violation))
+        return without_failed_F(best._replace(x=x[0], y=y[0], violation=violation))
 
     def own(self, level: Level, values: Values) -> Values:
-        """Values with the group's part of the violation, and the evaluations spent on it."""
+        """Return values with the group's part of the violation and of the evaluations."""
         spent = values.spent
         if level is Level.UPPER:
             self.context.spent = spent
@@ -144,7 +144,7 @@ class Window:
 
 
 def counted_parts(values: Values) -> FloatArray:
-    """Each constraint's part in the violation (k, c); 0 for repeated ones, which do not count."""
+    """Return each constraint's part (k, c) in the violation; repeated ones have 0."""
     with np.errstate(invalid="ignore", over="ignore"):
         parts = np.maximum(values.constraints, 0.0)
         beyond = parts.cumsum(axis=1) > values.violation[:, None] * (1 + 1e-9)
@@ -153,7 +153,7 @@ def counted_parts(values: Values) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class NoSearch(CMAES):
-    """The answer of a follower without variables: one point, and the end."""
+    """The search of a follower without variables: one point, and it ends."""
 
     def population_size(self, d: int) -> int:
         return 1
@@ -172,7 +172,7 @@ class NoSearch(CMAES):
 
 @dataclass(frozen=True, slots=True)
 class RestartingCMAES(PatientCMAES):
-    """CMA-ES that starts anew, anywhere in the box, when it has shrunk to nothing."""
+    """CMA-ES that restarts anywhere in the box when it is exhausted."""
 
     def ask(self, state: CMAState, rng: np.random.Generator) -> FloatArray:
         if self.exhausted(state):
@@ -223,7 +223,7 @@ class GOCMAES(Algorithm[GOState]):
         return state
 
     def prepare(self, spec: Spec, state: GOState) -> Procedure[None]:
-        """Find the groups, and settle those of the follower alone."""
+        """Find the groups, and solve those of the follower alone."""
         yield from evaluate_context(state.context)
         groups = yield from find_groups(spec)
         alone = [group for group in groups if not len(group.x)]
@@ -242,7 +242,7 @@ class GOCMAES(Algorithm[GOState]):
         )
 
     def next_group(self, spec: Spec, state: GOState) -> Procedure[GOState]:
-        """Start the search of the first group that is left."""
+        """Start the search of the first remaining group."""
         state.number += 1
         state.context.spent_before = state.context.spent
         state.context.foreign[:] = np.where(
@@ -253,7 +253,7 @@ class GOCMAES(Algorithm[GOState]):
         return state
 
     def reduced(self, spec: Spec, state: GOState) -> Spec:
-        """What the first group's search sees."""
+        """Return the specification of the first group's search."""
         group, context = state.groups[0], state.context
         last = len(state.groups) == 1
         start = spec.x0 if len(group.y) else context.x
@@ -269,24 +269,18 @@ class GOCMAES(Algorithm[GOState]):
 
 
 def evaluate_context(context: Context) -> Procedure[None]:
-    """Tell the pair where the context stands: one evaluation at each level."""
-    x, y = context.x.copy(), context.y.copy()
-    below = yield from evaluate(Level.LOWER, x[None], y[None])
-    above = yield from evaluate(Level.UPPER, x[None], y[None])
-    context.spent = above.spent
-    violation = float(above.violation[0]) + float(below.violation[0])
-    yield told(Incumbent(x, y, float(above.objective[0]), float(below.objective[0]), violation))
-
-
-def told(best: Incumbent) -> Incumbent:
-    """A pair as it is told: where an evaluation failed, F has no value either."""
-    return best if best.violation < math.inf else best._replace(F=math.inf)
+    """Evaluate the context's pair at both levels, and tell the driver."""
+    x, y = context.x[None].copy(), context.y[None].copy()
+    lower = yield from evaluate(Level.LOWER, x, y)
+    upper = yield from evaluate(Level.UPPER, x, y)
+    context.spent = upper.spent
+    yield first_incumbent(x, y, upper, lower)
 
 
 def solve_alone(
     spec: Spec, context: Context, group: Group, number: int
 ) -> Procedure[tuple[int, list[FollowerSearch]]]:
-    """Solve a group of the follower alone from several starts: which is the best, and all."""
+    """Solve a group of the follower alone; return all searches, and which is the best."""
     window, scale = Window(context, group), Scale()
     spread, optimizer = spec.spread[spec.m + group.y], PatientCMAES()
     usual = FollowerRule.of(spec.budget, optimizer.population_size(len(group.y)))
@@ -303,9 +297,9 @@ def solve_alone(
     f, violation = np.array([a.f for a in answers]), np.array([a.lower_violation for a in answers])
     best = int(ranking(f, violation)[0])
     tolerance = scale.tolerance(SAME_VALUE)
-    rivals = [answer for answer in answers if is_tie(answers[best], answer, tolerance)]
-    if rivals:
-        yield from window.through(decide_ties(optimizer, followers[best], rivals))
+    ties = [answer for answer in answers if is_tie(answers[best], answer, tolerance)]
+    if ties:
+        yield from window.through(decide_ties(optimizer, followers[best], ties))
     return best, followers
 
 

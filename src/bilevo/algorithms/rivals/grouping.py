@@ -1,15 +1,15 @@
-"""Which variables of a bilevel problem can be optimized apart: differential grouping at two levels.
+"""Find variables of a bilevel problem that can be optimized apart: differential grouping.
 
-The idea is that of X. Huang and Y. Wang (see go_cma_es); the test is the usual differential
-grouping (M. N. Omidvar, X. Li, Y. Mei and X. Yao, "Cooperative co-evolution with differential
-grouping for large scale optimization", IEEE Transactions on Evolutionary Computation 18(3), 2014),
-which is inferred: two variables interact if the effect of one depends on the value of the other.
+X. Huang and Y. Wang group the variables of both levels (see go_cma_es). Their test is inferred to
+be the usual one: two variables interact if the effect of one depends on the value of the other
+(M. N. Omidvar, X. Li, Y. Mei and X. Yao, "Cooperative co-evolution with differential grouping for
+large scale optimization", IEEE Transactions on Evolutionary Computation 18(3), 2014).
 
-- Below, pairs (x_i, y_j) and (y_i, y_j) are tested on f, and all variables that change a constraint
-  of the follower belong together.
-- A y that no leader's variable moves is a constant for the leader. The other variables are tested
-  on F in pairs of different groups, and those that change a constraint of the leader belong
-  together.
+- Below, pairs (x_i, y_j) and (y_i, y_j) are tested on f, and all variables that change the same
+  constraint of the follower belong together.
+- A y on which no leader's variable has an effect is a constant for the leader. The other variables
+  are tested on F in pairs of different groups, and those that change the same constraint of the
+  leader belong together.
 - Each test is made at two random places. A place where an evaluation failed counts as interaction:
   in doubt, variables stay together.
 """
@@ -28,8 +28,8 @@ from bilevo.core.problem import Spec
 from bilevo.core.request import Level, Procedure, Values, evaluate, split
 from bilevo.core.streams import stream
 
-PLACES = 2  # where interaction is looked for
-SAME = 1e-6  # relative difference of effects that counts as none
+PLACES = 2  # number of random places where interaction is tested
+SAME_EFFECT = 1e-6  # relative difference of effects that counts as none
 UNCHANGED = 1e-9  # relative change of a constraint that counts as none
 
 Pairs = list[tuple[int, int]]
@@ -37,7 +37,7 @@ Pairs = list[tuple[int, int]]
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Variables to be optimized together, and the constraints that other groups answer for."""
+    """Variables to be optimized together, and the constraints that other groups can change."""
 
     x: IntArray
     y: IntArray
@@ -49,24 +49,24 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
-    """What one level shows: pairs that belong together, and who changes which constraint."""
+class Interactions:
+    """The findings at one level: pairs that belong together, and who changes which constraint."""
 
     pairs: Pairs
-    changes: BoolArray  # (variables, constraints); False for variables that were not looked at
+    changes: BoolArray  # (variables, constraints); False for variables that were not tested
 
 
 def find_groups(spec: Spec) -> Procedure[list[Group]]:
-    """Groups of the follower's variables only, then of both levels', then of the leader's only."""
+    """Return groups of the follower's variables only, of both levels' and of the leader's only."""
     m, size = spec.m, spec.m + spec.n
     rng = stream(spec.seed, "grouping")
     places = [Place.random(size, rng) for _ in range(PLACES)]
     wanted = [(i, j) for i, j in combinations(range(size), 2) if j >= m]
-    below = yield from look(spec, Level.LOWER, places, list(range(size)), wanted)
+    below = yield from find_interactions(spec, Level.LOWER, places, list(range(size)), wanted)
     labels = components(size, below.pairs)
     moved = [i for i in range(size) if labels[i] in labels[:m]]
     wanted = [(i, j) for i, j in combinations(moved, 2) if labels[i] != labels[j]]
-    above = yield from look(spec, Level.UPPER, places, moved, wanted)
+    above = yield from find_interactions(spec, Level.UPPER, places, moved, wanted)
     labels = components(size, below.pairs + above.pairs)
     foreign_G = foreign_constraints(labels, above.changes)
     foreign_g = foreign_constraints(labels, below.changes)
@@ -95,17 +95,17 @@ class Place:
         return cls(point, point + 0.2 + 0.3 * rng.random(size))
 
     def changed(self, sets: Iterable[tuple[int, ...]]) -> FloatArray:
-        """The point with each set of variables changed, one row each."""
+        """Return the point with each set of variables changed, one row each."""
         rows = [self.point.copy() for _ in sets]
         for row, variables in zip(rows, sets, strict=True):
             row[list(variables)] = self.other[list(variables)]
         return np.array(rows)
 
 
-def look(
+def find_interactions(
     spec: Spec, level: Level, places: list[Place], variables: list[int], wanted: Pairs
-) -> Procedure[Found]:
-    """Test the wanted pairs of variables on a level's objective, and its constraints: one batch."""
+) -> Procedure[Interactions]:
+    """Test the wanted pairs on a level's objective, and the variables on its constraints."""
     sets: list[tuple[int, ...]] = [(), *((i,) for i in variables), *wanted]
     z = np.concatenate([place.changed(sets) for place in places])
     values = yield from evaluate(level, z[:, : spec.m], z[:, spec.m :])
@@ -114,29 +114,29 @@ def look(
     pairs: Pairs = []
     changes = np.zeros((spec.m + spec.n, values.constraints.shape[1]), np.bool_)
     for here in split(values, [len(sets)] * len(places)):
-        pairs += interactions(here.objective, variables, wanted, scale.tolerance(SAME))
+        pairs += interacting(here.objective, variables, wanted, scale.tolerance(SAME_EFFECT))
         changes[variables] |= constraint_changes(here, len(variables))
     for column in changes.T:
         pairs += pairwise(np.flatnonzero(column).tolist())
-    return Found(pairs, changes)
+    return Interactions(pairs, changes)
 
 
-def interactions(h: FloatArray, variables: list[int], wanted: Pairs, tolerance: float) -> Pairs:
-    """The wanted pairs whose effects on h do not add up."""
+def interacting(h: FloatArray, variables: list[int], wanted: Pairs, tolerance: float) -> Pairs:
+    """Return the wanted pairs whose effects on h do not add up."""
     single = dict(zip(variables, h[1:], strict=False))
     found: Pairs = []
     for (i, j), both in zip(wanted, h[1 + len(variables) :], strict=True):
         four = np.array([h[0], both, single[i], single[j]])
         with np.errstate(invalid="ignore", over="ignore"):
             gap = abs((four[2] - four[0]) - (four[1] - four[3]))
-            same = gap <= tolerance + SAME * np.abs(four).sum()
+            same = gap <= tolerance + SAME_EFFECT * np.abs(four).sum()
         if not (same and np.isfinite(four).all()):
             found.append((i, j))
     return found
 
 
 def constraint_changes(values: Values, singles: int) -> BoolArray:
-    """Which constraints each single change of a variable changes: (singles, constraints)."""
+    """Tell which constraints each change of a single variable changes: (singles, constraints)."""
     first, changed = values.constraints[0], values.constraints[1 : 1 + singles]
     with np.errstate(invalid="ignore", over="ignore"):
         same: BoolArray = np.abs(changed - first) <= UNCHANGED * (np.abs(changed) + np.abs(first))
@@ -144,7 +144,7 @@ def constraint_changes(values: Values, singles: int) -> BoolArray:
 
 
 def components(size: int, pairs: Pairs) -> IntArray:
-    """Labels of variables: equal for those that a chain of pairs connects."""
+    """Return labels of variables, equal for those that a chain of pairs connects."""
     labels = np.arange(size)
     for i, j in pairs:
         labels[labels == labels[j]] = labels[i]
@@ -152,5 +152,5 @@ def components(size: int, pairs: Pairs) -> IntArray:
 
 
 def foreign_constraints(labels: IntArray, changes: BoolArray) -> dict[int, BoolArray]:
-    """For each group, the constraints that another group's variables change."""
+    """Return for each group the constraints that variables of other groups change."""
     return {label: changes[labels != label].any(axis=0) for label in dict.fromkeys(labels.tolist())}

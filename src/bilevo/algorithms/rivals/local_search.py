@@ -1,4 +1,4 @@
-"""Local searches at either level: a follower's over y at fixed x, a leader's over x with y*(x)."""
+"""Local searches at either level: over y for a follower, over x with y*(x) for a leader."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ from bilevo.algorithms.shared.ties import FlatSet, flat_directions
 from bilevo.core.arrays import FloatArray
 from bilevo.core.request import Level, Procedure, Values, evaluate, together
 
-FOLLOWER_TOLERANCE = 1e-13  # of f: what is left of it is noise in the leader's differences
+FOLLOWER_TOLERANCE = 1e-13  # of f, as its errors are noise in the leader's differences
 LEADER_TOLERANCE = 1e-9  # of F
-LEADER_DIFFERENCE = 1e-6  # of the box: well above the noise that the followers' errors make
-
-ROUNDING = 1e-9  # a change of f that is none
+POLISH_DIFFERENCE = 1e-6  # of the box: changes F by more than the followers' errors do
 ALLOWED = 1e-6  # loss of f that does not make an answer another one
 
 
 def polish_follower(
     state: LeaderState, x: FloatArray, start: FloatArray, max_points: int
 ) -> Procedure[Pair]:
-    """A local search of the follower from a start (F not evaluated)."""
+    """Search the follower's answer locally from a start; F is not evaluated."""
 
     def at(rows: FloatArray) -> Procedure[Values]:
         values = yield from evaluate_answers(x, rows)
@@ -41,10 +39,10 @@ def polish_follower(
 def polish_leader(
     state: LeaderState, x: FloatArray, y: FloatArray, max_points: int, max_lower: int
 ) -> Procedure[list[Pair]]:
-    """A local search of the leader from x, whose follower's answer is y; all pairs it evaluated.
+    """Search locally from a leader x with the answer y; return all pairs that were evaluated.
 
-    Each follower is searched locally, at most `max_lower` points long, from the answer to the
-    nearest leader of this search: where a follower has several answers, the same one is followed.
+    Each follower is searched locally, with at most `max_lower` points, from the answer to the
+    nearest leader of this search. So where followers have several answers, all give the same one.
     """
     pairs: list[Pair] = []
     followed = Archive.of([Pair(x, y, 0.0, 0.0, 0.0, 0.0)])
@@ -62,7 +60,7 @@ def polish_leader(
         return values._replace(violation=np.array([pair.violation for pair in new]))
 
     tolerance = state.F_scale.tolerance(LEADER_TOLERANCE)
-    rule = LocalRule(max_points, tolerance, LEADER_DIFFERENCE)
+    rule = LocalRule(max_points, tolerance, POLISH_DIFFERENCE)
     yield from sqp(at, x, np.zeros(len(x)), np.ones(len(x)), rule)
     return pairs
 
@@ -93,19 +91,3 @@ def resolve_ties(state: LeaderState, pair: Pair, max_points: int) -> Procedure[P
     yield from evaluate_leaders(state, [settled])
     kept = settled.f < allowed and settled.lower_violation <= pair.lower_violation
     return settled if kept and settled.no_worse(pair) else pair
-
-
-def best_of(pairs: list[Pair]) -> Pair:
-    """The best answer for the follower; pairs of one leader."""
-    best = pairs[0]
-    for pair in pairs[1:]:
-        if not best.follower_no_worse(pair):
-            best = pair
-    return best
-
-
-def misjudged(state: LeaderState, pair: Pair, again: Pair) -> bool:
-    """Whether a second answer of the follower is better than the first by more than rounding."""
-    if pair.lower_violation != again.lower_violation:
-        return again.lower_violation < pair.lower_violation
-    return pair.f - again.f > state.f_scale.tolerance(ROUNDING)

@@ -1,12 +1,12 @@
-"""What archived pairs say about the follower's answer as a function of the leader's x.
+"""Models of the follower's answer as a function of the leader's x, fitted to archived pairs.
 
 A. Sinha, Z. Lu, K. Deb and P. Malo, "Bilevel optimization based on iterative approximation of
 multiple mappings", Journal of Heuristics 26, 2020: psi maps x to the answer y, phi to its value f.
-Both are quadratic models over the archived leaders nearest to an x, some of which are left out to
-validate them.
+Both are quadratic models over the archived leaders nearest to an x; some of these are left out for
+validation. Local searches follow them: on models of F, or on F itself (`exact_by_...`).
 
-The authors' program takes the oldest leaders instead of the nearest, a slip (only the first
-distance is ever computed) that is not repeated.
+The authors' program computes only the first distance and so takes the oldest leaders, not the
+nearest. That slip is not repeated.
 """
 
 from __future__ import annotations
@@ -18,15 +18,30 @@ import numpy as np
 
 from bilevo.algorithms.rivals.archive import Archive
 from bilevo.algorithms.rivals.quadratic import Quadratic, fit, minimize, terms
+from bilevo.algorithms.shared.differences import At
+from bilevo.algorithms.shared.follower_search import Pair
+from bilevo.algorithms.shared.leader import LeaderState
+from bilevo.algorithms.shared.sqp import LocalRule, sqp
 from bilevo.core.arrays import FloatArray
+from bilevo.core.budget import Scale
+from bilevo.core.problem import Spec
+from bilevo.core.request import Level, Procedure, Values, evaluate
+from bilevo.optimizers.variation import WIDTH
+
+SLACK = 1e-6  # by which f may exceed phi
+LOCAL_REACH = 0.05  # of the box, around the start of an exact local search
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many archived pairs the models over m leader's and n follower's variables need."""
+    """Numbers of archived pairs that models need, with m variables above and n below."""
 
     m: int
     n: int
+
+    @classmethod
+    def of(cls, spec: Spec) -> Sizes:
+        return cls(spec.m, spec.n)
 
     @property
     def training(self) -> int:
@@ -34,12 +49,12 @@ class Sizes:
 
     @property
     def mapping(self) -> int:
-        """For psi and phi: m of them for validation."""
+        """Return the number for psi and phi; m of them are for validation."""
         return self.training + self.m
 
     @property
     def joint(self) -> int:
-        """For models over (x, y)."""
+        """Return the number for models over (x, y)."""
         return terms(self.m + self.n) + 3 * self.m
 
     @property
@@ -64,18 +79,17 @@ class Mappings:
     def around(
         cls, x: FloatArray, solved: Archive, sizes: Sizes, rng: np.random.Generator
     ) -> Mappings:
-        """From the solved pairs nearest to x, in a random division."""
+        """Fit to the solved pairs nearest to x, divided at random for training and validation."""
         near = solved.nearest(x, sizes.mapping)
         order = rng.permutation(len(near))
         training, validating = (
-            near.rows(order[: sizes.training]),
-            near.rows(order[sizes.training :]),
+            near.rows(rows) for rows in (order[: sizes.training], order[sizes.training :])
         )
         *psi, phi = fit(training.x, np.concatenate([training.y, training.f], axis=1))
-        told = np.array([[model(leader) for model in (*psi, phi)] for leader in validating.x])
+        predicted = np.array([[model(leader) for model in (*psi, phi)] for leader in validating.x])
         truth = np.concatenate([validating.y, validating.f], axis=1)
         with np.errstate(all="ignore"):
-            errors = told - truth
+            errors = predicted - truth
         return cls(
             psi,
             phi,
@@ -88,22 +102,22 @@ class Mappings:
         )
 
     def answer(self, x: FloatArray) -> FloatArray:
-        """psi(x), which may lie outside the box."""
+        """Return psi(x), which may lie outside the box."""
         return np.array([model(x) for model in self.psi])
 
     def surrounds(self, x: FloatArray) -> bool:
-        """Whether x lies strictly between the training leaders."""
+        """Tell whether x lies strictly between the training leaders."""
         return bool(np.all((self.low < x) & (x < self.high)))
 
 
 def _root_mean_square(errors: FloatArray) -> float:
-    """Without squares, which very large or small values do not have."""
+    """Return the root mean square; `hypot` takes numbers whose squares would overflow."""
     return math.hypot(*errors.ravel().tolist()) / math.sqrt(max(errors.size, 1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JointModels:
-    """Models over (x, y): F, and all that has to be at most 0, f - phi(x) among it."""
+    """Models over (x, y) of F and of the conditions: f - phi(x) and all constraints at most 0."""
 
     objective: Quadratic
     constraints: list[Quadratic]
@@ -112,23 +126,72 @@ class JointModels:
 
     @classmethod
     def around(
-        cls, x: FloatArray, pairs: Archive, phi: Quadratic, slack: float, sizes: Sizes
+        cls, x: FloatArray, pairs: Archive, phi: Quadratic, scale: Scale, sizes: Sizes
     ) -> JointModels:
-        """From the pairs nearest to x. Without slack no pair would satisfy exact models."""
+        """Fit to the pairs nearest to x. Without slack no pair would satisfy exact models."""
         near = pairs.nearest(x, sizes.joint)
         columns = np.concatenate([near.F, near.f, near.G, near.g], axis=1)
         objective, f, *constraints = fit(near.pairs, columns)
-        gap = f.minus(phi, slack)
+        gap = f.minus(phi, scale.tolerance(SLACK))
         return cls(objective, [gap, *constraints], near.y.min(axis=0), near.y.max(axis=0))
 
     def minimize(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The pair in the unit box that the leader prefers of those with f at most phi."""
+        """Return the leader's best pair in the unit box among those with f at most phi."""
         start = np.concatenate([x, y])
         lower, upper = np.zeros(len(start)), np.ones(len(start))
         found = minimize(self.objective, self.constraints, start, lower, upper, 0.0)
         return found[: len(x)], found[len(x) :]
 
     def answer(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        """The y that the leader at x prefers, among the archived ones' bounds; y is the start."""
+        """Return the leader's best y at x within the bounds of archived ones; `y` is the start."""
         objective, *constraints = [m.given(x) for m in (self.objective, *self.constraints)]
         return minimize(objective, constraints, y, self.low, self.high, 0.0)
+
+
+def exact_by_psi(
+    state: LeaderState, start: Pair, mappings: Mappings
+) -> Procedure[tuple[FloatArray, FloatArray]]:
+    """Search F by SQP near the start, with y = psi(x)."""
+
+    def at(x: FloatArray) -> Procedure[Values]:
+        y = np.clip([mappings.answer(row) for row in x], 0.0, 1.0)
+        values = yield from evaluate(Level.UPPER, x, y)
+        state.spent = values.spent
+        return values
+
+    return (yield from search_near(at, start.x)), start.y
+
+
+def exact_by_phi(
+    state: LeaderState, start: Pair, mappings: Mappings
+) -> Procedure[tuple[FloatArray, FloatArray]]:
+    """Search F by SQP near the start over (x, y), with f at most phi(x) and all constraints."""
+    m, slack = len(start.x), state.f_scale.tolerance(SLACK)
+
+    def at(points: FloatArray) -> Procedure[Values]:
+        x, y = points[:, :m], points[:, m:]
+        upper = yield from evaluate(Level.UPPER, x, y)
+        state.spent = upper.spent
+        lower = yield from evaluate(Level.LOWER, x, y)
+        gap = lower.objective - np.array([mappings.phi(row) for row in x]) - slack
+        constraints = np.column_stack([upper.constraints, lower.constraints, gap])
+        return Values.of(upper.objective, constraints, 0, upper.spent)
+
+    found = yield from search_near(at, np.concatenate([start.x, start.y]))
+    return found[:m], found[m:]
+
+
+def search_near(at: At, start: FloatArray) -> Procedure[FloatArray]:
+    """Return the best point that SQP finds in a small box around the start."""
+    low, high = np.maximum(start - LOCAL_REACH, 0.0), np.minimum(start + LOCAL_REACH, 1.0)
+    answer = yield from sqp(at, start, low, high, LocalRule(max_points=100 * len(start)))
+    return answer.point
+
+
+def phi_validation(state: LeaderState, mappings: Mappings) -> float:
+    """Return phi's error in the units of psi's, as if values were those of published problems."""
+    return mappings.phi_validation / (WIDTH * state.f_scale.tolerance(1.0))
+
+
+def phi_is_better(state: LeaderState, mappings: Mappings) -> bool:
+    return phi_validation(state, mappings) <= mappings.psi_validation

@@ -1,20 +1,20 @@
-"""MFBLA: followers are solved with as much effort as telling leaders apart needs.
+"""MFBLA: a follower is solved only as far as is needed to compare its leader with others.
 
-A reconstruction. M. Mamun, H. Singh and T. Ray, "A multifidelity approach for bilevel optimization
-with limited computing budget", IEEE Transactions on Evolutionary Computation, 2022: known here are
-that fidelities are assigned adaptively to evaluations, instead of solving every follower in full,
-and printed results: a run ends when a total budget of lower evaluations is used, with an accuracy
-between 1e-6 and 1e-5 on the problems it solves. All else is inferred or our own:
+This is a reconstruction of M. Mamun, H. Singh and T. Ray, "A multifidelity approach for bilevel
+optimization with limited computing budget", IEEE Transactions on Evolutionary Computation, 2022.
+Known are the idea, that evaluations get adaptive fidelities instead of solving every follower in
+full, and printed results: a run ends when a total budget of lower evaluations is used, with an
+accuracy between 1e-6 and 1e-5 on the problems it solves. All else is inferred or our own:
 - a fidelity is the length of a follower's search by DE: a tenth or a third of the lower budget, or
-  half of it and a local search of the other half; raising it continues the search;
-- a search starts around the answer to the nearest leader known, as wide as that is far, and with
-  a third of its points anywhere;
-- leaders evolve by DE; all children are judged at the current fidelity, the best tenth and two
-  others at the next one too. The rank correlation of both judgements moves the fidelity. The
-  highest one is for such checks, and for the best member, whose follower is then solved once
-  more from anywhere in every generation;
-- the last tenth of the budget is for a local search of the leader: the printed accuracy is not
-  reached by a population of 50 in the generations that the budget allows.
+  half of it and a local search with the other half; raising the fidelity continues the search;
+- a search starts around the answer to the nearest leader known, spread by the distance of that
+  leader, with a third of its points anywhere;
+- leaders evolve by DE. All children are rated at the current fidelity, the best tenth and two
+  others at the next one too; the rank correlation of both ratings moves the fidelity. The highest
+  fidelity is for such checks and for the best member. The best member's follower is also solved
+  once more from anywhere in every generation;
+- the last tenth of the budget is for a local search of the leader, because a population of 50 does
+  not reach the printed accuracy in the generations that the budget allows.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bilevo.algorithms.rivals.archive import Archive
-from bilevo.algorithms.rivals.local_search import misjudged, polish_follower, polish_leader
+from bilevo.algorithms.rivals.local_search import polish_follower, polish_leader
+from bilevo.algorithms.rivals.pairs import corrected
 from bilevo.algorithms.rivals.rand_de import RandDE
-from bilevo.algorithms.shared import leader
 from bilevo.algorithms.shared.follower_search import FollowerRule, FollowerSearch, Pair
 from bilevo.algorithms.shared.leader import (
+    LeaderState,
     close_generation,
     evaluate_leader,
     first_by_itself,
@@ -41,30 +42,30 @@ from bilevo.core.algorithm import Algorithm, variant_name
 from bilevo.core.arrays import FloatArray, IntArray
 from bilevo.core.problem import Spec
 from bilevo.core.request import Level, Procedure, T, Values, relayed, together
-from bilevo.core.stop_rules import AtTarget, BudgetUsed, first_met
+from bilevo.core.stop_rules import AtTarget, BudgetUsed
 from bilevo.core.streams import stream
 
-LOWEST, USUAL, FULL = 0, 1, 2  # fidelities; `USUAL` is the highest that all children are judged at
+LOWEST, USUAL, FULL = 0, 1, 2  # fidelities; `USUAL` is the highest that all children are rated at
 EFFORT = 1 / 10, 1 / 3, 1 / 2  # of the lower budget, spent on DE at each fidelity
-CHECKED, CHECKED_AT_RANDOM = 0.1, 2  # share and number of children judged at the next fidelity too
+CHECKED, CHECKED_AT_RANDOM = 0.1, 2  # share and number of children rated at the next fidelity too
 DISAGREE, AGREE = 0.8, 0.95  # rank correlations that raise and, twice running, lower the fidelity
-NEAR = 2 / 3  # of a follower's first points, around a known answer; the others anywhere
-NARROWEST = 1e-3  # of the box: least deviation of the near ones
-POLISH = 0.1  # share of the total budget for the leader's local search
-LOCAL_POINTS = 20  # upper evaluations of that, per variable
+NEAR_SHARE = 2 / 3  # of a follower's first points: around a known answer; the others are anywhere
+LEAST_DEVIATION = 1e-3  # of the near points, as a share of the box
+POLISH_SHARE = 0.1  # of the total budget: for the leader's local search
+POLISH_POINTS = 20  # upper evaluations of that search, per variable
 # The printed totals of lower evaluations, as shares of the largest possible number (both levels'
 # budgets multiplied), at the sizes m + n they were printed for.
 SIZES, SHARES = (5, 20, 60), (0.12, 0.28, 0.168)
 
 
 @dataclass(slots=True, eq=False)
-class MFBLAState(leader.LeaderState):
+class MFBLAState(LeaderState):
     """A run at the boundary of a generation; `leader` is the population, `pairs` its members."""
 
     pairs: list[Pair] = field(default_factory=list)
     fidelities: IntArray = field(default_factory=lambda: np.empty(0, np.int64))  # of the members
-    fidelity: int = USUAL  # that children are judged at
-    agreed: bool = False  # whether the last check found that the next fidelity says the same
+    fidelity: int = USUAL  # at which children are rated
+    agreed: bool = False  # whether the last check found the same order at the next fidelity
     archive: Archive = field(default_factory=Archive)
     lower_spent: int = 0
 
@@ -78,12 +79,12 @@ class Child:
     pair: Pair | None = None
 
     @property
-    def judged(self) -> Pair:
+    def rated(self) -> Pair:
         assert self.pair is not None
         return self.pair
 
     def search(self, spec: Spec, state: MFBLAState, fidelity: int) -> Procedure[Pair]:
-        """Continue the follower's search up to a fidelity; its answer (F not evaluated)."""
+        """Continue the follower's search up to a fidelity; return its answer without F."""
         size = RandDE().population_size(spec.n)
         budget = spec.budget.lower_max
         while self.follower.executions < max(1, round(EFFORT[fidelity] * budget / size)):
@@ -95,10 +96,10 @@ class Child:
         local = yield from polish_follower(state, answer.x, answer.y, left)
         return local if local.follower_no_worse(answer) else answer
 
-    def judge(self, spec: Spec, state: MFBLAState, fidelity: int) -> Procedure[Pair]:
-        """The pair at no less than a fidelity; F is evaluated if the answer has changed."""
+    def rate(self, spec: Spec, state: MFBLAState, fidelity: int) -> Procedure[Pair]:
+        """Return the pair at a fidelity or a higher one; evaluate F if the answer has changed."""
         if fidelity <= self.fidelity:
-            return self.judged
+            return self.rated
         answer = yield from self.search(spec, state, fidelity)
         self.fidelity = fidelity
         if self.pair is None or answer.y.tobytes() != self.pair.y.tobytes():
@@ -112,7 +113,8 @@ class Child:
 class MFBLA(Algorithm[MFBLAState]):
     """MFBLA (Mamun, Singh and Ray, 2022), reconstructed.
 
-    `share` of upper_max times lower_max is the total of lower evaluations; None is as published.
+    The total of lower evaluations is `share` times upper_max times lower_max; None stands for the
+    published totals.
     """
 
     population: int = 50
@@ -126,7 +128,7 @@ class MFBLA(Algorithm[MFBLAState]):
         return variant_name(self, "mfbla")
 
     def __post_init__(self) -> None:
-        self.upper()  # refuses a population it cannot use
+        self.upper()  # it refuses a population that it cannot use
         if self.share is not None and not 0 < self.share <= 1:
             raise ValueError(f"share must be above 0 and at most 1, got {self.share!r}")
 
@@ -139,7 +141,7 @@ class MFBLA(Algorithm[MFBLAState]):
 
     def before_polish(self, spec: Spec) -> float:
         """Return the lower evaluations after which the rest of the budget polishes the elite."""
-        return (1 - POLISH) * self.total_budget(spec)
+        return (1 - POLISH_SHARE) * self.total_budget(spec)
 
     def init(self, spec: Spec) -> Procedure[MFBLAState]:
         yield from ()
@@ -147,50 +149,50 @@ class MFBLA(Algorithm[MFBLAState]):
         return MFBLAState(self.upper().first(x))
 
     def generation(self, spec: Spec, state: MFBLAState) -> Procedure[MFBLAState]:
-        return (yield from counted(state, self.steps(spec, state)))
+        return (yield from counted(state, self.evolve(spec, state)))
 
-    def steps(self, spec: Spec, state: MFBLAState) -> Procedure[MFBLAState]:
+    def evolve(self, spec: Spec, state: MFBLAState) -> Procedure[MFBLAState]:
         x = self.upper().ask(state.leader, stream(spec.seed, "leader", state.generation))
         children = [self.child(spec, state, row, i) for i, row in enumerate(x)]
-        advance = together if state.generation else first_by_itself
-        yield from advance(child.judge(spec, state, state.fidelity) for child in children)
-        yield from self.check(spec, state, children)
+        run = together if state.generation else first_by_itself
+        yield from run(child.rate(spec, state, state.fidelity) for child in children)
+        yield from self.check_fidelity(spec, state, children)
         yield from self.replace(spec, state, children)
-        yield from self.elect(spec, state, children)
+        yield from self.find_elite(spec, state, children)
         assert state.elite is not None
         due = state.lower_spent >= self.before_polish(spec)
         if due and not reached(spec, state.elite):
             yield from self.polish(spec, state)
         yield state.elite.incumbent
-        followers = [child.follower for child in children]
-        close_generation(spec, state, followers, [child.judged for child in children])
+        executions = [child.follower.executions for child in children]
+        pairs = [child.rated for child in children]
         rules = AtTarget(spec.target), BudgetUsed(spec.budget.upper_max, self.before_polish(spec))
-        state.stop = first_met(rules, state.progress(lower=state.lower_spent))
+        close_generation(spec, state, executions, pairs, rules, lower=state.lower_spent)
         return state
 
     def child(self, spec: Spec, state: MFBLAState, x: FloatArray, task: int) -> Child:
-        """A leader whose follower's search starts around the nearest answer known."""
+        """Return a leader whose follower's search starts around the nearest answer known."""
         rng = stream(spec.seed, "follower", state.generation, task)
         points = rng.random((RandDE().population_size(spec.n), spec.n))
         known = state.archive.nearest(x)
         if len(known):
             distance = float(np.linalg.norm(known.x[0] - x))
-            near = points[: round(NEAR * len(points))]
-            near[:] = rng.normal(known.y[0], max(distance, NARROWEST), near.shape)
+            near = points[: round(NEAR_SHARE * len(points))]
+            near[:] = rng.normal(known.y[0], max(distance, LEAST_DEVIATION), near.shape)
             near[0] = known.y[0]
-        return searched(spec, state, x, np.clip(points, 0.0, 1.0), rng)
+        return child_from(spec, state, x, np.clip(points, 0.0, 1.0), rng)
 
-    def check(self, spec: Spec, state: MFBLAState, children: list[Child]) -> Procedure[None]:
-        """Judge some children at the next fidelity too, and see whether it says the same."""
-        order = leader_ranking([child.judged for child in children])
+    def check_fidelity(
+        self, spec: Spec, state: MFBLAState, children: list[Child]
+    ) -> Procedure[None]:
+        """Rate some children at the next fidelity too, and move the fidelity if orders differ."""
+        order = leader_ranking([child.rated for child in children])
         best = max(1, round(CHECKED * len(children)))
         rng = stream(spec.seed, "check", state.generation)
         others = rng.choice(order[best:], CHECKED_AT_RANDOM, replace=False)
         chosen = [children[i] for i in (*order[:best], *others)]
-        before = [child.judged for child in chosen]
-        after = yield from together(
-            child.judge(spec, state, state.fidelity + 1) for child in chosen
-        )
+        before = [child.rated for child in chosen]
+        after = yield from together(child.rate(spec, state, state.fidelity + 1) for child in chosen)
         agreement = rank_correlation(leader_ranking(before), leader_ranking(after))
         if agreement < DISAGREE:
             state.fidelity = min(USUAL, state.fidelity + 1)
@@ -198,27 +200,27 @@ class MFBLA(Algorithm[MFBLAState]):
             state.fidelity = max(LOWEST, state.fidelity - 1)
         state.agreed = agreement > AGREE
         if state.generation == 0 and spec.x0 is not None:
-            yield from children[0].judge(spec, state, FULL)
+            yield from children[0].rate(spec, state, FULL)
 
     def replace(self, spec: Spec, state: MFBLAState, children: list[Child]) -> Procedure[None]:
-        """Children take their parents' places if better at no lower a fidelity."""
+        """Put children in their parents' places if they are better at the same fidelity."""
         if not state.pairs:
-            state.pairs = [child.judged for child in children]
+            state.pairs = [child.rated for child in children]
             state.fidelities = np.array([child.fidelity for child in children])
         else:
-            parents = list(zip(state.pairs, state.fidelities.tolist(), strict=True))
+            parents = list(zip(children, state.pairs, state.fidelities.tolist(), strict=True))
             yield from together(
-                child.judge(spec, state, fidelity)
-                for child, (parent, fidelity) in zip(children, parents, strict=True)
-                if child.judged.no_worse(parent)
+                child.rate(spec, state, fidelity)
+                for child, parent, fidelity in parents
+                if child.rated.no_worse(parent)
             )
-            for i, (child, (parent, _)) in enumerate(zip(children, parents, strict=True)):
-                if child.judged.no_worse(parent) and math.isfinite(child.judged.violation):
-                    state.pairs[i], state.fidelities[i] = child.judged, child.fidelity
+            for i, (child, parent, _) in enumerate(parents):
+                if child.rated.no_worse(parent) and math.isfinite(child.rated.violation):
+                    state.pairs[i], state.fidelities[i] = child.rated, child.fidelity
         self.refresh(state)
 
-    def elect(self, spec: Spec, state: MFBLAState, children: list[Child]) -> Procedure[None]:
-        """Make the best member the elite, once it is the best at full fidelity, solved twice."""
+    def find_elite(self, spec: Spec, state: MFBLAState, children: list[Child]) -> Procedure[None]:
+        """Make the member the elite that is the best when solved twice at full fidelity."""
         solved: set[int] = set()
         while (best := int(leader_ranking(state.pairs)[0])) not in solved:
             pair, child = state.pairs[best], children[best]
@@ -228,37 +230,33 @@ class MFBLA(Algorithm[MFBLAState]):
             else:
                 if child.pair is not pair:
                     child = self.child(spec, state, pair.x, len(children) + best)
-                pair = yield from child.judge(spec, state, FULL)
+                pair = yield from child.rate(spec, state, FULL)
             state.pairs[best], state.fidelities[best] = pair, FULL
         self.refresh(state)
         state.elite = state.pairs[best]
 
     def solved_again(self, spec: Spec, state: MFBLAState, pair: Pair, task: int) -> Procedure[Pair]:
-        """A pair with its follower solved from all over the box, if that answer is better."""
+        """Solve a pair's follower from all over the box, and take that answer if it is better."""
         rng = stream(spec.seed, "again", state.generation, task)
         points = rng.random((RandDE().population_size(spec.n), spec.n))
-        follower = searched(spec, state, pair.x, points, rng)
-        better = yield from follower.search(spec, state, FULL)
-        if not misjudged(state, pair, better):
-            return pair
-        yield from evaluate_leader(state, better)
-        if math.isinf(better.violation):  # a failed evaluation replaces nothing
-            return pair
-        state.archive = state.archive.with_answers([better])
+        child = child_from(spec, state, pair.x, points, rng)
+        again = yield from child.search(spec, state, FULL)
+        better = yield from corrected(state, pair, again)
+        if better is not pair:
+            state.archive = state.archive.with_answers([better])
         return better
 
     def refresh(self, state: MFBLAState) -> None:
-        """Make the population's values those of its pairs."""
-        state.leader.points = np.array([pair.x for pair in state.pairs])
-        state.leader.objective = np.array([pair.F for pair in state.pairs])
-        state.leader.violation = np.array([pair.violation for pair in state.pairs])
+        """Give the population the values of its pairs."""
+        values = [(pair.x, pair.F, pair.violation) for pair in state.pairs]
+        state.leader.become(*map(np.array, zip(*values, strict=True)))
 
     def polish(self, spec: Spec, state: MFBLAState) -> Procedure[None]:
         """End with a local search of the leader from the elite."""
         elite = state.elite
         assert elite is not None
         pairs = yield from polish_leader(
-            state, elite.x, elite.y, LOCAL_POINTS * spec.m, spec.budget.lower_max
+            state, elite.x, elite.y, POLISH_POINTS * spec.m, spec.budget.lower_max
         )
         settled = [pair for pair in pairs if pair.converged]
         if settled:
@@ -266,10 +264,10 @@ class MFBLA(Algorithm[MFBLAState]):
             state.elite = best if best.no_worse(elite) else elite
 
 
-def searched(
+def child_from(
     spec: Spec, state: MFBLAState, x: FloatArray, points: FloatArray, rng: np.random.Generator
 ) -> Child:
-    """A leader whose follower's search starts from points (k, n)."""
+    """Return a leader whose follower's search starts from points (k, n)."""
     lower = RandDE()
     longest = spec.budget.lower_max
     rule = FollowerRule(longest, longest)
@@ -277,14 +275,14 @@ def searched(
 
 
 def rank_correlation(one: IntArray, other: IntArray) -> float:
-    """Spearman's, of two rankings (indices from best to worst) of the same things."""
+    """Return Spearman's correlation of two rankings, which are indices from best to worst."""
     n = len(one)
     apart = np.argsort(one) - np.argsort(other)
     return 1 - 6 * float(apart @ apart) / (n * (n * n - 1))
 
 
 def counted(state: MFBLAState, steps: Procedure[T]) -> Procedure[T]:
-    """Pass a procedure's requests on, and note how many lower evaluations there have been."""
+    """Pass on a procedure's requests, and note the number of lower evaluations so far."""
 
     def note(level: Level, values: Values) -> Values:
         if level is Level.LOWER:

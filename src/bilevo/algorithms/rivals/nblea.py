@@ -1,17 +1,17 @@
 """NBLEA: a steady-state genetic algorithm at both levels, the follower solved for every leader.
 
 A. Sinha, P. Malo and K. Deb, "An improved bilevel evolutionary algorithm based on quadratic
-approximations", IEEE Congress on Evolutionary Computation, 2014, where it is the nested variant
-that the approximations are compared with. There is no program of its authors; operators and
-constants are those of their BLEAQ-II program, which grew out of it.
+approximations", IEEE Congress on Evolutionary Computation, 2014, which compares the approximations
+with this nested variant. Its authors published no program; operators and constants are those of
+their later BLEAQ-II program.
 
 Inferred, and why:
 - followers are tried as quadratic programs first (`quadratic`), because published tables show a
-  constant number of lower evaluations per leader on problems with quadratic followers, that of
+  constant number of lower evaluations per leader on problems with quadratic followers:
   (n + 1)(n + 2) / 2 + 5 n points and an answer;
-- the run ends when the variance of the population has shrunk to 1e-6 of the first (the later
-  program has 1e-4, too early for the published accuracies), or the best F has not changed over
-  300 generations (there 200, with which runs end long before the published counts).
+- the run ends when the variance of the population has shrunk to 1e-6 of the first (1e-4, as in
+  the later program, ends runs before they reach the published accuracies), or when the best F has
+  not changed over 300 generations (200, as there, end runs long before the published counts).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ import numpy as np
 from bilevo.algorithms.rivals.genetic import (
     FollowerTask,
     Leaders,
+    accept_elite,
     breed,
     deviations_of,
-    elect,
     nearest_parent,
     total_variance,
 )
@@ -39,19 +39,20 @@ from bilevo.algorithms.shared.leader import (
 )
 from bilevo.core.algorithm import Algorithm, variant_name
 from bilevo.core.arrays import FloatArray
-from bilevo.core.budget import Budget, require_count
+from bilevo.core.budget import Budget
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, together
 from bilevo.core.stop_rules import Settled, first_met
 from bilevo.core.streams import stream
+from bilevo.optimizers.protocol import require_population
 from bilevo.optimizers.variation import distinct
 
-SMALLEST_VARIANCE = 1e-6  # of the first population's: the run has ended below it
+END_VARIANCE = 1e-6  # as a share of the first population's: it ends the run
 
 
 @dataclass(frozen=True, slots=True)
 class NBLEA(Algorithm[LeaderState]):
-    """NBLEA (Sinha, Malo and Deb, 2014); without `quadratic` every follower needs the search."""
+    """NBLEA (Sinha, Malo and Deb, 2014); without `quadratic` every follower is searched for."""
 
     population: int = 50  # at both levels
     quadratic: bool = True
@@ -62,9 +63,7 @@ class NBLEA(Algorithm[LeaderState]):
     State = LeaderState
 
     def __post_init__(self) -> None:
-        require_count("population", self.population)
-        if self.population < 4:
-            raise ValueError(f"population must be at least 4, got {self.population}")
+        require_population("NBLEA", self.population, optional=False)
 
     @property
     def name(self) -> str:
@@ -82,26 +81,22 @@ class NBLEA(Algorithm[LeaderState]):
             pairs = yield from together(task.solve_and_rate(spec, state) for task in tasks)
             compete(leaders, pairs, rng)
         else:
-            tasks = self.first_tasks(spec, state, rng)
+            x = first_leaders(self.population, spec, rng)
+            tasks = [self.task(spec, state, leader, i) for i, leader in enumerate(x)]
             pairs = yield from first_by_itself(task.solve_and_rate(spec, state) for task in tasks)
             leaders.members, leaders.first_variance = list(pairs), total_variance(pairs)
         best = leaders.members[leaders.best]
-        yield from elect(state, best)
-        close_generation(spec, state, tasks, pairs)
-        shrunk = state.progress(settled=self.shrunk(leaders, best))
-        state.stop = state.stop or first_met([Settled()], shrunk)
+        yield from accept_elite(state, best)
+        close_generation(spec, state, [task.executions for task in tasks], pairs)
+        variance = total_variance(leaders.members)
+        shrunk = best.violation == 0 and variance < END_VARIANCE * leaders.first_variance
+        state.stop = state.stop or first_met([Settled()], state.progress(settled=shrunk))
         return state
-
-    def first_tasks(
-        self, spec: Spec, state: LeaderState, rng: np.random.Generator
-    ) -> list[FollowerTask]:
-        x = first_leaders(self.population, spec, rng)
-        return [self.task(spec, state, leader, i) for i, leader in enumerate(x)]
 
     def children(
         self, spec: Spec, state: LeaderState, rng: np.random.Generator
     ) -> list[FollowerTask]:
-        """Two children of the population, each with the answer of its nearest parent as a guess."""
+        """Return the tasks of two children, whose guesses are their nearest parents' answers."""
         leaders: Leaders = state.leader
         x, keys = np.array([member.x for member in leaders.members]), leaders.keys
         parents, children = breed(x, keys, keys, leaders.best, rng)
@@ -128,13 +123,9 @@ class NBLEA(Algorithm[LeaderState]):
             pool[0] = guess
         return FollowerTask(x, rng, samples, pool, guess, deviations)
 
-    def shrunk(self, leaders: Leaders, best: Pair) -> bool:
-        variance = total_variance(leaders.members)
-        return best.violation == 0 and variance < SMALLEST_VARIANCE * leaders.first_variance
-
 
 def compete(leaders: Leaders, children: list[Pair], rng: np.random.Generator) -> None:
-    """Two random members and the children compete for the members' places."""
+    """Let the children and two random members compete for the members' places."""
     places = distinct(rng.random(len(children)).tolist(), len(leaders.members))
     pool = Leaders([leaders.members[place] for place in places] + children)
     keys = pool.keys

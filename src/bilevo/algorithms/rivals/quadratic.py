@@ -1,8 +1,9 @@
 """Quadratic models by least squares, and their minimization under constraints that are models too.
 
-As in the public BLEAQ-II program (A. Sinha, Z. Lu, K. Deb and P. Malo, "Bilevel optimization based
-on iterative approximation of multiple mappings", Journal of Heuristics 26, 2020): of a linear, a
-purely quadratic and a full quadratic model the one with the lowest BIC is kept.
+The models are those of the public BLEAQ-II program (A. Sinha, Z. Lu, K. Deb and P. Malo, "Bilevel
+optimization based on iterative approximation of multiple mappings", Journal of Heuristics 26,
+2020): of a linear, a purely quadratic and a full quadratic model the one with the lowest BIC is
+kept.
 
 What differs, and why: the program reads the diagonal of a purely quadratic model from the
 coefficients of the full one, a slip that is not repeated. Models are fitted in coordinates relative
@@ -21,9 +22,9 @@ import numpy as np
 
 from bilevo.core.arrays import TINY, BoolArray, FloatArray, IntArray
 
-FLAT = 1e-6  # entries of a Hessian that count as none, relative to the largest
-BEYOND = 1e150  # coefficients of which no product is a number
-MARGIN = 1e-8  # by which model constraints are tightened, relative to their largest value
+NEGLIGIBLE = 1e-6  # entries of a Hessian that count as 0, relative to the largest
+OVERFLOWING = 1e150  # coefficients whose products may overflow
+TIGHTENING = 1e-8  # of model constraints, relative to their largest value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,15 +35,14 @@ class Quadratic:
     constant: float
     linear: FloatArray
     square: FloatArray  # symmetric
-    mse: float = 0.0
     mse_norm: float = 0.0  # relative to the variance of the values
-    largest: float = 0.0  # of the values that it was fitted to, in size
+    largest: float = 0.0  # largest size of the values that it was fitted to
 
     @property
     def finite(self) -> bool:
-        """Whether all coefficients are numbers: steep values close together are beyond any."""
+        """Tell whether no coefficient is too large; steep values close together give such."""
         sizes = (abs(self.constant), np.abs(self.linear).max(), np.abs(self.square).max())
-        return max(map(float, sizes)) < BEYOND
+        return max(map(float, sizes)) < OVERFLOWING
 
     def __call__(self, point: FloatArray) -> float:
         z = point - self.centre
@@ -54,7 +54,7 @@ class Quadratic:
             return np.asarray(self.linear + 2 * (self.square @ (point - self.centre)))
 
     def minus(self, first: Quadratic, slack: float) -> Quadratic:
-        """The difference to a model of the first variables only, and to a number."""
+        """Subtract a model of the first variables only, and a number."""
         k = len(first.centre)
         at = self.centre[:k]
         linear, square = self.linear.copy(), self.square.copy()
@@ -65,7 +65,7 @@ class Quadratic:
         return replace(self, constant=constant, linear=linear, square=square)
 
     def given(self, first: FloatArray) -> Quadratic:
-        """The model of the other variables when the first are known."""
+        """Return the model of the other variables for given first ones."""
         k = len(first)
         z = first - self.centre[:k]
         with np.errstate(all="ignore"):
@@ -78,12 +78,12 @@ class Quadratic:
 
 
 def terms(d: int) -> int:
-    """The number of coefficients of a full quadratic model."""
+    """Return the number of coefficients of a full quadratic model."""
     return (d + 1) * (d + 2) // 2
 
 
 def fit(points: FloatArray, values: FloatArray) -> list[Quadratic]:
-    """Models of each column of values (k, c) over points (k, d)."""
+    """Fit a model to each column of values (k, c) over points (k, d)."""
     with np.errstate(all="ignore"):  # see `Quadratic.finite`
         return _fit(points, values)
 
@@ -118,7 +118,6 @@ def _fit(points: FloatArray, values: FloatArray) -> list[Quadratic]:
                 float(coefficients[0]),
                 coefficients[1 : d + 1] / spread,
                 square / np.outer(spread, spread),
-                float(mse[kind, j]) * float(unit[j]) * float(unit[j]),
                 float(mse[kind, j] / variance[j]) if variance[j] > 0 else 0.0,
                 float(unit[j]),
             )
@@ -127,7 +126,7 @@ def _fit(points: FloatArray, values: FloatArray) -> list[Quadratic]:
 
 
 def _least_squares(design: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Coefficients and mean squared errors of each column of values."""
+    """Return coefficients and mean squared errors for each column of values."""
     coefficients: FloatArray = np.linalg.lstsq(design, values, rcond=None)[0].astype(np.float64)
     errors = values - design @ coefficients
     return coefficients, np.asarray((errors * errors).mean(axis=0))
@@ -139,9 +138,9 @@ def minimize(
     start: FloatArray,
     lower: FloatArray,
     upper: FloatArray,
-    margin: float = MARGIN,
+    margin: float = TIGHTENING,
 ) -> FloatArray:
-    """Where a model is least in a box with the models of constraints at most 0, as far as found.
+    """Minimize a model in a box with the models of constraints at most 0; return the best found.
 
     Coordinates with equal bounds are fixed.
     """
@@ -160,26 +159,26 @@ def minimize(
 
 
 def _linear(models: Sequence[Quadratic]) -> bool:
-    """Whether no model bends: within the box by less than a millionth of its values."""
-    return all(np.abs(model.square).max() <= FLAT * model.largest for model in models)
+    """Tell whether no model has curvature worth more than a millionth of its values."""
+    return all(np.abs(model.square).max() <= NEGLIGIBLE * model.largest for model in models)
 
 
 def _stationary(
     model: Quadratic, start: FloatArray, lower: FloatArray, upper: FloatArray
 ) -> FloatArray | None:
-    """A convex model's minimum nearest to the start, if it lies inside the box."""
+    """Return a convex model's minimum nearest to the start, if it lies inside the box."""
     free = lower < upper
     if not free.any():
         return start
     hessian = 2 * model.square[np.ix_(free, free)]
     eigenvalues, vectors = np.linalg.eigh(hessian)
     largest = float(np.abs(eigenvalues).max())
-    if largest == 0 or eigenvalues[0] < -FLAT * largest:
+    if largest == 0 or eigenvalues[0] < -NEGLIGIBLE * largest:
         return None
     gradient = vectors.T @ model.gradient(start)[free]
-    bent = eigenvalues > FLAT * largest
-    if np.abs(gradient[~bent]).max(initial=0.0) > FLAT * np.abs(gradient).max(initial=0.0):
-        return None  # it falls along a direction in which it does not bend
+    bent = eigenvalues > NEGLIGIBLE * largest
+    if np.abs(gradient[~bent]).max(initial=0.0) > NEGLIGIBLE * np.abs(gradient).max(initial=0.0):
+        return None  # it falls along a direction without curvature
     point = start.copy()
     point[free] -= vectors[:, bent] @ (gradient[bent] / eigenvalues[bent])
     return point if np.all((point >= lower) & (point <= upper)) else None
@@ -196,14 +195,10 @@ def _linear_program(
 
     bounds = np.column_stack([lower, upper])
     rows = np.array([model.linear for model in constraints]).reshape(-1, len(lower))
-    origin = np.zeros(len(lower))
-    limits = np.array([-margin * m.largest - _tangent_at(m, origin) for m in constraints])
+    at_origin = np.array([m.constant - float(m.linear @ m.centre) for m in constraints])
+    limits = np.array([-margin * m.largest for m in constraints]) - at_origin
     found = linprog(objective.linear, rows, limits, bounds=bounds)
     return None if found.x is None else np.clip(found.x, lower, upper)
-
-
-def _tangent_at(model: Quadratic, point: FloatArray) -> float:
-    return model.constant + float(model.linear @ (point - model.centre))
 
 
 def _sequential(
@@ -214,7 +209,7 @@ def _sequential(
     upper: FloatArray,
     margin: float,
 ) -> FloatArray:
-    """Sequential quadratic programming on models, each in units of its own size."""
+    """Minimize by sequential quadratic programming, each model in units of its own size."""
     from scipy.optimize import minimize
 
     unit = max(objective.largest, TINY)
@@ -229,7 +224,7 @@ def _sequential(
             }
         ]
     with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
-        # It warns of steps that leave the box by rounding.
+        # It warns of steps that rounding takes out of the box.
         found = minimize(
             lambda p: objective(p) / unit,
             start,
@@ -246,25 +241,25 @@ def _sequential(
 def free_variables(
     objective: Quadratic, constraints: Sequence[Quadratic], point: FloatArray
 ) -> BoolArray:
-    """The coordinates that the models' optimality conditions at a minimum leave open.
+    """Tell which coordinates the models' optimality conditions at a minimum leave open.
 
     They are the columns without a pivot in the row-reduced Hessian, bordered by the gradients of
-    the constraints that are active; those on a bound do not count.
+    the constraints that are active. Coordinates on a bound are not open.
     """
-    d, active = len(point), [m for m in constraints if m(point) > -2 * MARGIN * m.largest]
+    d, active = len(point), [m for m in constraints if m(point) > -2 * TIGHTENING * m.largest]
     border = np.array([m.gradient(point) / max(m.largest, TINY) for m in active]).reshape(-1, d)
     hessian = objective.square / max(objective.largest, TINY)
     bordered = np.block([[np.zeros((len(border),) * 2), border], [border.T, hessian]])
     pivots = _pivot_columns(bordered) - len(border)
     free = np.ones(d, np.bool_)
     free[pivots[pivots >= 0]] = False
-    return np.asarray(free & (point > FLAT) & (point < 1 - FLAT))
+    return np.asarray(free & (point > NEGLIGIBLE) & (point < 1 - NEGLIGIBLE))
 
 
 def _pivot_columns(matrix: FloatArray) -> IntArray:
-    """The columns with a pivot in the row-reduced echelon form."""
+    """Return the columns with a pivot in the row-reduced echelon form."""
     rest = matrix.copy()
-    tolerance = FLAT * float(np.abs(rest).max(initial=0.0))
+    tolerance = NEGLIGIBLE * float(np.abs(rest).max(initial=0.0))
     pivots: list[int] = []
     for column in range(matrix.shape[1]):
         row = len(pivots)

@@ -14,12 +14,14 @@ from bilevo.core.arrays import FloatArray
 from bilevo.optimizers.cma_kernels import inside
 from bilevo.optimizers.de import binomial
 from bilevo.optimizers.population import Population, PopulationBased
-from bilevo.optimizers.success import improvements
 
 
 @dataclass(frozen=True, slots=True)
 class RandDE(PopulationBased[Population]):
-    """DE/rand/1/bin; F is drawn between the two for every child. `population` is 5 d if None."""
+    """DE/rand/1/bin with `population` members, 5 d by default.
+
+    The scale factor of each child is drawn between the two numbers `F`.
+    """
 
     F: tuple[float, float] = (0.5, 0.5)
     CR: float = 0.9
@@ -38,9 +40,3 @@ class RandDE(PopulationBased[Population]):
         r1, r2, r3 = np.argsort(others, axis=1)[:, :3].T
         crossed = binomial(k, d, np.full(k, self.CR), rng)
         return inside(np.where(crossed, x[r1] + F * (x[r2] - x[r3]), x), x)
-
-    def select(
-        self, state: Population, points: FloatArray, objective: FloatArray, violation: FloatArray
-    ) -> None:
-        better, _ = improvements(objective, violation, state.objective, state.violation)
-        state.replace(better, points, objective, violation)

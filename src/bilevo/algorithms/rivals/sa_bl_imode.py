@@ -1,20 +1,21 @@
-"""SA-BL-IMODE: a classifier picks which leaders are worth solving their follower for.
+"""SA-BL-IMODE: a classifier picks the leaders whose followers are worth solving.
 
-A reconstruction. J. Lin and others, "Classification-model-assisted preselection and environmental
-selection for evolutionary expensive bilevel optimization", 2023: known here are that sentence, the
-optimizer (see optimizers.imode) and printed results. Those (121 to 199 upper evaluations for an
-accuracy of 1e-6, 50 of them for the start, and about 150 lower ones each) are met only with
-local searches at both levels. All else is inferred or our own:
+This is a reconstruction of J. Lin and others, "Classification-model-assisted preselection and
+environmental selection for evolutionary expensive bilevel optimization", 2023. Known are that
+idea, the optimizer (see optimizers.imode) and printed results. These (121 to 199 upper evaluations
+for an accuracy of 1e-6, 50 of them for the start, and about 150 lower ones each) are reached only
+with local searches at both levels. All else is inferred or our own:
 - the first followers are solved by IMODE and a local search; later ones by local searches from the
   answers to the two nearest leaders, and by IMODE too where these do not converge;
-- good is the best third of all solved leaders; of a member's three children, one per operator, the
-  one most probably good is kept, and solved if that probability is at least 1/2 (three always are)
-  or above its parent's by 0.3;
-- a pair becomes the elite only after its follower was solved once more by IMODE (one from a local
-  search is checked a generation later), and so is the elite's when nothing challenges it: a leader
-  lives on its followers' local optima otherwise;
-- every third generation, and when the elite stays, a local search of the leader; before it, where
-  followers were seen to have several best answers, one over y for the answer best for the leader.
+- the best third of all solved leaders counts as good. Of a member's three children, one per
+  operator, the one most probably good is kept. It is solved if that probability is at least 1/2 or
+  above its parent's by 0.3; the three most promising children always are;
+- a pair becomes the elite only after its follower was solved once more by IMODE (a pair from a
+  local search is checked a generation later). If no pair is as good as the elite, the elite's
+  follower is solved once more. Otherwise leaders would profit from their followers' local optima;
+- there is a local search of the leader every third generation, and when the elite stays. Where
+  followers were seen to have several best answers, one over y comes before it, for the answer that
+  is best for the leader.
 """
 
 from __future__ import annotations
@@ -26,30 +27,24 @@ import numpy as np
 
 from bilevo.algorithms.rivals.archive import Archive
 from bilevo.algorithms.rivals.classifier import probability_good
-from bilevo.algorithms.rivals.local_search import (
-    ROUNDING,
-    best_of,
-    misjudged,
-    polish_follower,
-    polish_leader,
-    resolve_ties,
-)
+from bilevo.algorithms.rivals.local_search import polish_follower, polish_leader, resolve_ties
+from bilevo.algorithms.rivals.pairs import ROUNDING, best_answer, corrected
 from bilevo.algorithms.rivals.scikit_learn import require_scikit_learn
-from bilevo.algorithms.shared import leader
 from bilevo.algorithms.shared.follower_search import FollowerRule, FollowerSearch, Pair
 from bilevo.algorithms.shared.leader import (
+    LeaderState,
     candidate_index,
-    evaluate_leaders,
+    close_generation,
+    evaluate_leader,
     first_by_itself,
     first_leaders,
-    leader_ranking,
 )
 from bilevo.algorithms.shared.ties import is_tie
 from bilevo.core.algorithm import Algorithm, variant_name
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, together
-from bilevo.core.stop_rules import AtTarget, BudgetUsed, Settled, first_met
+from bilevo.core.stop_rules import AtTarget, BudgetUsed, Settled
 from bilevo.core.streams import stream
 from bilevo.optimizers.imode import IMODE
 from bilevo.optimizers.protocol import Start
@@ -58,18 +53,18 @@ GOOD = 1 / 3  # share of the archive that counts as good
 PROMISING = 0.5  # probability of being good from which a child is solved
 CLEARLY_BETTER = 0.3  # by how much a child's probability beats its parent's to be solved as well
 ALWAYS = 3  # children solved in every generation
-NEAREST = 2  # archived answers that a follower's local searches start from
-SEEDS = 10  # one in so many first members of IMODE below is an answer to another leader
+NEAREST = 2  # archived answers from which a follower's local searches start
+SEED_EVERY = 10  # one in ten of IMODE's first members below is an answer to another leader
 LOCAL_EVERY = 3  # generations between local searches of the leader
 LOCAL_POINTS = 10  # upper evaluations of a local search, per variable
 
 
 @dataclass(slots=True, eq=False)
-class SABLIMODEState(leader.LeaderState):
+class SABLIMODEState(LeaderState):
     """A run at the boundary of a generation; `leader` is the state of IMODE."""
 
     archive: Archive = field(default_factory=Archive)
-    improved_at: int = 0  # upper evaluations when the elite last changed
+    improved_at: int = 0  # upper evaluations when the elite last improved
     polished: bool = False  # whether a local search has started from the elite
     ties: bool = False  # whether a follower was seen to have several answers
 
@@ -89,7 +84,7 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
 
     def __post_init__(self) -> None:
         require_scikit_learn("sa-bl-imode")
-        IMODE(self.population)  # refuses what it cannot use
+        IMODE(self.population)  # it refuses a population that it cannot use
 
     def optimizer(self, spec: Spec) -> IMODE:
         return IMODE(self.population, spec.budget.upper_max)
@@ -106,16 +101,20 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
         else:
             x, chosen = self.preselected(spec, state)
         pairs = yield from self.solved(spec, state, x[chosen], globally=first)
-        yield from self.elect(spec, state, pairs)
+        yield from self.find_elite(spec, state, pairs)
         self.select(spec, state, x, chosen, pairs)
         if self.due(state):
             yield from self.local_search(spec, state)
         assert state.elite is not None
         yield state.elite.incumbent
-        return self.close(spec, state, pairs)
+        idle = state.spent - state.improved_at >= spec.budget.upper_window
+        rules = AtTarget(spec.target), BudgetUsed(upper=spec.budget.upper_max), Settled()
+        executions = [1] * len(pairs)  # each follower is solved in full, at once
+        close_generation(spec, state, executions, pairs, rules, settled=idle)
+        return state
 
     def preselected(self, spec: Spec, state: SABLIMODEState) -> tuple[FloatArray, IntArray]:
-        """The children (k, m) most probably good, one per member, and which of them to solve."""
+        """Return each member's child (k, m) that is most probably good, and which to solve."""
         rng = stream(spec.seed, "leader", state.generation)
         variants = self.optimizer(spec).variants(state.leader, rng)
         operators, k, m = variants.shape
@@ -134,56 +133,55 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
     def solved(
         self, spec: Spec, state: SABLIMODEState, x: FloatArray, globally: bool = False
     ) -> Procedure[list[Pair]]:
-        """Leaders with their followers' answers and their values."""
+        """Solve the followers of leaders, and evaluate the pairs."""
         search = self.solve_globally if globally else self.solve
 
         def rated(task: int) -> Procedure[Pair]:
             pair = yield from search(spec, state, x[task], task)
-            yield from evaluate_leaders(state, [pair])
+            yield from evaluate_leader(state, pair)
             return pair
 
-        advance = first_by_itself if globally else together
-        pairs = yield from advance(rated(task) for task in range(len(x)))
+        run = first_by_itself if globally else together
+        pairs = yield from run(rated(task) for task in range(len(x)))
         state.archive = state.archive.with_answers(pairs)
         return pairs
 
     def solve(self, spec: Spec, state: SABLIMODEState, x: FloatArray, task: int) -> Procedure[Pair]:
-        """A follower's answer by local searches, or by IMODE where these fail."""
+        """Return a follower's answer by local searches, or by IMODE too where these fail."""
         starts = state.archive.nearest(x, NEAREST).y
         found = yield from together(
             polish_follower(state, x, start, spec.budget.lower_max) for start in starts
         )
         if len(found) == 2 and is_tie(found[0], found[1], state.f_scale.tolerance(ROUNDING)):
             state.ties = True
-        if found and (best := best_of(found)).converged and best.lower_violation == 0:
+        if found and (best := best_answer(found)).converged and best.lower_violation == 0:
             return best
         found.append((yield from self.solve_globally(spec, state, x, task)))
-        return best_of(found)
+        return best_answer(found)
 
     def solve_globally(
         self, spec: Spec, state: SABLIMODEState, x: FloatArray, task: int, name: str = "follower"
     ) -> Procedure[Pair]:
-        """A follower's answer by IMODE and a local search from its best.
+        """Return a follower's answer by IMODE and a local search from its best.
 
-        IMODE starts all over the box and from answers to other leaders, whose variables it mixes.
+        IMODE starts all over the box and from answers to other leaders.
         """
         budget = spec.budget.lower_max
         optimizer = IMODE(min(18 * spec.n, max(IMODE.smallest, budget // 4)), budget)
         rng = stream(spec.seed, name, state.generation, task)
         search = optimizer.start(Start.uniform(spec.spread[spec.m :], rng), rng)
-        known = state.archive.nearest(x, len(search.points) // SEEDS)
+        known = state.archive.nearest(x, len(search.points) // SEED_EVERY)
         if len(known):
             search.points[: len(known)] = known.y
-        follower = FollowerSearch(
-            x, optimizer, search, rng, FollowerRule(budget, budget), state.f_scale
-        )
+        rule = FollowerRule(budget, budget)
+        follower = FollowerSearch(x, optimizer, search, rng, rule, state.f_scale)
         yield from follower.execute()
         while search.told < budget:
             yield from follower.execute()
         return (yield from polish_follower(state, x, follower.answer.y, budget))
 
-    def elect(self, spec: Spec, state: SABLIMODEState, pairs: list[Pair]) -> Procedure[None]:
-        """Make the best pair the elite if it still is that with its follower solved once more.
+    def find_elite(self, spec: Spec, state: SABLIMODEState, pairs: list[Pair]) -> Procedure[None]:
+        """Make the best pair the elite if it is still the best with its follower solved once more.
 
         If no pair is as good as the elite, the elite's own follower is solved once more.
         """
@@ -195,24 +193,29 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
             state.elite = elite
         while state.elite is None or not state.elite.no_worse(pairs[i]):
             if i in checked:
-                crown(spec, state, pairs[i])
+                self.accept_elite(spec, state, pairs[i])
                 return
             checked.add(i)
             pairs[i] = yield from self.checked(spec, state, pairs[i], i)
             i = candidate_index(pairs)
 
     def checked(self, spec: Spec, state: SABLIMODEState, pair: Pair, task: int) -> Procedure[Pair]:
-        """A pair with its follower solved once more; itself if its answer was right."""
+        """Solve a pair's follower once more, and take that answer if it is better."""
         again = yield from self.solve_globally(spec, state, pair.x, task, "check")
-        if not misjudged(state, pair, again):
-            return pair
-        yield from evaluate_leaders(state, [again])
-        if math.isinf(again.violation):  # a failed evaluation replaces nothing
-            return pair
-        state.archive = state.archive.with_answers([again])
-        if state.generation > 0:
-            put(state, (state.leader.points == pair.x).all(axis=1), again)
-        return again
+        better = yield from corrected(state, pair, again)
+        if better is not pair:
+            state.archive = state.archive.with_answers([better])
+            if state.generation > 0:
+                put(state, (state.leader.points == pair.x).all(axis=1), better)
+        return better
+
+    def accept_elite(self, spec: Spec, state: SABLIMODEState, pair: Pair) -> None:
+        """Make a pair the elite, and note whether it is better than the last by more than ftol."""
+        old = state.elite
+        slight = state.F_scale.tolerance(spec.ftol)
+        if old is None or pair.violation < old.violation or pair.F + slight < old.F:
+            state.improved_at = state.spent
+        state.elite, state.polished = pair, False
 
     def select(
         self,
@@ -222,7 +225,7 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
         chosen: IntArray,
         pairs: list[Pair],
     ) -> None:
-        """Tell IMODE its children; those not solved, or whose follower was not, never survive."""
+        """Tell IMODE the values of its children; those without a solved follower do not survive."""
         F, violation = np.full(len(points), math.inf), np.full(len(points), math.inf)
         for i, pair in zip(chosen, pairs, strict=True):
             if pair.converged:
@@ -231,13 +234,13 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
         state.leader.told = state.spent
 
     def due(self, state: SABLIMODEState) -> bool:
-        """Whether it is time for a local search of the leader."""
+        """Tell whether it is time for a local search of the leader."""
         assert state.elite is not None
         stays = len(state.elite_F) >= 2 and state.elite_F[-2] == state.elite.F
         return stays or state.generation % LOCAL_EVERY == LOCAL_EVERY - 1
 
     def local_search(self, spec: Spec, state: SABLIMODEState) -> Procedure[None]:
-        """Of the leader, from the elite, or from another good pair if that was done already."""
+        """Search the leader from the elite, or from another good pair if that was done already."""
         assert state.elite is not None
         x, y, pairs = state.elite.x, state.elite.y, []
         if state.polished:
@@ -255,35 +258,12 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
         best = pairs[candidate_index(pairs)]
         state.polished = True
         if not state.elite.no_worse(best):
-            crown(spec, state, best)
+            self.accept_elite(spec, state, best)
         worst = state.leader.best_first[-1]
         if best.no_worse_than(state.leader.objective[worst], state.leader.violation[worst]):
             put(state, np.arange(len(state.leader.points)) == worst, best)
-
-    def close(self, spec: Spec, state: SABLIMODEState, pairs: list[Pair]) -> SABLIMODEState:
-        """Note how the tasks fared, and test the stop rules."""
-        assert state.elite is not None
-        state.F_scale.see(np.array([pair.F for pair in pairs]))
-        state.elite_F.append(state.elite.F)
-        state.executions = np.ones(len(pairs), np.int64)
-        state.survived = np.zeros(len(pairs), np.bool_)
-        state.survived[leader_ranking(pairs)[: max(1, len(pairs) // 2)]] = True
-        state.generation += 1
-        rules = AtTarget(spec.target), BudgetUsed(upper=spec.budget.upper_max), Settled()
-        idle = state.spent - state.improved_at >= spec.budget.upper_window
-        state.stop = first_met(rules, state.progress(settled=idle))
-        return state
 
 
 def put(state: SABLIMODEState, where: BoolArray, pair: Pair) -> None:
     """Put a pair in the places of members of the population."""
     state.leader.replace(where, pair.x, np.asarray(pair.F), np.asarray(pair.violation))
-
-
-def crown(spec: Spec, state: SABLIMODEState, pair: Pair) -> None:
-    """Make a pair the elite, and note whether that is progress."""
-    old = state.elite
-    slight = state.F_scale.tolerance(spec.ftol)
-    if old is None or pair.violation < old.violation or pair.F + slight < old.F:
-        state.improved_at = state.spent
-    state.elite, state.polished = pair, False

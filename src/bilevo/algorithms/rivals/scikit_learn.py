@@ -1,4 +1,4 @@
-"""scikit-learn, which two of the rivals need."""
+"""A check for scikit-learn, which BLEAQ-II and SA-BL-IMODE need."""
 
 from importlib.util import find_spec
 

@@ -6,9 +6,11 @@ public BLEAQ-II program of Sinha, Lu, Deb and Malo, 2020.
 
 The first `ask` gives the whole start population, each further one two children of the best member
 and two winners of tournaments. Two random members and the children compete for the two places.
-A step costs tens of microseconds, because a run takes hundreds of thousands of them: sums for the
-variance are kept up to date instead of added up, relative to the start's mean, so that nothing
-is lost by cancellation before the population has shrunk to the ratio that ends the search.
+
+A run takes hundreds of thousands of such generations, so each may cost tens of microseconds only.
+Therefore the sums for the variance are updated instead of added up again. They are relative to the
+mean of the start population, so that cancellation does no harm before the population has shrunk to
+the ratio that ends the search.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ from bilevo.optimizers.variation import (
     tournaments,
 )
 
-CHILDREN = 2  # per step
+CHILDREN = 2  # per generation
+ETA = 0.1  # weight of the other parents' difference in the crossover
+SMALLEST_VARIANCE = 1e-5  # as a share of the first variance: it ends the search
 
 
 @dataclass(slots=True, eq=False)
@@ -37,11 +41,11 @@ class SteadyGAState:
     """A population: its points (N, d), their keys in Deb's order, and the sums of the variance."""
 
     points: FloatArray
-    keys: list[Key] = field(default_factory=list)  # of the first members; of all after a `tell`
+    keys: list[Key] = field(default_factory=list)  # of the known members; of all after a `tell`
     places: list[int] = field(default_factory=list)  # for which the children compete
     best: int = 0
     infeasible: int = 0
-    centre: FloatArray = field(default_factory=lambda: np.empty(0))  # the start's mean
+    centre: FloatArray = field(default_factory=lambda: np.empty(0))  # mean of the start population
     total: FloatArray = field(default_factory=lambda: np.empty(0))  # sum of deviations from it
     norms: list[float] = field(default_factory=list)  # squared lengths of the deviations
     squares: float = 0.0  # their sum
@@ -49,33 +53,29 @@ class SteadyGAState:
 
     @property
     def variance(self) -> float:
-        """The sum of the coordinates' variances, times N - 1."""
+        """Return the sum of the coordinates' variances, times N - 1."""
         return self.squares - float(self.total @ self.total) / len(self.keys)
 
 
-@dataclass(frozen=True, slots=True)
 class SteadyGA:
-    """The genetic search; `eta` weighs the difference of the other parents in the crossover."""
-
-    eta: float = 0.1
-    smallest_variance: float = 1e-5  # of the start's: the search has ended below it
+    """The genetic search."""
 
     def start(
         self, points: FloatArray, known: Sequence[tuple[FloatArray, Key]] = ()
     ) -> SteadyGAState:
-        """A search from points to evaluate, and members whose keys are known already."""
+        """Return a search from points to evaluate and members whose keys are known already."""
         members = np.array([point for point, _ in known]).reshape(-1, points.shape[1])
         return SteadyGAState(np.concatenate([members, points]), [key for _, key in known])
 
     def ask(self, state: SteadyGAState, rng: np.random.Generator) -> FloatArray:
-        """The start population's unknown members; later two children."""
+        """Return the start population's unknown members, later two children."""
         if not state.norms:
             return state.points[len(state.keys) :]
         uniforms = rng.random(4 + CHILDREN).tolist()
         state.places = distinct(uniforms[4:], len(state.keys))
         among = entrants(state.keys, state.infeasible, uniforms[:4])
         parents = state.points[[state.best, *tournaments(among, state.keys)]]
-        children = parent_centric_crossover(parents, rng, self.eta, children=CHILDREN)
+        children = parent_centric_crossover(parents, rng, ETA, CHILDREN)
         return polynomial_mutation(children, rng, 1 / children.shape[1], scale=1 / WIDTH)
 
     def tell(
@@ -84,7 +84,7 @@ class SteadyGA:
         """Let evaluated points compete for the places; the best of all members is never lost."""
         keys = [*map(order_key, objective.tolist(), violation.tolist())]
         if not state.norms:
-            _found(state, keys)
+            _begin(state, keys)
             return
         places = state.places
         pool = [state.keys[place] for place in places] + keys
@@ -100,14 +100,14 @@ class SteadyGA:
             state.best = seats[0]
 
     def exhausted(self, state: SteadyGAState) -> bool:
-        """Whether the population has shrunk around a feasible best member."""
-        # In `variance` rounding can leave a little less than nothing.
-        small = state.variance <= self.smallest_variance * state.first_variance
+        """Tell whether the population has shrunk around a feasible best member."""
+        # "At most", because rounding can make both 0 or slightly negative.
+        small = state.variance <= SMALLEST_VARIANCE * state.first_variance
         return small and state.keys[state.best][0] == 0
 
 
-def _found(state: SteadyGAState, keys: list[Key]) -> None:
-    """The start population's keys are known: set the best member and the sums."""
+def _begin(state: SteadyGAState, keys: list[Key]) -> None:
+    """Set the best member and the sums, once the start population is evaluated."""
     state.keys = state.keys + keys
     state.best = min(range(len(state.keys)), key=state.keys.__getitem__)
     state.infeasible = sum(violation > 0 for violation, _ in state.keys)

@@ -3,9 +3,9 @@
 L. Chen, H.-L. Liu, K. C. Tan and K. Li, "Transfer learning-based parallel evolutionary algorithm
 framework for bilevel optimization", IEEE Transactions on Evolutionary Computation 26(1), 2022.
 
-The upper level is that of BL-CMA-ES, refinement included (see leader). Below, the followers'
-searches advance in rounds of one generation each; after a round, a search that has stalled but
-not ended takes over from near searches that have ended.
+The upper level works as in BL-CMA-ES, with refinement (see shared.leader). Below, all followers'
+searches run in rounds of one generation each. After a round, a search that has stalled but not
+ended takes over sampling features from near searches that have ended.
 
 What differs from the published program, and why:
 - its helper for distances reads the leaders' coordinates in another order than they are stored;
@@ -13,14 +13,14 @@ What differs from the published program, and why:
 - distances are taken in the unit box, so that they do not depend on the user's units. Where all
   variables have one width the ratio of a leader's to a follower's distance is the program's;
 - its order of points that are all infeasible (see `BalancedCMAES`) is used where a search learns
-  from its points, at both levels. Best answers and the elite are chosen by Deb's order: measured on
-  SMD9-12, that changes nothing. Without the special order SMD12 is left at answers that are
-  wrong for the follower, as with BL-CMA-ES.
+  from its points, at both levels. Best answers and the elite are chosen by Deb's order, which on
+  SMD9-12 makes no difference. Without the special order runs on SMD12 end at answers that are
+  wrong for the follower, as those of BL-CMA-ES do.
 
-TLEA-DE has DE in the followers' rounds only, with a number of rounds and a window of its own, and
-transfers what DE has learnt about its settings; the upper level and refinement stay CMA-ES, as in
-the program. There, the best answer is looked up at a wrong index, and settings without success
-enter their means as zeros; here both are as intended.
+TLEA-DE uses DE in the followers' rounds only, with its own number of rounds and its own window, and
+transfers what DE has learnt about its settings. The upper level and refinement stay CMA-ES, as in
+the program. The program looks up the best answer at a wrong index, and counts settings without
+success as zeros in their means; here both are as intended.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from bilevo.optimizers.de import DE, DEState
 from bilevo.optimizers.protocol import PopulationOptimizer
 from bilevo.optimizers.success import NEVER, Memory
 
-NEIGHBOURS = 2  # that a search may take over from
+SOURCES = 2  # near searches that a search may take over from
 DE_WINDOW = 4  # rounds without change that end a search of TLEA-DE
-FAR_LARGER = 50  # times the violation: an objective that would drown it
+FAR_LARGER = 50  # times the violation: objectives this large would hide it
 LEAST_WEIGHT = 0.1  # the farther neighbour's weight, before the weights are made to add up to 1
 
 
@@ -60,11 +60,13 @@ LEAST_WEIGHT = 0.1  # the farther neighbour's weight, before the weights are mad
 class BalancedCMAES(CMAES):
     """CMA-ES with the published program's order where all points are infeasible.
 
-    Unless objectives are far larger than violations, they count too: a search outside the feasible
-    region does not go to the nearest feasible point only.
+    Objectives then count beside violations, unless they are far larger: a search outside the
+    feasible region does not only head for the nearest feasible point.
     """
 
-    def judged(self, objective: FloatArray, violation: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def ranked_by(
+        self, objective: FloatArray, violation: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
         if not 0 < violation.min() <= violation.max() < math.inf:
             return objective, violation
         with np.errstate(over="ignore"):
@@ -75,7 +77,7 @@ class BalancedCMAES(CMAES):
 
 @dataclass(frozen=True, slots=True)
 class TLEA(JointSearch):
-    """TLEA-CMA-ES (Chen, Liu, Tan and Li, 2022). `tasks` search in rounds, `lower` refines."""
+    """TLEA-CMA-ES (Chen, Liu, Tan and Li, 2022); `tasks` is used in rounds, `lower` to refine."""
 
     upper: PopulationOptimizer[Any] = field(default_factory=BalancedCMAES)
     lower: PopulationOptimizer[Any] = field(default_factory=BalancedCMAES)
@@ -103,7 +105,7 @@ class TLEA(JointSearch):
         return self.follower_searches(spec, state, leaders, "follower", self.tasks)
 
     def solve_all(self, followers: list[FollowerSearch]) -> Procedure[None]:
-        """Rounds of one lower generation each, with transfer in between."""
+        """Run all searches in rounds of one generation each, with transfer in between."""
         live = followers
         while live:
             yield from together(follower.execute() for follower in live)
@@ -113,7 +115,7 @@ class TLEA(JointSearch):
                 self.transfer(followers, stalled)
 
     def transfer(self, followers: list[FollowerSearch], stalled: list[FollowerSearch]) -> None:
-        """Mix into each stalled search the features of its nearest ones that have ended."""
+        """Mix into each stalled search the features of near searches that have ended."""
         distances = task_distances(followers)
         for i, follower in enumerate(followers):
             if follower not in stalled:
@@ -132,20 +134,20 @@ class TLEA(JointSearch):
             )
 
     def transfer_weights(self, shares: FloatArray) -> list[float]:
-        """The neighbours' weights beside 1 for the search itself, from their shares in distance."""
+        """Return the neighbours' weights from their shares in distance; the search itself has 1."""
         bases = [1 + math.tan(math.pi * share / 2) for share in shares.tolist()]
         exponent = self.exponent(*shares.tolist()) if shares.any() else 1.0
         return [float(base**-exponent) for base in bases]
 
     def exponent(self, nearer: float, farther: float) -> float:
-        """The least of 1.0, 1.1, ... that brings the farther neighbour's weight to 0.1 or below."""
+        """Return the least of 1.0, 1.1, ... that makes the farther source's weight at most 0.1."""
         needed = math.log(1 / LEAST_WEIGHT) / math.log(1 + math.tan(math.pi * farther / 2))
         return max(1.0, math.ceil(10 * needed) / 10)
 
 
 @dataclass(frozen=True, slots=True)
 class TransferDE(DE):
-    """DE for the rounds: what is mixed is its memory of settings, and no spread ends a search."""
+    """DE for the rounds: its memory of settings is mixed, and a small spread ends no search."""
 
     def mix(
         self, state: DEState, own_weight: float, others: Sequence[DEState], weights: Sequence[float]
@@ -172,26 +174,26 @@ class TLEADE(TLEA):
         return variant_name(self, "tlea-de")
 
     def rule(self, spec: Spec, optimizer: PopulationOptimizer[Any]) -> FollowerRule:
-        """In the rounds: the start, then as if each cost 14 + floor(3 ln n) evaluations."""
+        """Count, in the rounds, the start and then 14 + floor(3 ln n) evaluations for each."""
         if optimizer is not self.tasks:
             return TLEA.rule(self, spec, optimizer)
         rounds = math.ceil(spec.budget.lower_max / (14 + int(3 * math.log(spec.n))))
         return FollowerRule(DE_WINDOW, rounds + 1)
 
     def exponent(self, nearer: float, farther: float) -> float:
-        """The larger, the less two neighbours differ."""
+        """Return a larger exponent the less two neighbours differ."""
         gap = farther - nearer
         return 3.0 if gap < 0.2 else 2.0 if gap < 0.4 else 1.0
 
 
 def has_stalled(follower: FollowerSearch) -> bool:
-    """Past the window of the end rule: whether f hardly changed over the last two generations."""
+    """Tell whether f hardly changed over two generations, once the end rule's window is over."""
     _, change = change_over(follower.record, 3)
     return follower.executions > follower.rule.window and change < RELATIVE
 
 
 def task_distances(followers: list[FollowerSearch]) -> FloatArray:
-    """Distances between searches: of leaders, and, the later the more, of followers' answers."""
+    """Return distances between searches: of leaders, and increasingly of followers' answers."""
     x = np.array([follower.x for follower in followers])
     y = np.array([follower.answer.y for follower in followers])
     rounds = max(follower.executions for follower in followers)
@@ -208,9 +210,9 @@ def task_distances(followers: list[FollowerSearch]) -> FloatArray:
 
 
 def nearest(distances: FloatArray, own: int) -> tuple[list[int], FloatArray]:
-    """The nearest neighbours of search `own`, near ones first, and their shares in distance."""
+    """Return the neighbours of search `own`, nearest first, and their shares in distance."""
     others = [k for k in np.argsort(distances, kind="stable").tolist() if k != own]
-    near = others[:NEIGHBOURS]
+    near = others[:SOURCES]
     apart = distances[near]
     total = apart.sum()
     return near, apart / total if total > 0 else np.zeros(len(near))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from bilevo.algorithms.shared.follower_search import (
     Pair,
     SolverSearch,
 )
-from bilevo.core.algorithm import Algorithm, Followers
+from bilevo.core.algorithm import Algorithm, AlgorithmState, Followers
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import Scale, StopReason, interquartile_range
 from bilevo.core.order import ranking
@@ -156,33 +156,35 @@ def most_steps(spec: Spec) -> int:
     return max(1, spec.budget.lower_max // spec.step_cost)
 
 
-class Executed(Protocol):
-    """A task of a generation; only its number of executions is read."""
-
-    @property
-    def executions(self) -> int: ...
+def note_tasks(state: AlgorithmState, executions: Sequence[int], pairs: list[Pair]) -> None:
+    """Note the executions of a generation's tasks; the better half of their pairs survives."""
+    state.executions = np.array(executions)
+    state.survived = np.zeros(len(pairs), np.bool_)
+    state.survived[leader_ranking(pairs)[: len(pairs) // 2]] = True
 
 
 def close_generation(
     spec: Spec,
     state: LeaderState,
-    followers: Sequence[Executed],
+    executions: Sequence[int],
     pairs: list[Pair],
+    rules: Sequence[StopRule] | None = None,
+    settled: bool = False,
+    lower: int = 0,
 ) -> None:
     """End a generation that has its elite: note the tasks, and test the stop rules.
 
-    The better half of the pairs survives.
+    The rules are the published ones of the upper level, unless others are given.
     """
     assert state.elite is not None
     F = np.array([pair.F for pair in pairs])
     state.F_scale.see(F)
     state.F_spread = interquartile_range(F)
     state.elite_F.append(state.elite.F)
-    state.executions = np.array([follower.executions for follower in followers])
-    state.survived = np.zeros(len(pairs), np.bool_)
-    state.survived[leader_ranking(pairs)[: len(pairs) // 2]] = True
+    note_tasks(state, executions, pairs)
     state.generation += 1
-    state.stop = first_met(upper_rules(spec, state, len(pairs)), state.progress())
+    rules = upper_rules(spec, state, len(pairs)) if rules is None else rules
+    state.stop = first_met(rules, state.progress(settled, lower))
 
 
 def tell_leader(
@@ -412,7 +414,7 @@ class JointSearch(Algorithm[LeaderState]):
         """End a generation that has its elite; the upper search learns from the `learnt` pairs."""
         assert state.elite is not None
         yield state.elite.incumbent
-        close_generation(spec, state, followers, pairs)
+        close_generation(spec, state, [f.executions for f in followers], pairs)
         searched = slice(None) if spec.step_cost is None else slice(spec.m)
         points = np.array([np.concatenate([pair.x, pair.y])[searched] for pair in learnt])
         tell_leader(state, self.upper, points, learnt)

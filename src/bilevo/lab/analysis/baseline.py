@@ -28,8 +28,8 @@ from typing import Any
 
 from bilevo import problems
 from bilevo.lab.analysis.samples import ACCURACIES, EVALUATIONS, QUALITIES, Case
-from bilevo.lab.files import content
 from bilevo.lab.plans import require_known_keys
+from bilevo.safe_files import content
 
 INDICATORS = (*QUALITIES, *EVALUATIONS)
 MARKS = ("+", "-", "=")

@@ -22,10 +22,10 @@ from bilevo.lab.analysis import curves, tables
 from bilevo.lab.analysis.samples import FLOOR
 from bilevo.lab.analysis.statistics import ALPHA
 from bilevo.lab.analysis.table_parts import Cell, Table, method_labels, span
-from bilevo.lab.files import replacing
 from bilevo.lab.frames import pl
 from bilevo.lab.show import formats, interactive
 from bilevo.lab.store import FAILED
+from bilevo.safe_files import replacing
 
 POLICY = "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:"
 POLICY += "; base-uri 'none'; form-action 'none'"

@@ -1,4 +1,4 @@
-"""Followers of users, made up for tests: y* = x / 2 by one step, or by many, noisy ones."""
+"""Solvers made up for tests: y* = x / 2 by one step, or by many noisy ones."""
 
 from __future__ import annotations
 

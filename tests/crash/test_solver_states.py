@@ -1,4 +1,4 @@
-"""Runs with a follower of the user's that are broken off: states are restored, or made again."""
+"""Runs with a problem's own solver that are broken off: states are restored, or made again."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pytest
 from crashes import boundaries, course, start
-from own_followers import Exact, Opaque, Walk, Walker, problem
+from solvers import Exact, Opaque, Walk, Walker, problem
 
 import bilevo
 from bilevo import RunMismatch
@@ -23,7 +23,7 @@ OPTIONS: dict[str, Any] = {"method": "drc-cma-es", "max_evals": 160, "rng": 4}
 @pytest.fixture(autouse=True)
 def everything_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directory, "SNAPSHOT_AFTER", 0.0)
-    monkeypatch.setattr(stepper, "SHELVED_AFTER", 0.0)
+    monkeypatch.setattr(stepper, "STORED_AFTER", 0.0)
 
 
 def run(follower: Any, run_dir: Path | None, **options: Any) -> bilevo.Result:
@@ -240,7 +240,7 @@ class SlowWalker(Walker):
 
 
 def to_the_end(run_dir: Path | None, out: Path, workers: int | None) -> None:
-    stepper.SHELVED_AFTER = 0.01
+    stepper.STORED_AFTER = 0.01
     directory.SNAPSHOT_AFTER = 0.01
     result = run(SlowWalker(), run_dir, max_evals=240, workers=workers)
     temporary = out.with_suffix(".new")

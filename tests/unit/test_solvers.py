@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from own_followers import HALF, Exact, F, Opaque, Walker, f, problem
+from solvers import HALF, Exact, F, Opaque, Walker, f, problem
 
 import bilevo
 from bilevo import BadValue, minimize, verify
@@ -285,7 +285,7 @@ def stop(result: bilevo.Result) -> None:
 def test_methods_that_search_f_refuse_and_name_those_that_do_not() -> None:
     with pytest.raises(ValueError, match=r"drc-plus searches f itself.*take .*drc-cma-es"):
         minimize(problem(Exact()), method="drc-plus")
-    with pytest.raises(ValueError, match="minimize drives a problem's follower"):
+    with pytest.raises(ValueError, match="minimize drives a problem's own solver"):
         bilevo.Optimizer(problem(Exact()))
 
 

@@ -1,0 +1,48 @@
+"""Comparisons of a follower's answers, and pairs that are told before any follower is solved."""
+
+from __future__ import annotations
+
+import math
+
+from bilevo.algorithms.shared.follower_search import Pair
+from bilevo.algorithms.shared.leader import LeaderState, evaluate_leader
+from bilevo.core.arrays import FloatArray
+from bilevo.core.request import Incumbent, Procedure, Values
+
+ROUNDING = 1e-9  # a change of f that counts as none
+
+
+def best_answer(pairs: list[Pair]) -> Pair:
+    """Return the best of several answers to one leader, in the follower's order."""
+    best = pairs[0]
+    for pair in pairs[1:]:
+        if not best.follower_no_worse(pair):
+            best = pair
+    return best
+
+
+def misjudged(state: LeaderState, pair: Pair, again: Pair) -> bool:
+    """Tell whether a second answer of the follower is better by more than rounding."""
+    if pair.lower_violation != again.lower_violation:
+        return again.lower_violation < pair.lower_violation
+    return pair.f - again.f > state.f_scale.tolerance(ROUNDING)
+
+
+def corrected(state: LeaderState, pair: Pair, again: Pair) -> Procedure[Pair]:
+    """Return a pair, or its leader's second answer, now evaluated, if the first was misjudged."""
+    if not misjudged(state, pair, again):
+        return pair
+    yield from evaluate_leader(state, again)
+    return pair if math.isinf(again.violation) else again  # a failed evaluation replaces nothing
+
+
+def first_incumbent(x: FloatArray, y: FloatArray, upper: Values, lower: Values) -> Incumbent:
+    """Return the first of evaluated pairs as a best pair."""
+    violation = float(upper.violation[0]) + float(lower.violation[0])
+    F, f = float(upper.objective[0]), float(lower.objective[0])
+    return without_failed_F(Incumbent(x[0], y[0], F, f, violation))
+
+
+def without_failed_F(best: Incumbent) -> Incumbent:
+    """Make F infinite where an evaluation at either level failed."""
+    return best if best.violation < math.inf else best._replace(F=math.inf)

@@ -1,0 +1,23 @@
+"""Marks on exceptions of the user's own functions, solvers and algorithms.
+
+Such an exception reaches the caller as it was raised, with a note that says where in the run that
+was. The note is a `Where`, by which the command line knows that this package has not raised it.
+"""
+
+from __future__ import annotations
+
+
+class Where(str):
+    """A note on an exception: where in a run it was raised."""
+
+    __slots__ = ()
+
+
+def mark(error: BaseException, where: str) -> None:
+    """Note on an exception of the user's own code where it was raised."""
+    error.add_note(Where(where))
+
+
+def is_marked(error: BaseException) -> bool:
+    """Tell whether an exception comes from the user's own code."""
+    return any(isinstance(note, Where) for note in getattr(error, "__notes__", ()))
