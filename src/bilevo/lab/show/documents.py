@@ -48,9 +48,13 @@ def with_new_tables(text: str) -> str:
 
 def table_in_markdown(arguments: str) -> str:
     """Return what `bilevo table` shows, in Markdown."""
-    from bilevo.cli import app
+    from cyclopts import App
 
-    words = ["table", *shlex.split(arguments), "--format", "markdown"]
+    from bilevo.lab.commands import table
+
+    app = App()
+    app.default(table)
+    words = [*shlex.split(arguments), "--format", "markdown"]
     output = StringIO()
     with redirect_stdout(output):
         app(words, exit_on_error=False, print_error=False, result_action="return_value")
