@@ -14,7 +14,7 @@ SEEDS = (1, 2, 3)
 
 
 def errors(name: str, seed: int, method: object = None) -> tuple[float, float, int]:
-    """Of F where the follower really answers, of f as reported; and evaluations."""
+    """Return the errors of F at the follower's true answer and of f, and the evaluations."""
     problem = bilevo.problems.get(name)
     result = bilevo.minimize(problem, method=method, rng=seed, max_evals=60_000)
     true = checked(problem, result.x, result.y, result.f)

@@ -152,7 +152,7 @@ def test_a_file_that_cannot_be_replaced_leaves_nothing_behind(tmp_path: Path) ->
 def test_figures_to_be_doubted_have_a_sign_that_says_why() -> None:
     runs, history = frames(["smd1"], violation=1.0)
     text = report.page(runs, history, {})
-    assert '<b title="half of the runs or more gave no good answer">!</b>' in text
+    assert '<b title="at least half of the runs gave no good answer">!</b>' in text
     assert "gave no good answer" not in page()
 
 

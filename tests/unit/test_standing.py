@@ -39,7 +39,7 @@ def test_infeasible_answers_do_not_win() -> None:
     assert infeasible.doubt and not mixed.doubt
     assert mixed.value == 4.55 and not mixed.best  # counts as 9
     assert feasible.best and not infeasible.best
-    assert any(note.startswith("!: half of the runs or more failed or") for note in table.notes)
+    assert any(note.startswith("!: at least half of the runs failed or") for note in table.notes)
     assert any("infeasible runs are the worst" in note for note in table.notes)
     average = {line[0]: line[1].value for line in made(rows, "ranks").rows}
     assert average == {"drc-cma-es": 1, "nblea": 2, "bl-cma-es": 3}
@@ -66,7 +66,7 @@ def test_what_is_infeasible_at_the_true_answer_does_not_win_where_that_counts() 
     reported, verified = row(table, "smd1", "Acc_u"), row(table, "smd1", "verified")
     assert (reported[1].mark, reported[1].best, reported[1].doubt) == ("-", True, False)
     assert (verified[1].mark, verified[1].best, verified[1].doubt) == ("+", False, True)
-    note = "Runs that are infeasible where the follower really answers: bl-cma-es 5 on smd1."
+    note = "Runs that are infeasible at the follower's true answer: bl-cma-es 5 on smd1."
     assert note in table.notes
 
 

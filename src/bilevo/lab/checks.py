@@ -1,4 +1,4 @@
-"""Checks of an answer: values where the follower really answers, beside what was reported."""
+"""Checks of an answer: values at the follower's true answer, beside what was reported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bilevo.verification.by_solver import claimed_answer, verify_by_solver
 
 
 class Checks(NamedTuple):
-    """Values of a pair where the follower really answers."""
+    """Values of a pair at the follower's true answer."""
 
     F_verified: float = np.nan
     violation_verified: float = np.nan  # of both levels' constraints at that answer

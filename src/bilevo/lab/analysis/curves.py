@@ -48,7 +48,7 @@ class Goal(NamedTuple):
 
     F: float
     known: bool
-    verified: bool = False  # whether the best is F where the follower really answers
+    verified: bool = False  # whether the best is F at the follower's true answer
 
     @property
     def best(self) -> str:

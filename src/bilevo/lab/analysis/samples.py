@@ -131,14 +131,14 @@ class Group:
 
     @property
     def refuted(self) -> int:
-        """Count runs that are feasible as reported, but not where the follower really answers."""
+        """Count runs that are feasible as reported, but not at the follower's true answer."""
         return int(np.sum(self._violates("violation_verified") & ~self._violates("violation")))
 
     @property
     def solved(self) -> int:
         """Count runs that found the verified optimum.
 
-        F where the follower really answers is within F_ERROR of F*, and the reported f within
+        F at the follower's true answer is within F_ERROR of F*, and the reported f within
         F_LOWER_ERROR of f*: F alone can be right with a follower that is wrong.
         """
         good = (self.values("verified") <= F_ERROR) & ~self._violates("violation")

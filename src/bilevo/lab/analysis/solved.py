@@ -32,7 +32,7 @@ NO_OPTIMUM = "No optimum is known."
 
 
 def effort(study: Study) -> Table:
-    """Show what one success costs, and the shares of runs that are one."""
+    """Show the cost of one success, and the shares of runs that succeed."""
     study = study.known
     if not study.groups:
         return Table("effort", "Effort", ["problem"], [], [NO_OPTIMUM])
@@ -51,13 +51,15 @@ def effort(study: Study) -> Table:
                 rows.append([*study.place(case.problem, case.size), what, *line])
     notes = [
         *parts.run_notes(study, "Figures"),
-        f"Evaluations to {NEAR:.0e}: what one success costs, the evaluations of both levels that "
-        "all completed runs spent until F was that near F*, or to their end, by the number of runs "
-        "that came that near. Shares are of all runs; failed and infeasible ones are not among "
-        "those counted.",
+        f"Evaluations to {NEAR:.0e} are the cost of one success: the evaluations of both levels "
+        "that all completed runs made until F was this near to F*, or until they ended, divided by "
+        "the number of runs that came this near. Shares are of all runs; failed and infeasible "
+        "runs count as not near.",
     ]
     if any(cell.doubt for cell in parts.cells_of(rows)):
-        notes.append(f"{parts.DOUBT}: half of the runs or more failed; never the best of a row.")
+        notes.append(
+            f"{parts.DOUBT}: at least half of the runs failed; such a cell is never marked as the best."
+        )
     header = [*study.heads, "indicator", *study.labels]
     return Table("effort", study.titled("Effort"), header, rows, notes)
 
@@ -128,7 +130,7 @@ def _ratio_notes(study: Study) -> list[str]:
     what = f"the median that {baseline.name} prints for {baseline.reference}"
     notes = [f"{RATIO.capitalize()}: the ratio to {what}."]
     if baseline.target and not study.to_target:
-        late = "runs ended at the known optimum; these were not told it and end later"
+        late = "runs ended at the known optimum; these did not know it and ended later"
         notes.append(f"{baseline.capitalized}'s {late}.")
     return notes
 

@@ -102,7 +102,7 @@ def least_p(ours: int, theirs: int, test: Test) -> float:
 
 
 def effect_size(values: FloatArray, reference: FloatArray) -> float:
-    """Return Vargha and Delaney's A12: how often a value exceeds the reference's, ties by half.
+    """Return Vargha and Delaney's A12: how often a value exceeds the reference's (ties count half).
 
     Below 0.5 the values are better (smaller), above it the reference's; it is U / (k l) for the U
     of Mann and Whitney and samples of k and l.

@@ -24,7 +24,7 @@ DOUBT = "!"  # beside a figure that most of its runs do not bear out
 TROUBLES = {  # by attributes of `samples.Group` that count runs
     "failed": "Runs that failed and are left out",
     "infeasible": "Runs that ended infeasible",
-    "refuted": "Runs that are infeasible where the follower really answers",
+    "refuted": "Runs that are infeasible at the follower's true answer",
 }
 
 

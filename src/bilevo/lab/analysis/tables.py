@@ -115,10 +115,10 @@ def _doubt_note(rows: list[TableRow]) -> list[str]:
     doubtful = [cell for cell in parts.cells_of(rows) if cell.doubt]
     if not doubtful:
         return []
-    wrong = "failed or are infeasible, as they ended or where the follower really answers"
+    wrong = "failed or are infeasible, as they ended or at the follower's true answer"
     if any(cell.form == WHOLE for cell in doubtful):
         wrong = f"failed, ended infeasible or missed the known optimum by more than {NEAR:.0e}"
-    return [f"{DOUBT}: half of the runs or more {wrong}; never the best of a row."]
+    return [f"{DOUBT}: at least half of the runs {wrong}; such a cell is never marked as the best."]
 
 
 def _is_merit(indicator: str, of: dict[str, Group], study: Study) -> bool:
@@ -221,8 +221,8 @@ def total(study: Study) -> Table:
     notes = [*parts.run_notes(study), *parts.baseline_notes(study, rows), *_limit_note(study)]
     if not study.limit and len(methods) > 1:
         notes.append(
-            f"In parentheses: how many evaluations fewer {study.reference} needs, as a share of "
-            "the larger number."
+            f"In parentheses: the evaluations that {study.reference} saves, as a share of the "
+            "larger number."
         )
     if averages:
         notes.append("Averages are over the problems that all methods of the size have.")
@@ -298,8 +298,8 @@ def average_ranks(study: Study) -> Table:
         for label, line in zip(study.labels, zip(*columns.values(), strict=True), strict=True)
     ]
     notes.append(
-        f"A12: how often a run is worse than one of {study.reference}, ties by half, as an "
-        "average over problems; at 0.5 neither is better."
+        f"A12: the share of pairs in which a run is worse than a run of {study.reference} (ties "
+        "count half), averaged over problems; at 0.5 neither is better."
     )
     title = study.titled("Average ranks and effect sizes")
     notes += [*_floor_note(study), *_limit_note(study)]

@@ -34,7 +34,7 @@ MEANINGS = {
     "-": "the reference is significantly worse",
     "=": "no significant difference to the reference",
 }
-DOUBTFUL = "half of the runs or more gave no good answer"
+DOUBTFUL = "at least half of the runs gave no good answer"
 NAMED_MOST = 3  # methods that a headline names
 LISTS = ("methods", "problems")  # settings of an experiment that are long
 
