@@ -123,9 +123,9 @@ def test_runs_cut_off_by_a_limit_are_not_compared_with_the_papers(ends: dict) ->
     assert not any("ratio" in note for note in table.notes)
 
 
-def test_runs_that_were_not_told_the_optimum_say_so_beside_the_papers() -> None:
+def test_runs_that_did_not_know_the_optimum_say_so_beside_the_papers() -> None:
     table = made(runs_of("drc-cma-es", [1e-7] * 5, target=False), "solved", baseline=PAPER)
-    assert "of the baseline's" in table.header and "were not told" in table.notes[-1]
+    assert "of the baseline's" in table.header and "did not know it" in table.notes[-1]
 
 
 def test_brackets_are_explained_only_where_there_are_any() -> None:

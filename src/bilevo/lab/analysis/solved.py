@@ -57,9 +57,8 @@ def effort(study: Study) -> Table:
         "runs count as not near.",
     ]
     if any(cell.doubt for cell in parts.cells_of(rows)):
-        notes.append(
-            f"{parts.DOUBT}: at least half of the runs failed; such a cell is never marked as the best."
-        )
+        failed = "at least half of the runs failed; such a cell is never marked as the best"
+        notes.append(f"{parts.DOUBT}: {failed}.")
     header = [*study.heads, "indicator", *study.labels]
     return Table("effort", study.titled("Effort"), header, rows, notes)
 
