@@ -152,10 +152,11 @@ def explain(console: Console, runs: dict[str, Run]) -> None:
         f"* bl-cma-es finishes every search: {complete.typical:.0f} evaluations of f for one x.",
         "* drc-cma-es lets the searches compete, and stops hopeless ones early: "
         f"{competing.typical:.0f} for one x.",
-        f"* drc-plus searches its first follower from nothing ({first}). Later it predicts answers "
+        f"* drc-plus spends {first} evaluations on its first follower. Later it predicts answers "
         f"from those at neighbouring x, and corrects them: {learning.typical:.0f} for one x. So it "
-        f"can measure how F changes around x and go downhill: {len(learning.spent)} different x "
-        f"instead of {len(competing.spent)}. Independent searches check the answer ({answer}).",
+        "can afford to measure how F changes around x, and go downhill: it tries "
+        f"{len(learning.spent)} different x instead of {len(competing.spent)}. Independent "
+        f"searches then check the answer, with {answer} evaluations.",
     ):
         console.print(text)
     console.print()
@@ -173,10 +174,11 @@ def main(arguments: list[str]) -> None:
         console.print("[bold]2. What an answer costs[/]\n")
     first, *_ = [compare(console, name) for name in names or PROBLEMS]
     console.print(
-        "evaluations: those of both levels together. Where the optimum is known, a run ends when F "
-        "reaches it. x tried: each x needs an answer of the follower. f per x: the median number "
-        "of evaluations of f for one x. F: the verified value. answer: 'wrong by d' means that the "
-        "follower can lower f by d at this x, even if F looks right.\n"
+        "evaluations  of both levels; a run ends when F reaches the optimum, if known\n"
+        "x tried      how many different x the leader tried; each needs an answer\n"
+        "f per x      the median number of evaluations of f for one x\n"
+        "F            the verified value\n"
+        "answer       'wrong by d': the follower can lower f by d, even if F looks right\n"
     )
     if not names:
         explain(console, first)

@@ -216,7 +216,7 @@ def present(result: Result, as_json: bool) -> None:
     print(to_json(result) if as_json else printable(repr(_on_lines(result))))
     if not as_json and math.isfinite(result.follower_gap):
         gap = f"{result.follower_gap:.3g}"
-        print(f"certificate: follower gap {gap}, to what independent searches of the run found")
+        print(f"certificate: f is {gap} above the best that the run's own checks found")
     known = registry.methods().get(result.method)
     if known is not None and known.status is registry.Status.RECONSTRUCTION:
         note = f"note: {result.method} is a reconstruction, not its authors' program"

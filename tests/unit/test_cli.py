@@ -139,7 +139,7 @@ def test_a_methods_own_certificate_is_shown_to_people_only(tmp_path, capsys) -> 
     solve = ["solve", "smd1", "--run-dir", str(tmp_path)]
     for command in (solve, ["show", str(tmp_path)]):
         assert main(command) == 0
-        assert "certificate: follower gap 0, to what" in capsys.readouterr().out
+        assert "certificate: f is 0 above the best" in capsys.readouterr().out
     assert main([*solve, "--json"]) == 0
     assert list(json.loads(capsys.readouterr().out)) == FIELDS
     assert main(["solve", "smd1", "--method", "drc-cma-es", "--max-evals", "300"]) == 0

@@ -23,7 +23,7 @@ ALLOWED = {  # room -> the rooms it may import from
     "verification": {"algorithms", "core", "optimizers", "run", "verification"},
     "plot": {"core", "verification"},
     "registry": {"core", "algorithms", "optimizers"},
-    "api": {"core", "kernels", "optimizers", "registry", "run", "verification"},
+    "api": {"core", "kernels", "registry", "run", "verification"},
     "options": set(),
     "lookup": {"core", "problems", "registry"},
     "lab": {"algorithms", "api", "core", "kernels", "lab", "lookup", "optimizers", "options"}

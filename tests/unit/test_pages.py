@@ -167,6 +167,21 @@ def test_the_files_that_a_map_names_are_there(page: str) -> None:
         assert "NAME" in name or any(f"/{path}".endswith(f"/{name}") for path in there), name
 
 
+@pytest.mark.parametrize("room", ["run", "lab"])
+def test_the_map_names_every_file_of_the_large_rooms(room: str) -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    listed = page.partition(f"**`{room}`**")[2].partition("\n\n    ")[2].partition("\n\n")[0]
+    files = {path.stem for path in (ROOT / "src" / "bilevo" / room).rglob("[!_]*.py")}
+    assert files <= set(re.findall(r"\w+", listed))
+
+
+def test_the_constants_that_the_map_names_are_there() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    for name, file in re.findall(r"`([A-Z]+)` (?:of|in) `([\w/]+\.py)`", page):
+        place = ROOT / file if file.startswith("tests") else ROOT / "src" / "bilevo" / file
+        assert re.search(rf"^{name}\b", place.read_text(), re.MULTILINE), f"{name} of {file}"
+
+
 def test_the_readme_is_short() -> None:
     assert len(README.splitlines()) <= 120
 
