@@ -23,7 +23,7 @@ from bilevo.algorithms.shared.leader import (
     start_leader,
     tell_leader,
 )
-from bilevo.core.algorithm import Algorithm, Followers, variant_name
+from bilevo.core.algorithm import Algorithm, Followers, registered
 from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, together
@@ -47,13 +47,10 @@ class NestedCMAES(Algorithm[LeaderState]):
     upper: CMAES = field(default_factory=CMAES)
     lower: CMAES = field(default_factory=PatientCMAES)
 
+    name = registered("nested-cma-es")
     revision = 1
     State = LeaderState
     followers = Followers.BOTH
-
-    @property
-    def name(self) -> str:
-        return variant_name(self, "nested-cma-es")
 
     def init(self, spec: Spec) -> Procedure[LeaderState]:
         yield from ()

@@ -35,7 +35,7 @@ from bilevo.algorithms.drc_plus.state import DRCPlusState, LeaderSearch, is_bett
 from bilevo.algorithms.drc_plus.warm_follower import ITERATIONS, Experience, WarmFollower, WarmTask
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.leader import leader_ranking, note_tasks, reached
-from bilevo.core.algorithm import Algorithm, variant_name
+from bilevo.core.algorithm import Algorithm, registered
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import StopReason
 from bilevo.core.problem import Spec
@@ -69,16 +69,13 @@ class DRCPlus(Algorithm[DRCPlusState]):
     certificate: bool = True
     fallback: bool = True
 
+    name = registered("drc-plus")
     revision = 1
     State = DRCPlusState
 
     @property
     def follower(self) -> WarmFollower:
         return WarmFollower(self.regression, self.curvature, self.probes, self.rivals)
-
-    @property
-    def name(self) -> str:
-        return variant_name(self, "drc-plus")
 
     def init(self, spec: Spec) -> Procedure[DRCPlusState]:
         yield from ()

@@ -52,7 +52,7 @@ from bilevo.algorithms.shared.leader import (
     note_tasks,
     solver_searches,
 )
-from bilevo.core.algorithm import Algorithm, Followers, variant_name
+from bilevo.core.algorithm import Algorithm, Followers, registered
 from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, together
@@ -133,13 +133,10 @@ class DRCRace(Algorithm[DRCRaceState]):
 
     descents: CMAES = field(default_factory=CMAES)
 
+    name = registered("drc-race")
     revision = 1
     State = DRCRaceState
     followers = Followers.SOLVER
-
-    @property
-    def name(self) -> str:
-        return variant_name(self, "drc-race")
 
     def init(self, spec: Spec) -> Procedure[DRCRaceState]:
         yield from ()

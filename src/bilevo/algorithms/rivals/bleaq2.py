@@ -62,7 +62,7 @@ from bilevo.algorithms.shared.leader import (
     first_by_itself,
     first_leaders,
 )
-from bilevo.core.algorithm import Algorithm, variant_name
+from bilevo.core.algorithm import Algorithm, registered
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Budget, StopReason
 from bilevo.core.problem import Spec
@@ -146,6 +146,7 @@ class BLEAQ2(Algorithm[LeaderState]):
 
     # 2000 generations of two children at both levels; no change over 200 above and 100 below.
     budget = Budget(upper_max=4050, upper_window=400, lower_max=4050, lower_window=200)
+    name = registered("bleaq2")
     revision = 1
     State = LeaderState
 
@@ -154,10 +155,6 @@ class BLEAQ2(Algorithm[LeaderState]):
         require_population("BLEAQ-II", self.population, optional=False)
         if not 0 <= self.prob_search <= 1:
             raise ValueError(f"prob_search must be from 0 to 1, got {self.prob_search!r}")
-
-    @property
-    def name(self) -> str:
-        return variant_name(self, "bleaq2")
 
     def upper_size(self, spec: Spec) -> int:
         return max(self.population, terms(spec.m) + 5 * spec.m)

@@ -45,7 +45,7 @@ from bilevo.algorithms.rivals.pairs import first_incumbent, without_failed_F
 from bilevo.algorithms.shared import leader
 from bilevo.algorithms.shared.follower_search import FollowerRule, FollowerSearch, Pair
 from bilevo.algorithms.shared.ties import is_tie, tie_order
-from bilevo.core.algorithm import Algorithm, variant_name
+from bilevo.core.algorithm import Algorithm, registered
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import Scale, StopReason
 from bilevo.core.order import ranking
@@ -189,12 +189,9 @@ LEADER_ALONE = NestedCMAES(upper=RestartingCMAES(), lower=NoSearch())
 class GOCMAES(Algorithm[GOState]):
     """GO-CMA-ES (Huang and Wang, 2020)."""
 
+    name = registered("go-cma-es")
     revision = 1
     State = GOState
-
-    @property
-    def name(self) -> str:
-        return variant_name(self, "go-cma-es")
 
     def init(self, spec: Spec) -> Procedure[GOState]:
         yield from ()

@@ -38,7 +38,7 @@ from bilevo.algorithms.shared.leader import (
     leader_ranking,
     reached,
 )
-from bilevo.core.algorithm import Algorithm, variant_name
+from bilevo.core.algorithm import Algorithm, registered
 from bilevo.core.arrays import FloatArray, IntArray
 from bilevo.core.problem import Spec
 from bilevo.core.request import Level, Procedure, T, Values, relayed, together
@@ -120,12 +120,9 @@ class MFBLA(Algorithm[MFBLAState]):
     population: int = 50
     share: float | None = None
 
+    name = registered("mfbla")
     revision = 1
     State = MFBLAState
-
-    @property
-    def name(self) -> str:
-        return variant_name(self, "mfbla")
 
     def __post_init__(self) -> None:
         self.upper()  # it refuses a population that it cannot use

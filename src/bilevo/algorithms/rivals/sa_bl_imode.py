@@ -40,7 +40,7 @@ from bilevo.algorithms.shared.leader import (
     first_leaders,
 )
 from bilevo.algorithms.shared.ties import is_tie
-from bilevo.core.algorithm import Algorithm, variant_name
+from bilevo.core.algorithm import Algorithm, registered
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, together
@@ -75,12 +75,9 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
 
     population: int = 50
 
+    name = registered("sa-bl-imode")
     revision = 1
     State = SABLIMODEState
-
-    @property
-    def name(self) -> str:
-        return variant_name(self, "sa-bl-imode")
 
     def __post_init__(self) -> None:
         require_scikit_learn("sa-bl-imode")

@@ -40,7 +40,7 @@ from bilevo.algorithms.shared.leader import (
     require_optimizer,
     sample_leaders,
 )
-from bilevo.core.algorithm import Followers, variant_name
+from bilevo.core.algorithm import Followers, registered
 from bilevo.core.arrays import FloatArray, fractional_distances
 from bilevo.core.budget import change_over
 from bilevo.core.problem import Spec
@@ -83,16 +83,13 @@ class TLEA(JointSearch):
     lower: PopulationOptimizer[Any] = field(default_factory=BalancedCMAES)
     tasks: PopulationOptimizer[Any] = field(default_factory=BalancedCMAES)
 
+    name = registered("tlea-cma-es")
     revision = 1
     followers = Followers.FUNCTION  # they transfer their search distributions
 
     def __post_init__(self) -> None:
         JointSearch.__post_init__(self)
         require_optimizer(self.tasks)
-
-    @property
-    def name(self) -> str:
-        return variant_name(self, "tlea-cma-es")
 
     def generation(self, spec: Spec, state: LeaderState) -> Procedure[LeaderState]:
         followers = self.new_followers(spec, state)
@@ -169,9 +166,7 @@ class TLEADE(TLEA):
 
     tasks: PopulationOptimizer[Any] = field(default_factory=TransferDE)
 
-    @property
-    def name(self) -> str:
-        return variant_name(self, "tlea-de")
+    name = registered("tlea-de")
 
     def rule(self, spec: Spec, optimizer: PopulationOptimizer[Any]) -> FollowerRule:
         """Count, in the rounds, the start and then 14 + floor(3 ln n) evaluations for each."""
