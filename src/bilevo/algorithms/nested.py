@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from bilevo.algorithms.shared.follower_search import AnyFollowerSearch, FollowerRule, FollowerSearch
 from bilevo.algorithms.shared.leader import (
     LeaderState,
+    best_pair,
     close_generation,
     first_by_itself,
-    leader_ranking,
     sample_leaders,
     solve_follower,
     solver_searches,
@@ -66,7 +66,7 @@ class NestedCMAES(Algorithm[LeaderState]):
         run = together if state.generation else first_by_itself
         yield from run(solve_follower(state, follower) for follower in followers)
         pairs = [follower.answer for follower in followers]
-        best = pairs[int(leader_ranking(pairs)[0])]
+        best = best_pair(pairs)
         if state.elite is None or best.no_worse(state.elite):
             state.elite = best
             yield best.incumbent

@@ -47,8 +47,10 @@ from bilevo.algorithms.drc_race.descents import SAME_END, TWIN_DISTANCE, Descent
 from bilevo.algorithms.shared import leader
 from bilevo.algorithms.shared.follower_search import Pair, SolverSearch
 from bilevo.algorithms.shared.leader import (
+    best_pair,
     evaluate_answer,
     leader_ranking,
+    leader_values,
     note_tasks,
     solver_searches,
 )
@@ -212,22 +214,20 @@ class DRCRace(Algorithm[DRCRaceState]):
         yield from together(task.take_steps(state, task.follower.longest) for task in better)
         before = state.elite
         gained = yield from accept_best(spec, state, tasks)
-        assert state.elite is not None
         pairs = [task.pair for task in tasks]
-        F, violation = np.array([p.F for p in pairs]), np.array([p.violation for p in pairs])
+        F, violation = leader_values(pairs)
         self.descents.tell(descent.search, x, F, violation)
-        best = pairs[int(leader_ranking(pairs)[0])]
-        descent.note(best, state.elite is not before, gained, steps_of(tasks))
+        descent.note(best_pair(pairs), state.elite is not before, gained, steps_of(tasks))
         if descent.barren >= 4 + spec.m:
             descent.zoom(self.descents)
-        if descent.over(state.elite, state.ends, float(np.median(F))):
+        if descent.over(state.the_elite, state.ends, float(np.median(F))):
             end_descent(state, descent, tasks)
         return tasks
 
     def end_generation(self, spec: Spec, state: DRCRaceState, tasks: list[RaceTask]) -> None:
         """Note the tasks' steps and survivors, and test the stop rules."""
         pairs = [task.pair for task in tasks]
-        state.F_scale.see(np.array([pair.F for pair in pairs]))
+        state.F_scale.see(leader_values(pairs)[0])
         note_tasks(state, [task.age for task in tasks], pairs)
         state.generation += 1
         rules = AtTarget(spec.target), Settled(), BudgetUsed(upper=spec.budget.upper_max)
@@ -265,7 +265,7 @@ def accept_best(spec: Spec, state: DRCRaceState, tasks: list[RaceTask]) -> Proce
     state.finished_steps += steps_of([task for task in tasks if task.follower.finished])
     if not finished:
         return False
-    best = finished[int(leader_ranking(finished)[0])]
+    best = best_pair(finished)
     last = state.elite
     if last is not None and last.no_worse(best):
         return False

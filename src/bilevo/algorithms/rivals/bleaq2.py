@@ -191,8 +191,7 @@ class BLEAQ2(Algorithm[LeaderState]):
     def settled(self, spec: Spec, state: LeaderState) -> StopReason | None:
         """Test whether a feasible elite's F has stopped changing, or solved members are close."""
         leaders: BLEAQ2Leaders = state.leader
-        assert state.elite is not None
-        if state.elite.violation > 0:
+        if state.the_elite.violation > 0:
             return None
         variance = total_variance([member for member in leaders.members if is_solved(member)])
         close = variance < END_SOLVED_VARIANCE * leaders.first_variance
@@ -338,8 +337,7 @@ class BLEAQ2(Algorithm[LeaderState]):
         """
         leaders: BLEAQ2Leaders = state.leader
         rng = stream(spec.seed, "local", state.generation)
-        start = state.elite
-        assert start is not None
+        start = state.the_elite
         if rng.random() >= 0.5:
             start = children[int(rng.integers(len(children)))]
         exact = leaders.doubted or state.stop is not None
@@ -376,8 +374,7 @@ class BLEAQ2(Algorithm[LeaderState]):
     def check_elite(self, spec: Spec, state: LeaderState) -> Procedure[None]:
         """Solve the elite's follower without a guess; a better answer corrects the elite."""
         leaders: BLEAQ2Leaders = state.leader
-        elite, place = state.elite, leaders.best
-        assert elite is not None
+        elite, place = state.the_elite, leaders.best
         task = self.task(spec, state, elite.x, 0, name="again")
         pair = yield from task.solve_and_rate(spec, state)
         if is_solved(pair) and misjudged(state, elite, pair):

@@ -210,8 +210,7 @@ class GOCMAES(Algorithm[GOState]):
         state.executions, state.survived = state.search.executions, state.search.survived
         if state.search.stop is None:
             return state
-        elite = state.search.elite
-        assert elite is not None
+        elite = state.search.the_elite
         state.context.x[group.x], state.context.y[group.y] = elite.x, elite.y
         state.groups = state.groups[1:]
         if state.groups:
@@ -325,7 +324,7 @@ def decide_ties(optimizer: CMAES, follower: FollowerSearch, rivals: list[Pair]) 
         positions = np.arange(float(len(points)))
         optimizer.tell(search, points[order], positions, np.zeros(len(points)))
         among = [pair for pair in (best, *ties) if pair.f <= least + tolerance]
-        best = among[int(leader.leader_ranking(among)[0])]
+        best = leader.best_pair(among)
         follower.record.append(best.f)
         if optimizer.exhausted(search):
             break

@@ -31,6 +31,7 @@ from bilevo.algorithms.rivals.rand_de import RandDE
 from bilevo.algorithms.shared.follower_search import FollowerRule, FollowerSearch, Pair
 from bilevo.algorithms.shared.leader import (
     LeaderState,
+    best_pair,
     close_generation,
     evaluate_leader,
     first_by_itself,
@@ -156,11 +157,10 @@ class MFBLA(Algorithm[MFBLAState]):
         yield from self.check_fidelity(spec, state, children)
         yield from self.replace(spec, state, children)
         yield from self.find_elite(spec, state, children)
-        assert state.elite is not None
         due = state.lower_spent >= self.before_polish(spec)
-        if due and not reached(spec, state.elite):
+        if due and not reached(spec, state.the_elite):
             yield from self.polish(spec, state)
-        yield state.elite.incumbent
+        yield state.the_elite.incumbent
         executions = [child.follower.executions for child in children]
         pairs = [child.rated for child in children]
         rules = AtTarget(spec.target), BudgetUsed(spec.budget.upper_max, self.before_polish(spec))
@@ -250,14 +250,11 @@ class MFBLA(Algorithm[MFBLAState]):
 
     def polish(self, spec: Spec, state: MFBLAState) -> Procedure[None]:
         """End with a local search of the leader from the elite."""
-        elite = state.elite
-        assert elite is not None
-        pairs = yield from polish_leader(
-            state, elite.x, elite.y, POLISH_POINTS * spec.m, spec.budget.lower_max
-        )
+        elite, points = state.the_elite, POLISH_POINTS * spec.m
+        pairs = yield from polish_leader(state, elite.x, elite.y, points, spec.budget.lower_max)
         settled = [pair for pair in pairs if pair.converged]
         if settled:
-            best = settled[int(leader_ranking(settled)[0])]
+            best = best_pair(settled)
             state.elite = best if best.no_worse(elite) else elite
 
 

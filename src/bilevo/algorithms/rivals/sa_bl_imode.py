@@ -102,8 +102,7 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
         self.select(spec, state, x, chosen, pairs)
         if self.due(state):
             yield from self.local_search(spec, state)
-        assert state.elite is not None
-        yield state.elite.incumbent
+        yield state.the_elite.incumbent
         idle = state.spent - state.improved_at >= spec.budget.upper_window
         rules = AtTarget(spec.target), BudgetUsed(upper=spec.budget.upper_max), Settled()
         executions = [1] * len(pairs)  # each follower is solved in full, at once
@@ -232,14 +231,13 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
 
     def due(self, state: SABLIMODEState) -> bool:
         """Tell whether it is time for a local search of the leader."""
-        assert state.elite is not None
-        stays = len(state.elite_F) >= 2 and state.elite_F[-2] == state.elite.F
+        stays = len(state.elite_F) >= 2 and state.elite_F[-2] == state.the_elite.F
         return stays or state.generation % LOCAL_EVERY == LOCAL_EVERY - 1
 
     def local_search(self, spec: Spec, state: SABLIMODEState) -> Procedure[None]:
         """Search the leader from the elite, or from another good pair if that was done already."""
-        assert state.elite is not None
-        x, y, pairs = state.elite.x, state.elite.y, []
+        elite, pairs = state.the_elite, []
+        x, y = elite.x, elite.y
         if state.polished:
             good = np.flatnonzero(state.archive.good(GOOD))
             if not good.size:
@@ -247,14 +245,14 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
             i = good[stream(spec.seed, "local", state.generation).integers(len(good))]
             x, y = state.archive.x[i], state.archive.y[i]
         elif state.ties:
-            pairs = [(yield from resolve_ties(state, state.elite, LOCAL_POINTS * spec.n))]
+            pairs = [(yield from resolve_ties(state, elite, LOCAL_POINTS * spec.n))]
             y = pairs[0].y
         points = LOCAL_POINTS * spec.m
         pairs += yield from polish_leader(state, x, y, points, spec.budget.lower_max)
         state.archive = state.archive.with_answers(pairs)
         best = pairs[candidate_index(pairs)]
         state.polished = True
-        if not state.elite.no_worse(best):
+        if not elite.no_worse(best):
             self.accept_elite(spec, state, best)
         worst = state.leader.best_first[-1]
         if best.no_worse_than(state.leader.objective[worst], state.leader.violation[worst]):

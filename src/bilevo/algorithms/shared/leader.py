@@ -28,7 +28,7 @@ from bilevo.algorithms.shared.follower_search import (
 from bilevo.core.algorithm import Algorithm, AlgorithmState, Followers
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import Scale, StopReason, interquartile_range
-from bilevo.core.order import ranking
+from bilevo.core.order import best_index, ranking
 from bilevo.core.problem import Spec
 from bilevo.core.request import Evaluate, Level, Procedure, T, Values, alongside, together
 from bilevo.core.stop_rules import (
@@ -62,6 +62,11 @@ class LeaderState:
     stop: StopReason | None = None
     executions: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     survived: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
+
+    @property
+    def the_elite(self) -> Pair:
+        assert self.elite is not None
+        return self.elite
 
     def progress(self, settled: bool = False, lower: int = 0) -> Progress:
         """Return how far the run has come; there is no best pair before the first elite."""
@@ -133,8 +138,17 @@ def evaluate_answer(state: LeaderState, pair: Pair) -> Procedure[None]:
         yield from evaluate_leader(state, pair)
 
 
+def leader_values(pairs: list[Pair]) -> tuple[FloatArray, FloatArray]:
+    """Return F and the violation of pairs, (k,) each."""
+    return np.array([pair.F for pair in pairs]), np.array([pair.violation for pair in pairs])
+
+
 def leader_ranking(pairs: list[Pair]) -> IntArray:
-    return ranking(np.array([p.F for p in pairs]), np.array([p.violation for p in pairs]))
+    return ranking(*leader_values(pairs))
+
+
+def best_pair(pairs: list[Pair]) -> Pair:
+    return pairs[best_index(*leader_values(pairs))]
 
 
 def solve_follower(state: LeaderState, follower: AnyFollowerSearch) -> Procedure[None]:
@@ -176,11 +190,10 @@ def close_generation(
 
     The rules are the published ones of the upper level, unless others are given.
     """
-    assert state.elite is not None
-    F = np.array([pair.F for pair in pairs])
+    F, _ = leader_values(pairs)
     state.F_scale.see(F)
     state.F_spread = interquartile_range(F)
-    state.elite_F.append(state.elite.F)
+    state.elite_F.append(state.the_elite.F)
     note_tasks(state, executions, pairs)
     state.generation += 1
     rules = upper_rules(spec, state, len(pairs)) if rules is None else rules
@@ -196,13 +209,12 @@ def tell_leader(
     hold a pair whose F is too good, because its follower is not solved, for ever. So it is told the
     elite's values instead.
     """
-    F, violation = np.array([p.F for p in pairs]), np.array([p.violation for p in pairs])
+    F, violation = leader_values(pairs)
     for i, pair in enumerate(pairs):
         if pair is state.pending:
             F[i] = violation[i] = math.inf
         elif optimizer.keeps_values and is_unproven(pair, state.elite):
-            assert state.elite is not None
-            F[i], violation[i] = state.elite.F, state.elite.violation
+            F[i], violation[i] = state.the_elite.F, state.the_elite.violation
     optimizer.tell(state.leader, points, F, violation)
 
 
@@ -394,9 +406,8 @@ class JointSearch(Algorithm[LeaderState]):
         """Refine a challenger, which may become the elite, or the elite if there is none."""
         elite = state.elite
         if challenger is None:
-            assert elite is not None
             # It may get worse for the leader: the follower's optimality comes first.
-            state.elite = yield from self.refine(spec, state, elite, name)
+            state.elite = yield from self.refine(spec, state, state.the_elite, name)
             return state.elite
         refined = yield from self.refine(spec, state, challenger, name)
         if elite is None or refined.no_worse(elite) or alone_reaches(spec, refined, elite):
@@ -412,8 +423,7 @@ class JointSearch(Algorithm[LeaderState]):
         learnt: list[Pair],
     ) -> Procedure[LeaderState]:
         """End a generation that has its elite; the upper search learns from the `learnt` pairs."""
-        assert state.elite is not None
-        yield state.elite.incumbent
+        yield state.the_elite.incumbent
         close_generation(spec, state, [f.executions for f in followers], pairs)
         searched = slice(None) if spec.step_cost is None else slice(spec.m)
         points = np.array([np.concatenate([pair.x, pair.y])[searched] for pair in learnt])
