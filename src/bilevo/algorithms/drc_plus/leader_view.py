@@ -156,7 +156,7 @@ class LeaderView:
         self, follower: WarmFollower, task: WarmTask
     ) -> Procedure[WarmTask]:
         """Return a task, or a better one for its follower that other answers lead to."""
-        new = yield from follower.test_against_neighbours(self.known, task, self.known.tight)
+        new = yield from follower.test_against_neighbours(task, self.known.tight)
         if new is task:
             return task
         yield from self.evaluate_leaders([new])
@@ -166,7 +166,6 @@ class LeaderView:
 
     def solve(
         self,
-        spec: Spec,
         follower: WarmFollower,
         task: WarmTask,
         tolerance: float,
@@ -175,8 +174,7 @@ class LeaderView:
         thorough: bool = False,
     ) -> Procedure[WarmTask]:
         """Search a follower on, evaluate its leader again, and learn how much F depends on f."""
-        how = iterations, thorough
-        new = yield from follower.improve(spec, self.known, task, tolerance, rng, *how)
+        new = yield from follower.improve(task, tolerance, rng, iterations, thorough)
         yield from self.evaluate_leaders([new])
         new = yield from self.resolve_ties(new)
         new.executions += task.executions
@@ -195,7 +193,6 @@ class Phi:
     While it is relaxed, the leader's constraints are left out.
     """
 
-    spec: Spec
     state: LeaderView
     follower: WarmFollower
     relaxed: bool = True
@@ -221,19 +218,19 @@ class Phi:
 
     def solved(self, x: FloatArray) -> Procedure[WarmTask]:
         """Solve the follower of a leader x (m,)."""
-        known = self.state.known
-        task = yield from self.follower.start(known, x, np.ones(len(x)))
-        rng = self.state.stream(self.spec, "descent")
-        return (yield from self.state.solve(self.spec, self.follower, task, known.tight, rng))
+        task = yield from self.follower.start(x, np.ones(len(x)))
+        rng = self.state.stream(self.follower.spec, "descent")
+        return (yield from self.state.solve(self.follower, task, self.state.known.tight, rng))
 
 
 def descent(
-    spec: Spec, state: LeaderView, follower: WarmFollower, x: FloatArray, ceiling: float
+    state: LeaderView, follower: WarmFollower, x: FloatArray, ceiling: float
 ) -> Procedure[SearchEnd]:
     """Search phi locally from x; give up where the search will not come below a ceiling."""
-    box = np.zeros(spec.m), np.ones(spec.m)
+    m = len(x)
+    box = np.zeros(m), np.ones(m)
     rule = LocalRule(
-        LEADER_ITERATIONS * (spec.m + 1),
+        LEADER_ITERATIONS * (m + 1),
         state.F_scale.tolerance(LEADER_TOLERANCE),
         difference=LEADER_DIFFERENCE,
         margin=CONSTRAINT_MARGIN,
@@ -242,7 +239,7 @@ def descent(
         repairing=True,
         trusting=True,
     )
-    phi = Phi(spec, state, follower)
+    phi = Phi(state, follower)
     end = yield from sqp(phi, x, *box, rule)
     if not phi.constrained:
         return end

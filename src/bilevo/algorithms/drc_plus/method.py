@@ -73,9 +73,10 @@ class DRCPlus(Algorithm[DRCPlusState]):
     revision = 1
     State = DRCPlusState
 
-    @property
-    def follower(self) -> WarmFollower:
-        return WarmFollower(self.regression, self.curvature, self.probes, self.rivals)
+    def follower(self, spec: Spec, state: DRCPlusState) -> WarmFollower:
+        """Return the solver of followers, with what the run has learnt."""
+        switches = self.regression, self.curvature, self.probes, self.rivals
+        return WarmFollower(spec, state.known, *switches)
 
     def init(self, spec: Spec) -> Procedure[DRCPlusState]:
         yield from ()
@@ -124,12 +125,12 @@ class DRCPlus(Algorithm[DRCPlusState]):
         answer, so that a run that is stopped has a pair.
         """
         x, middle = state.search.leader.mean.copy(), np.full((1, spec.n), 0.5)
-        stopgap = WarmTask.at(x, middle, (yield from state.known.evaluate(x, middle)))
-        yield from self.accept_task(state, stopgap)
+        follower = self.follower(spec, state)
+        yield from self.accept_task(state, (yield from follower.at(x, middle)))
         rng = state.stream(spec, "first")
-        first = yield from self.follower.search_box(spec, state.known, x, rng)
+        first = yield from follower.search_box(x, rng)
         yield from self.accept_task(state, first)
-        task = yield from self.follower.confirm(spec, state.known, rng, first)
+        task = yield from follower.confirm(rng, first)
         if task is not first:
             yield from state.evaluate_leaders([task])
         if self.optimism:
@@ -161,7 +162,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
             return
         elite, rng = state.the_elite, state.stream(spec, "certify")
         own = WarmTask.of_pair(elite, np.empty(0))
-        best = yield from self.follower.confirm(spec, state.known, rng, own)
+        best = yield from self.follower(spec, state).confirm(rng, own)
         least = best.pair.f
         if is_refuted(state, elite, best.pair):
             yield from state.evaluate_leaders([best])
@@ -203,7 +204,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
         smooth, tolerance = False, state.F_scale.tolerance(spec.ftol)
         for _ in range(MOST_REFUTATIONS):
             before = state.the_elite
-            end = yield from descent(spec, state, self.follower, pair.x, ceiling)
+            end = yield from descent(state, self.follower(spec, state), pair.x, ceiling)
             if math.isfinite(end.objective):
                 state.remember_end(end.point)
             smooth = is_smooth_end(state, end)
@@ -246,7 +247,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
             step = state.ends[a] - state.ends[b]
         elite = state.the_elite
         x = np.clip(elite.x + chosen * step, 0.0, 1.0)
-        task = yield from self.follower.start(state.known, x, np.ones(spec.m))
+        task = yield from self.follower(spec, state).start(x, np.ones(spec.m))
         yield from state.evaluate_leaders([task])
         ceiling = elite.F if elite.violation == 0 else math.inf
         yield from self.descend(spec, state, task.pair, ceiling)
@@ -298,7 +299,8 @@ class DRCPlus(Algorithm[DRCPlusState]):
         self, spec: Spec, state: DRCPlusState, x: FloatArray, scale: FloatArray
     ) -> Procedure[list[WarmTask]]:
         """Search on followers of leaders in the better half; without competition, all of them."""
-        tasks = yield from together(self.follower.start(state.known, row, scale) for row in x)
+        follower = self.follower(spec, state)
+        tasks = yield from together(follower.start(row, scale) for row in x)
         yield from state.evaluate_leaders(tasks)
         if not self.competition:
             everyone = list(range(len(tasks)))
@@ -329,10 +331,9 @@ class DRCPlus(Algorithm[DRCPlusState]):
         iterations: int,
     ) -> Procedure[None]:
         """Search the followers of chosen tasks on, side by side, and replace these tasks."""
+        follower = self.follower(spec, state)
         new = yield from together(
-            state.solve(
-                spec, self.follower, tasks[i], tolerance, state.stream(spec, "bout"), iterations
-            )
+            state.solve(follower, tasks[i], tolerance, state.stream(spec, "bout"), iterations)
             for i in chosen
         )
         for i, task in zip(chosen, new, strict=True):
@@ -346,13 +347,12 @@ class DRCPlus(Algorithm[DRCPlusState]):
         Its answer is also tested against answers of other followers.
         """
         i = int(leader_ranking([task.pair for task in tasks])[0])
+        follower = self.follower(spec, state)
         tight, rng = state.known.tight, state.stream(spec, "elect")
         if tasks[i].pair.no_worse(state.the_elite) and tasks[i].tolerance > tight:
-            tasks[i] = yield from state.solve(
-                spec, self.follower, tasks[i], tight, rng, thorough=True
-            )
+            tasks[i] = yield from state.solve(follower, tasks[i], tight, rng, thorough=True)
         if tasks[i].pair.no_worse(state.the_elite):
-            tasks[i] = yield from state.test_against_neighbours(self.follower, tasks[i])
+            tasks[i] = yield from state.test_against_neighbours(follower, tasks[i])
         if tasks[i].pair.no_worse(state.the_elite):
             yield from state.accept_elite(tasks[i].pair)
 
