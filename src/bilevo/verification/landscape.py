@@ -24,12 +24,7 @@ from bilevo.core.values import BadValue
 from bilevo.optimizers.sampling import latin_hypercube
 from bilevo.verification.by_search import search_locally
 from bilevo.verification.by_solver import solve
-from bilevo.verification.follower_problem import (
-    Answer,
-    FollowerProblem,
-    best_answer,
-    values_at,
-)
+from bilevo.verification.follower_problem import Answer, FollowerProblem, best_answer, values_at
 
 SPREAD = 16  # points over the follower's box for each of its variables
 SEARCHES = 1  # from the best of these points, beside those from the neighbours' answers

@@ -335,11 +335,7 @@ class WarmFollower:
         return best
 
     def search_box(
-        self,
-        x: FloatArray,
-        rng: np.random.Generator,
-        relaxed: bool = False,
-        doublings: int = 0,
+        self, x: FloatArray, rng: np.random.Generator, relaxed: bool = False, doublings: int = 0
     ) -> Procedure[WarmTask]:
         """Search the whole box: by CMA-ES until it has found a basin, then locally.
 

@@ -31,14 +31,7 @@ from bilevo.core.budget import Scale, StopReason, interquartile_range
 from bilevo.core.order import best_index, ranking
 from bilevo.core.problem import Spec
 from bilevo.core.request import Evaluate, Level, Procedure, T, Values, alongside, together
-from bilevo.core.stop_rules import (
-    AtTarget,
-    BudgetUsed,
-    Progress,
-    Stagnation,
-    StopRule,
-    first_met,
-)
+from bilevo.core.stop_rules import AtTarget, BudgetUsed, Progress, Stagnation, StopRule, first_met
 from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import PopulationOptimizer, Start
