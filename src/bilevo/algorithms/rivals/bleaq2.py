@@ -54,7 +54,7 @@ from bilevo.algorithms.rivals.mappings import (
 )
 from bilevo.algorithms.rivals.pairs import first_incumbent, misjudged
 from bilevo.algorithms.rivals.quadratic import fit, minimize, terms
-from bilevo.algorithms.rivals.scikit_learn import require_scikit_learn
+from bilevo.algorithms.rivals.scikit_learn import centres_of, require_scikit_learn
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.leader import (
     LeaderState,
@@ -190,11 +190,10 @@ class BLEAQ2(Algorithm[LeaderState]):
 
     def settled(self, spec: Spec, state: LeaderState) -> StopReason | None:
         """Test whether a feasible elite's F has stopped changing, or solved members are close."""
-        leaders: BLEAQ2Leaders = state.leader
         if state.the_elite.violation > 0:
             return None
-        variance = total_variance([member for member in leaders.members if is_solved(member)])
-        close = variance < END_SOLVED_VARIANCE * leaders.first_variance
+        variance = total_variance([member for member in state.leader.members if is_solved(member)])
+        close = variance < END_SOLVED_VARIANCE * state.leader.first_variance
         still = Stagnation(spec.budget.upper_window // 2 + 1, math.inf, END_CHANGE)
         return first_met([still, Settled()], state.progress(settled=close))
 
@@ -207,7 +206,6 @@ class BLEAQ2(Algorithm[LeaderState]):
 
         If some followers were not quadratic, all are solved again from the centres of the answers.
         """
-        leaders: BLEAQ2Leaders = state.leader
         rng = stream(spec.seed, "start")
         x = first_leaders(self.upper_size(spec), spec, rng)
         yield from self.feasible_leaders(spec, x, rng)
@@ -220,9 +218,9 @@ class BLEAQ2(Algorithm[LeaderState]):
             for i, other in enumerate(others):
                 if other.violation < np.inf and other.follower_no_worse(pairs[i]):
                     tasks[i], pairs[i] = again[i], other
-        leaders.members = list(pairs)
         solved = [pair for pair in pairs if is_solved(pair)]
-        leaders.first_variance = total_variance(solved) if len(solved) > 1 else 0.0
+        state.leader.members = list(pairs)
+        state.leader.first_variance = total_variance(solved) if len(solved) > 1 else 0.0
         return tasks, pairs
 
     def feasible_leaders(
@@ -288,9 +286,9 @@ class BLEAQ2(Algorithm[LeaderState]):
         """Return a follower to solve, by a small population near a guess or else by a full one."""
         rng = stream(spec.seed, name, state.generation, i)
         samples = terms(spec.n) + spec.n
-        most = max(4, spec.budget.lower_max)
         if guess is None:
             if pool is None:
+                most = max(4, spec.budget.lower_max)
                 pool = rng.random((min(self.population, most), spec.n))
             return FollowerTask(x, rng, samples, pool)
         answers = state.leader.answers
@@ -318,10 +316,9 @@ class BLEAQ2(Algorithm[LeaderState]):
 
     def improve(self, spec: Spec, state: LeaderState, children: Sequence[Pair]) -> Procedure[None]:
         """Search locally every N generations and at the end; half-way between, check the elite."""
-        leaders: BLEAQ2Leaders = state.leader
-        if len(leaders.solved) < Sizes.of(spec).mapping:
+        if len(state.leader.solved) < Sizes.of(spec).mapping:
             return
-        period = len(leaders.members)
+        period = len(state.leader.members)
         phase = (state.generation - 2) % period  # the first generation bred is number 2
         if state.stop is not None or phase == 0:
             yield from self.local_search(spec, state, children)
@@ -373,13 +370,12 @@ class BLEAQ2(Algorithm[LeaderState]):
 
     def check_elite(self, spec: Spec, state: LeaderState) -> Procedure[None]:
         """Solve the elite's follower without a guess; a better answer corrects the elite."""
-        leaders: BLEAQ2Leaders = state.leader
-        elite, place = state.the_elite, leaders.best
+        elite, place = state.the_elite, state.leader.best
         task = self.task(spec, state, elite.x, 0, name="again")
         pair = yield from task.solve_and_rate(spec, state)
         if is_solved(pair) and misjudged(state, elite, pair):
-            leaders.members[place] = pair
-            leaders.archive(spec, task, pair)
+            state.leader.members[place] = pair
+            state.leader.archive(spec, task, pair)
 
 
 def at_both_levels(points: FloatArray, m: int) -> Procedure[tuple[FloatArray, FloatArray]]:
@@ -391,14 +387,3 @@ def at_both_levels(points: FloatArray, m: int) -> Procedure[tuple[FloatArray, Fl
         yield first_incumbent(x, y, upper, lower)
     constraints = np.concatenate([upper.constraints, lower.constraints], axis=1)
     return np.column_stack([upper.objective, lower.objective]), constraints
-
-
-def centres_of(answers: FloatArray, count: int, seed: int) -> FloatArray:
-    """Return the centres of clusters of the answers, fewer if answers coincide."""
-    from sklearn.cluster import KMeans
-    from threadpoolctl import threadpool_limits  # scikit-learn depends on it
-
-    count = min(count, len(np.unique(answers, axis=0)))
-    with threadpool_limits(1):  # threads would add up in varying order, and round otherwise
-        kmeans = KMeans(count, n_init=1, random_state=seed % 2**32).fit(answers)
-    return np.asarray(np.clip(kmeans.cluster_centers_, 0.0, 1.0), dtype=np.float64)

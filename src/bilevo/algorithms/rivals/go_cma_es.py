@@ -181,8 +181,9 @@ class RestartingCMAES(PatientCMAES):
         return CMAES.ask(self, state, rng)
 
 
-BILEVEL = BLCMAES()
-LEADER_ALONE = NestedCMAES(upper=RestartingCMAES(), lower=NoSearch())
+def solver_of(group: Group) -> BLCMAES | NestedCMAES:
+    """Return the search of a group of both levels (type III), or of the leader alone (type I)."""
+    return BLCMAES() if len(group.y) else NestedCMAES(RestartingCMAES(), NoSearch())
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,9 +204,8 @@ class GOCMAES(Algorithm[GOState]):
         if state.number == 0:
             yield from self.prepare(spec, state)
             return (yield from self.next_group(spec, state))
-        group, reduced = state.groups[0], self.reduced(spec, state)
-        solver = BILEVEL if len(group.y) else LEADER_ALONE
-        steps = solver.generation(reduced, state.search)
+        group = state.groups[0]
+        steps = solver_of(group).generation(self.reduced(spec, state), state.search)
         state.search = yield from Window(state.context, group).through(steps)
         state.executions, state.survived = state.search.executions, state.search.survived
         if state.search.stop is None:
@@ -244,8 +244,7 @@ class GOCMAES(Algorithm[GOState]):
         state.context.foreign[:] = np.where(
             [state.groups[0].foreign(level).any() for level in Level], np.inf, 0.0
         )
-        solver = BILEVEL if len(state.groups[0].y) else LEADER_ALONE
-        state.search = yield from solver.init(self.reduced(spec, state))
+        state.search = yield from solver_of(state.groups[0]).init(self.reduced(spec, state))
         return state
 
     def reduced(self, spec: Spec, state: GOState) -> Spec:

@@ -26,10 +26,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bilevo.algorithms.rivals.archive import Archive
-from bilevo.algorithms.rivals.classifier import probability_good
 from bilevo.algorithms.rivals.local_search import polish_follower, polish_leader, resolve_ties
 from bilevo.algorithms.rivals.pairs import ROUNDING, best_answer, corrected
-from bilevo.algorithms.rivals.scikit_learn import require_scikit_learn
+from bilevo.algorithms.rivals.scikit_learn import probability_good, require_scikit_learn
 from bilevo.algorithms.shared.follower_search import FollowerRule, FollowerSearch, Pair
 from bilevo.algorithms.shared.leader import (
     LeaderState,
