@@ -1,6 +1,6 @@
 """The fallback of drc-plus for followers that are not smooth: DRC with shorter follower searches.
 
-The competition is that of drc, with three changes that need no smoothness:
+It runs the competition of drc with three changes, none of which needs smooth followers:
 
 - A follower's value has to settle for one execution less.
 - Changes of f up to a tenth of the spread of F among the last leaders count as none: finer ones do

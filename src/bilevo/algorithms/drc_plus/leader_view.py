@@ -109,7 +109,7 @@ class LeaderView:
         Flat directions may change with x. Where f rises along them, they are found again, once.
         """
         pair = task.pair
-        flat = FlatSet(pair.y, self.flat)  # searches side by side may find others meanwhile
+        flat = FlatSet(pair.y, self.flat)  # searches that run beside this one may replace it
         if not flat.size or pair.lower_violation > 0:
             return task
         G: dict[bytes, FloatArray] = {}  # the leader's constraints by coordinates
@@ -173,7 +173,7 @@ class LeaderView:
         iterations: int = ITERATIONS,
         thorough: bool = False,
     ) -> Procedure[WarmTask]:
-        """Search a follower on, evaluate its leader again, and learn how much F depends on f."""
+        """Continue a follower's search, evaluate F again, and learn how much F depends on f."""
         new = yield from follower.improve(task, tolerance, rng, iterations, thorough)
         yield from self.evaluate_leaders([new])
         new = yield from self.resolve_ties(new)

@@ -2,13 +2,13 @@
 
 The method is ours; docs/drc-plus.md tells what each ingredient is worth. DRC (see drc) lets
 searches of followers compete for evaluations. Here most searches of followers take one gradient and
-one step, because they start from what other followers have taught (see warm_follower). The rest
+one step, because they start from answers of other followers (see warm_follower). The rest
 follows from that:
 
-- **Competition** (`compete`). A generation's followers start at their predicted answers. Those of
-  leaders in the better half are searched on, for a few iterations a round; the others are not.
-  Where the best ones hardly change, all predictions are accepted. The tolerance on f depends on the
-  differences of F that the leader has to see.
+- **Competition** (`compete`). A generation's followers start at their predicted answers. Only the
+  searches for leaders in the better half continue, a few iterations a round. Where the best answers
+  hardly change, all predictions are accepted. The tolerance on f depends on the differences of F
+  that the leader has to see.
 - **Descent** (`descend`; see leader_view). The leader is searched locally, too.
 - **Global search.** Descents from hops around the elite (`hop`) alternate with CMA-ES over x with
   restarts (`sample`). CMA-ES gets a quarter of the evaluations. Where CMA-ES has become narrow, a
@@ -16,7 +16,7 @@ follows from that:
   (`polish`).
 - **Certificate** (`certify_elite`). When an elite ends a descent, or is about to end the run,
   independent global searches solve its follower again. A better answer replaces the elite's, and
-  the run goes on.
+  the run continues.
 
 Where local searches of followers do not settle (kinks, noise), none of this works, and the run is
 handed to DRC with followers that stop sooner (see fallback).
@@ -197,7 +197,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
     def descend(
         self, spec: Spec, state: DRCPlusState, pair: Pair, ceiling: float = math.inf
     ) -> Procedure[bool]:
-        """Search locally from a pair; certify a new elite, and search on where it is refuted.
+        """Search locally from a pair; certify a new elite, and search again where it is refuted.
 
         Returns True if the search ended where nothing better is around.
         """
@@ -298,13 +298,13 @@ class DRCPlus(Algorithm[DRCPlusState]):
     def compete(
         self, spec: Spec, state: DRCPlusState, x: FloatArray, scale: FloatArray
     ) -> Procedure[list[WarmTask]]:
-        """Search on followers of leaders in the better half; without competition, all of them."""
+        """Continue the searches for leaders in the better half; without competition, for all."""
         follower = self.follower(spec, state)
         tasks = yield from together(follower.start(row, scale) for row in x)
         yield from state.evaluate_leaders(tasks)
         if not self.competition:
             everyone = list(range(len(tasks)))
-            yield from self.search_on(spec, state, tasks, everyone, state.known.tight, ITERATIONS)
+            yield from self.improve(spec, state, tasks, everyone, state.known.tight, ITERATIONS)
             return tasks
         for number in range(ROUNDS):
             order = leader_ranking([task.pair for task in tasks])
@@ -315,13 +315,13 @@ class DRCPlus(Algorithm[DRCPlusState]):
             if number == 0:  # the best two show how good all predictions are
                 chosen = chosen[:2]
             tolerance = state.f_tolerance(spread)
-            yield from self.search_on(spec, state, tasks, chosen, tolerance, ROUND_ITERATIONS)
+            yield from self.improve(spec, state, tasks, chosen, tolerance, ROUND_ITERATIONS)
             moved = max(tasks[i].moved for i in chosen)
             if number == 0 and moved <= ACCEPTED_CHANGE * spread < math.inf:
                 break
         return tasks
 
-    def search_on(
+    def improve(
         self,
         spec: Spec,
         state: DRCPlusState,
@@ -330,7 +330,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
         tolerance: float,
         iterations: int,
     ) -> Procedure[None]:
-        """Search the followers of chosen tasks on, side by side, and replace these tasks."""
+        """Improve the answers of chosen tasks side by side, and replace these tasks."""
         follower = self.follower(spec, state)
         new = yield from together(
             state.solve(follower, tasks[i], tolerance, state.stream(spec, "bout"), iterations)

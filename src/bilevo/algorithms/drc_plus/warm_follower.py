@@ -48,13 +48,13 @@ BASIN_WIDTH = 0.01  # of the box: deviations at which a global search has found 
 AROUND_WIDTH = 0.05  # of the box: deviations of CMA-ES around an answer
 DISTINCT = 0.01  # of the box: answers farther apart are different ones
 CAPACITY = 5000  # answers remembered
-UNKNOWN = np.empty((0, 0))  # a Hessian that nobody knows
+UNKNOWN = np.empty((0, 0))  # an unknown Hessian
 PROBE_STEPS = 0.2 * 1.5 ** -np.arange(12.0)  # of the box: steps along the axes to other basins
 
 
 @dataclass(slots=True, eq=False)
 class Experience:
-    """What solved followers have taught: answers y (k, n) to leaders x (k, m), and curvature."""
+    """What solved followers have shown: answers y (k, n) to leaders x (k, m), and curvature."""
 
     x: FloatArray
     y: FloatArray
@@ -151,7 +151,7 @@ class WarmTask:
     G: FloatArray = field(default_factory=lambda: np.empty(0))  # the leader's constraints there
     solved: bool = False
     tolerance: float = math.inf  # to which it was solved
-    hessian: FloatArray | None = None  # its own, to go on with
+    hessian: FloatArray | None = None  # its own, for its next search
     executions: int = 0  # evaluations
     moved: float = math.inf  # by how much the last search changed F
 
@@ -210,7 +210,7 @@ class WarmFollower:
     regression: bool = True  # predicts starts
     curvature: bool = True  # followers share Hessians
     probes: bool = True  # along the axes, where the box is searched
-    rivals: bool = True  # answers are compared with those of other followers
+    rivals: bool = True  # answers are compared with answers of other followers
 
     def start(self, x: FloatArray, scale: FloatArray) -> Procedure[WarmTask]:
         """Return a task at the better of the predicted answers."""
@@ -228,7 +228,7 @@ class WarmFollower:
         iterations: int = ITERATIONS,
         thorough: bool = False,
     ) -> Procedure[WarmTask]:
-        """Search on for some iterations, or until the answer is good to a tolerance of f.
+        """Continue a search for some iterations, or until the answer is good to a tolerance of f.
 
         Other searches take over where the local one does not settle. A thorough call searches the
         box where no feasible answer is found.

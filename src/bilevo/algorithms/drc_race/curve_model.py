@@ -8,7 +8,7 @@ beta / (beta + t). Both are smooth in x and differ from task to task:
         + [same task] (b^2 + e^2 D(t, t') + s^2 min(t, t') / max(t, t'))
 
 M is a Matern 5/2 kernel with a length for each variable, D(t, t') = beta / (beta + t + t'). The
-last term stands for other changes of a curve, which matter less as it ages. Two things differ from
+last term covers other changes of a curve, which matter less as it ages. Two things differ from
 the paper. Decays are smooth in x as well, and have a part that all tasks share (c), so that one
 finished task tells what to expect of the others. Settings are the most probable ones; averaging
 over them would take many times as long.

@@ -13,7 +13,7 @@ each other. There are two kinds of generations:
                give and for optima at a jump. The better half of its followers is solved to the end.
 
 A run starts with a Latin hypercube. When exploring has found nothing better for a while, a descent
-starts. It goes on while it improves the answer; else exploring and descending get equal shares of
+starts. It continues while it improves the answer; else exploring and descending get equal shares of
 the steps. The next descent starts elsewhere. Three descents in a row without a gain end the run.
 Where a solver is done after one step, there is nothing to compete for: the method is then a search
 over x by a model, with descents.
@@ -80,7 +80,7 @@ class RaceTask:
     F: list[float] = field(default_factory=list)
     violation: list[float] = field(default_factory=list)
     last: int = 0  # number of tasks in the run at its last round
-    outlook: float = -math.inf  # the expected score at its end; -inf while nobody knows
+    outlook: float = -math.inf  # the expected score at its end; -inf while unknown
 
     @property
     def pair(self) -> Pair:
@@ -172,10 +172,10 @@ class DRCRace(Algorithm[DRCRaceState]):
         """Let unfinished tasks and new leaders take a round each, as the model advises."""
         rng = stream(spec.seed, "explore", state.generation)
         model = fit_model(state)
-        going_on = tasks_to_continue(state, model, ROUND_TASKS // 2)
-        count = ROUND_TASKS - len(going_on)
+        continued = tasks_to_continue(state, model, ROUND_TASKS // 2)
+        count = ROUND_TASKS - len(continued)
         fresh = new_tasks(spec, state, propose_leaders(state, model, count, rng))
-        before, tasks = steps_of(going_on), going_on + fresh
+        before, tasks = steps_of(continued), continued + fresh
         yield from together(task.take_round(state) for task in tasks)
         state.pool = thinned(state.pool, model.lengths) + fresh
         gained = yield from accept_best(spec, state, tasks)
@@ -287,10 +287,10 @@ def thinned(pool: list[RaceTask], lengths: FloatArray) -> list[RaceTask]:
     staying = list(range(len(pool)))
     worse = sorted(staying, key=lambda i: pool[i].outlook)[len(pool) // 2 :]
     while len(staying) > MOST_POOLED:
-        goes = min(worse, key=lambda i: apart[i].min())
-        worse.remove(goes)
-        staying.remove(goes)
-        apart[goes] = apart[:, goes] = np.inf
+        dropped = min(worse, key=lambda i: apart[i].min())
+        worse.remove(dropped)
+        staying.remove(dropped)
+        apart[dropped] = apart[:, dropped] = np.inf
     return [pool[i] for i in staying]
 
 

@@ -14,7 +14,7 @@ enough pairs.
 
 What differs from the program, and why:
 - there is no stop at an error of 1e-2, because the published accuracies are smaller;
-- constraints count as they are, without the program's windows of 1e-4, and those of the follower
+- constraints count as they are, without the program's windows of 1e-4. The follower's constraints
   count above too, because bilevo's answers have to meet them;
 - where models leave an answer open, the follower of a leader from a local search keeps the answer
   that the search has chosen, because a mutation, one time in n, would lose the gain;
@@ -83,7 +83,7 @@ class BLEAQ2Leaders(Leaders):
 
     solved: Archive = field(default_factory=Archive)
     others: Archive = field(default_factory=Archive)
-    doubted: bool = False  # whether the last local search on models was no success
+    doubted: bool = False  # whether the last local search on models failed
 
     @property
     def best(self) -> int:
@@ -226,7 +226,7 @@ class BLEAQ2(Algorithm[LeaderState]):
     def feasible_leaders(
         self, spec: Spec, x: FloatArray, rng: np.random.Generator
     ) -> Procedure[None]:
-        """Replace half of the leaders by those of pairs that are feasible and good by models."""
+        """Replace half of the leaders by those that models predict to be feasible and good."""
         d = spec.m + spec.n
         points = rng.random((terms(d) + 5 * d, d))
         objectives, constraints = yield from at_both_levels(points[:1], spec.m)

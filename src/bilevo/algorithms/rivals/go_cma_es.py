@@ -17,7 +17,7 @@ both; types I and II are optimized by a one-level method, type III by a bilevel 
   waiting for the window of its stop rule to pass, which saves some runs on SMD7;
 - type II is a CMA-ES on f with the lower budget and no rule on the value of f, from three starts.
   If two of them end at the same f in different places, the follower has several optima (SMD6).
-  Then a search goes on from there, and among points of the same f the leader's F decides, which is
+  Then a search continues from there. Among points of the same f the leader's F decides, which is
   evaluated at those points only;
 - the variables of other groups are fixed, and constraints that other groups can change do not
   count in a group's order. They count in the pairs that are reported.
@@ -219,7 +219,7 @@ class GOCMAES(Algorithm[GOState]):
         return state
 
     def prepare(self, spec: Spec, state: GOState) -> Procedure[None]:
-        """Find the groups, and solve those of the follower alone."""
+        """Find the groups, and solve the groups of the follower alone."""
         yield from evaluate_context(state.context)
         groups = yield from find_groups(spec)
         alone = [group for group in groups if not len(group.x)]
@@ -299,7 +299,7 @@ def solve_alone(
 
 
 def decide_ties(optimizer: CMAES, follower: FollowerSearch, rivals: list[Pair]) -> Procedure[None]:
-    """Search on from an answer and its rivals; among points of the same f the leader's F decides.
+    """Search from an answer and its rivals; among points of the same f the leader's F decides.
 
     Where it is flat, f shows no way: the search spreads as far as the rivals are apart.
     """

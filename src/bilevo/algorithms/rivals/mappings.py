@@ -189,7 +189,7 @@ def search_near(at: At, start: FloatArray) -> Procedure[FloatArray]:
 
 
 def phi_validation(state: LeaderState, mappings: Mappings) -> float:
-    """Return phi's error in the units of psi's, as if values were those of published problems."""
+    """Return phi's error in the units of psi's, for values as large as in published problems."""
     return mappings.phi_validation / (WIDTH * state.f_scale.tolerance(1.0))
 
 

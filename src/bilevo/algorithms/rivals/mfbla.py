@@ -114,7 +114,7 @@ class Child:
 class MFBLA(Algorithm[MFBLAState]):
     """MFBLA (Mamun, Singh and Ray, 2022), reconstructed.
 
-    The total of lower evaluations is `share` times upper_max times lower_max; None stands for the
+    The total of lower evaluations is `share` times upper_max times lower_max; None gives the
     published totals.
     """
 

@@ -1,4 +1,4 @@
-"""Comparisons of a follower's answers, and pairs that are told before any follower is solved."""
+"""Compare a follower's answers, and report a pair before any follower is solved."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Quadratic:
 
     @property
     def finite(self) -> bool:
-        """Tell whether no coefficient is too large; steep values close together give such."""
+        """Whether no coefficient is too large; steep values close together make large ones."""
         sizes = (abs(self.constant), np.abs(self.linear).max(), np.abs(self.square).max())
         return max(map(float, sizes)) < OVERFLOWING
 

@@ -15,7 +15,7 @@ What differs from the published program, and why:
 - its order of points that are all infeasible (see `BalancedCMAES`) is used where a search learns
   from its points, at both levels. Best answers and the elite are chosen by Deb's order, which on
   SMD9-12 makes no difference. Without the special order runs on SMD12 end at answers that are
-  wrong for the follower, as those of BL-CMA-ES do.
+  wrong for the follower, as runs of BL-CMA-ES do.
 
 TLEA-DE uses DE in the followers' rounds only, with its own number of rounds and its own window, and
 transfers what DE has learnt about its settings. The upper level and refinement stay CMA-ES, as in
@@ -61,7 +61,7 @@ class BalancedCMAES(CMAES):
     """CMA-ES with the published program's order where all points are infeasible.
 
     Objectives then count beside violations, unless they are far larger: a search outside the
-    feasible region does not only head for the nearest feasible point.
+    feasible region then does not only approach the nearest feasible point.
     """
 
     def ranked_by(

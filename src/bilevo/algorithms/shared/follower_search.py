@@ -32,7 +32,7 @@ from bilevo.optimizers.protocol import Searcher
 class Pair:
     """A leader's x with a follower's answer y, and their values.
 
-    `violation` is that of both levels together, `lower_violation` the follower's part of it.
+    `violation` adds up both levels; `lower_violation` is the follower's part of it.
     """
 
     x: FloatArray
@@ -43,7 +43,7 @@ class Pair:
     violation: float = math.inf
     converged: bool = False
     task: int = -1  # number of the solver's search that found it; -1 without a solver
-    steps: int = 0  # that this search had taken
+    steps: int = 0  # taken by that search so far
 
     def no_worse(self, other: Pair) -> bool:
         """Tell whether the pair is no worse than another for the leader."""
@@ -148,7 +148,7 @@ class FollowerSearch:
         record.append(answer.f)
         settled = self.rule.converged(record, self.scale)
         if settled and self.rule.feasible:
-            # Failures, of an infinite violation, may be all that there is.
+            # An infinite violation is settled too: all points may have failed.
             settled = not 0 < answer.lower_violation < math.inf
         self.converged = settled or self.optimizer.exhausted(self.search)
         self.finished = self.converged or len(record) >= self.rule.longest
@@ -196,7 +196,7 @@ class SolverSearch:
 
     @classmethod
     def again(cls, pair: Pair, longest: int) -> SolverSearch:
-        """Go on with the search that a pair came from."""
+        """Return the search that a pair came from, so that it can continue."""
         finished = pair.converged or pair.steps >= longest
         return cls(pair.x, pair.task, longest, pair, pair.steps, pair.converged, finished)
 

@@ -196,11 +196,11 @@ def close_generation(
 def tell_leader(
     state: LeaderState, optimizer: PopulationOptimizer[Any], points: FloatArray, pairs: list[Pair]
 ) -> None:
-    """Update the upper search: `points` are the pairs in its variables.
+    """Update the upper search; `points` are the pairs in its variables.
 
-    A pair that waits for its refinement is told as failed. An optimizer that keeps values would
-    hold a pair whose F is too good, because its follower is not solved, for ever. So it is told the
-    elite's values instead.
+    A pair that waits for its refinement counts as failed. A pair whose follower is not solved may
+    have an F that is too good, which an optimizer that keeps values would never lose. So such a
+    pair gets the elite's values there.
     """
     F, violation = leader_values(pairs)
     for i, pair in enumerate(pairs):

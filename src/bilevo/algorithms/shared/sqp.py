@@ -150,13 +150,13 @@ class LocalSearch:
             yield from self.measure_again(here)
 
     def repairs(self, here: Iterate) -> bool:
-        """Tell whether a small step is worth its price because it undoes a violation."""
+        """Tell whether to take even a small step because it undoes a violation."""
         return bool(self.rule.repairing and here.values.violation[0] > 0 < self.left)
 
     def accept(
         self, here: Iterate, proposal: Proposal, taken: tuple[FloatArray, Values]
     ) -> Procedure[None]:
-        """Go on from a step that was taken, or stop if it gained what the model expected."""
+        """Continue from a step that was taken, or stop if it gained what the model expected."""
         rule, model = self.rule, self.model
         assert model is not None
         whole, surprise = model.surprise(here, taken, proposal)
