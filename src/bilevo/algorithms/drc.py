@@ -63,7 +63,7 @@ from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, together
 from bilevo.core.streams import stream
 from bilevo.kernels import kernel
-from bilevo.optimizers import PopulationOptimizer
+from bilevo.optimizers.protocol import AnyOptimizer
 
 MATURE = 3  # executions after which a task takes part in cooperation
 Neighbours = list[tuple["Task", float]]  # other tasks and their distances: only ratios count
@@ -92,7 +92,7 @@ class Task:
 
     index: int
     follower: AnyFollowerSearch
-    optimizer: PopulationOptimizer[Any]  # of the follower search, unless a solver searches
+    optimizer: AnyOptimizer  # of the follower search, unless a solver searches
     means: FloatArray  # (3, n): of the search after the last two executions, and the next
     gamma: float
     fitness: float = 0.0  # of the last entry: -F where feasible, -violation where not

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -97,6 +97,9 @@ class PopulationOptimizer(Searcher[S], Protocol[S]):
         There is at least one other search.
         """
         ...
+
+
+AnyOptimizer = PopulationOptimizer[Any]
 
 
 @cache

@@ -23,13 +23,13 @@ from bilevo.algorithms.drc_plus.warm_follower import (
     WarmFollower,
     WarmTask,
 )
-from bilevo.algorithms.shared.follower_search import Pair, evaluate_answers
+from bilevo.algorithms.shared.follower_search import Pair, evaluate_answers, evaluate_pairs
 from bilevo.algorithms.shared.sqp import LocalRule, SearchEnd, sqp
 from bilevo.algorithms.shared.ties import FlatSet, flat_directions
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Scale
 from bilevo.core.problem import Spec
-from bilevo.core.request import Level, Procedure, Values, evaluate, together
+from bilevo.core.request import Level, Procedure, Values, together
 from bilevo.core.streams import stream
 
 LEADER_DIFFERENCE = 1e-5  # of the box: well above the errors of F that followers leave
@@ -83,14 +83,11 @@ class LeaderView:
         return max(self.known.tight, allowed * allowed)
 
     def evaluate_leaders(self, tasks: list[WarmTask]) -> Procedure[None]:
-        """Fill in F and the total violation of tasks: one upper evaluation each."""
-        x, y = (np.array([getattr(task.pair, name) for task in tasks]) for name in "xy")
-        values = yield from evaluate(Level.UPPER, x, y)
+        """Fill in F, the total violation and the leader's constraints of tasks."""
+        values = yield from evaluate_pairs([task.pair for task in tasks])
         self.spent = values.spent
-        for i, task in enumerate(tasks):
-            task.pair.F = float(values.objective[i])
-            task.pair.violation = float(values.violation[i]) + task.pair.lower_violation
-            task.G = values.constraints[i]
+        for task, G in zip(tasks, values.constraints, strict=True):
+            task.G = G
 
     def find_flat_directions(self, pair: Pair) -> Procedure[None]:
         """Find the directions in which f has neither curvature nor slope around an answer."""
@@ -137,8 +134,7 @@ class LeaderView:
         G[np.zeros(k).tobytes()] = task.G
 
         def at(rows: FloatArray) -> Procedure[Values]:
-            x = np.repeat(pair.x[None], len(rows), axis=0)
-            values = yield from evaluate(Level.UPPER, x, flat.points(rows))
+            values = yield from evaluate_answers(pair.x, flat.points(rows), Level.UPPER)
             self.spent = values.spent
             G.update(zip((row.tobytes() for row in rows), values.constraints, strict=True))
             return values

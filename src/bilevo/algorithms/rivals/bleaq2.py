@@ -156,9 +156,6 @@ class BLEAQ2(Algorithm[LeaderState]):
         if not 0 <= self.prob_search <= 1:
             raise ValueError(f"prob_search must be from 0 to 1, got {self.prob_search!r}")
 
-    def upper_size(self, spec: Spec) -> int:
-        return max(self.population, terms(spec.m) + 5 * spec.m)
-
     @property
     def local_size(self) -> int:
         """Return the population of the genetic search below where it starts from known answers."""
@@ -207,7 +204,7 @@ class BLEAQ2(Algorithm[LeaderState]):
         If some followers were not quadratic, all are solved again from the centres of the answers.
         """
         rng = stream(spec.seed, "start")
-        x = first_leaders(self.upper_size(spec), spec, rng)
+        x = first_leaders(max(self.population, terms(spec.m) + 5 * spec.m), spec, rng)
         yield from self.feasible_leaders(spec, x, rng)
         tasks = [self.task(spec, state, leader, i) for i, leader in enumerate(x)]
         pairs = yield from first_by_itself(task.solve_and_rate(spec, state) for task in tasks)

@@ -43,7 +43,12 @@ from bilevo.algorithms.nested import NestedCMAES, PatientCMAES
 from bilevo.algorithms.rivals.grouping import Group, find_groups
 from bilevo.algorithms.rivals.pairs import first_incumbent, without_failed_F
 from bilevo.algorithms.shared import leader
-from bilevo.algorithms.shared.follower_search import FollowerRule, FollowerSearch, Pair
+from bilevo.algorithms.shared.follower_search import (
+    FollowerRule,
+    FollowerSearch,
+    Pair,
+    evaluate_pairs,
+)
 from bilevo.algorithms.shared.ties import is_tie, tie_order
 from bilevo.core.algorithm import Algorithm, registered
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
@@ -109,7 +114,9 @@ class Window:
     def whole_request(self, request: Request) -> Request:
         """Make a request for the group's variables one for all variables."""
         if isinstance(request, Incumbent):
-            return self.whole_incumbent(request)
+            x, y = self.whole(request.x[None], request.y[None])
+            violation = request.violation + float(self.context.foreign.sum())
+            return without_failed_F(request._replace(x=x[0], y=y[0], violation=violation))
         assert isinstance(request, Evaluate)
         return Evaluate(request.level, *self.whole(request.x, request.y))
 
@@ -119,11 +126,6 @@ class Window:
         whole_y = np.repeat(self.context.y[None], len(y), axis=0)
         whole_x[:, self.group.x], whole_y[:, self.group.y] = x, y
         return whole_x, whole_y
-
-    def whole_incumbent(self, best: Incumbent) -> Incumbent:
-        x, y = self.whole(best.x[None], best.y[None])
-        violation = best.violation + float(self.context.foreign.sum())
-        return without_failed_F(best._replace(x=x[0], y=y[0], violation=violation))
 
     def own(self, level: Level, values: Values) -> Values:
         """Return values with the group's part of the violation and of the evaluations."""
@@ -309,7 +311,7 @@ def decide_ties(optimizer: CMAES, follower: FollowerSearch, rivals: list[Pair]) 
     old = optimizer.marginal(follower.search, 0)
     spread = old.covariance + apart.T @ apart / len(rivals)
     search = optimizer.start(Start(best.y, spread, old.path), follower.rng)
-    yield from evaluate_above([best])
+    yield from evaluate_pairs([best])
     for _ in range(follower.rule.longest):
         points = optimizer.ask(search, follower.rng)
         x = np.empty((len(points), 0))
@@ -318,7 +320,7 @@ def decide_ties(optimizer: CMAES, follower: FollowerSearch, rivals: list[Pair]) 
         least = min(least, float(f[violation == 0].min(initial=math.inf)))
         equal = (violation == 0) & (f <= least + tolerance)
         ties = [Pair(x[0], points[i].copy(), float(f[i]), 0.0) for i in np.flatnonzero(equal)]
-        upper = (yield from evaluate_above(ties)) if ties else None
+        upper = (yield from evaluate_pairs(ties)) if ties else None
         order = tie_order(f, violation, equal, upper)
         positions = np.arange(float(len(points)))
         optimizer.tell(search, points[order], positions, np.zeros(len(points)))
@@ -328,12 +330,3 @@ def decide_ties(optimizer: CMAES, follower: FollowerSearch, rivals: list[Pair]) 
         if optimizer.exhausted(search):
             break
     follower.best = best
-
-
-def evaluate_above(pairs: list[Pair]) -> Procedure[Values]:
-    """Fill in F and the leader's violation of pairs, and return the values: one batch."""
-    x, y = np.array([pair.x for pair in pairs]), np.array([pair.y for pair in pairs])
-    values = yield from evaluate(Level.UPPER, x, y)
-    for pair, F, violation in zip(pairs, values.objective, values.violation, strict=True):
-        pair.F, pair.violation = float(F), float(violation)
-    return values

@@ -133,13 +133,11 @@ class MFBLA(Algorithm[MFBLAState]):
     def upper(self) -> RandDE:
         return RandDE(self.population, F=(0.5, 0.9))
 
-    def total_budget(self, spec: Spec) -> float:
-        share = self.share or float(np.interp(spec.m + spec.n, SIZES, SHARES))
-        return share * spec.budget.upper_max * spec.budget.lower_max
-
     def before_polish(self, spec: Spec) -> float:
         """Return the lower evaluations after which the rest of the budget polishes the elite."""
-        return (1 - POLISH_SHARE) * self.total_budget(spec)
+        share = self.share or float(np.interp(spec.m + spec.n, SIZES, SHARES))
+        total = share * spec.budget.upper_max * spec.budget.lower_max
+        return (1 - POLISH_SHARE) * total
 
     def init(self, spec: Spec) -> Procedure[MFBLAState]:
         yield from ()

@@ -213,19 +213,14 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
         state.elite, state.polished = pair, False
 
     def select(
-        self,
-        spec: Spec,
-        state: SABLIMODEState,
-        points: FloatArray,
-        chosen: IntArray,
-        pairs: list[Pair],
+        self, spec: Spec, state: SABLIMODEState, x: FloatArray, chosen: IntArray, pairs: list[Pair]
     ) -> None:
         """Tell IMODE the values of its children; those without a solved follower do not survive."""
-        F, violation = np.full(len(points), math.inf), np.full(len(points), math.inf)
+        F, violation = np.full((2, len(x)), math.inf)
         for i, pair in zip(chosen, pairs, strict=True):
             if pair.converged:
                 F[i], violation[i] = pair.F, pair.violation
-        self.optimizer(spec).tell(state.leader, points, F, violation)
+        self.optimizer(spec).tell(state.leader, x, F, violation)
         state.leader.told = state.spent
 
     def due(self, state: SABLIMODEState) -> bool:

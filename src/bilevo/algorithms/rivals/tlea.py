@@ -28,7 +28,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -47,7 +46,7 @@ from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, together
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.de import DE, DEState
-from bilevo.optimizers.protocol import PopulationOptimizer
+from bilevo.optimizers.protocol import AnyOptimizer
 from bilevo.optimizers.success import NEVER, Memory
 
 SOURCES = 2  # near searches that a search may take over from
@@ -79,9 +78,9 @@ class BalancedCMAES(CMAES):
 class TLEA(JointSearch):
     """TLEA-CMA-ES (Chen, Liu, Tan and Li, 2022); `tasks` is used in rounds, `lower` to refine."""
 
-    upper: PopulationOptimizer[Any] = field(default_factory=BalancedCMAES)
-    lower: PopulationOptimizer[Any] = field(default_factory=BalancedCMAES)
-    tasks: PopulationOptimizer[Any] = field(default_factory=BalancedCMAES)
+    upper: AnyOptimizer = field(default_factory=BalancedCMAES)
+    lower: AnyOptimizer = field(default_factory=BalancedCMAES)
+    tasks: AnyOptimizer = field(default_factory=BalancedCMAES)
 
     name = registered("tlea-cma-es")
     revision = 1
@@ -164,11 +163,11 @@ class TransferDE(DE):
 class TLEADE(TLEA):
     """TLEA-DE (Chen, Liu, Tan and Li, 2022)."""
 
-    tasks: PopulationOptimizer[Any] = field(default_factory=TransferDE)
+    tasks: AnyOptimizer = field(default_factory=TransferDE)
 
     name = registered("tlea-de")
 
-    def rule(self, spec: Spec, optimizer: PopulationOptimizer[Any]) -> FollowerRule:
+    def rule(self, spec: Spec, optimizer: AnyOptimizer) -> FollowerRule:
         """Count, in the rounds, the start and then 14 + floor(3 ln n) evaluations for each."""
         if optimizer is not self.tasks:
             return TLEA.rule(self, spec, optimizer)

@@ -7,6 +7,7 @@ the problem's own solver. Algorithms differ in which search they execute when.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,9 +102,22 @@ class FollowerRule:
         return change < scale.tolerance(self.absolute) or relative_change < self.relative
 
 
-def evaluate_answers(x: FloatArray, y: FloatArray) -> Procedure[Values]:
-    """Request the follower's values at answers y (k, n) to one leader x (m,)."""
-    return (yield from evaluate(Level.LOWER, np.repeat(x[None], len(y), axis=0), y))
+def evaluate_answers(x: FloatArray, y: FloatArray, level: Level = Level.LOWER) -> Procedure[Values]:
+    """Request the follower's or the leader's values at answers y (k, n) to one leader x (m,)."""
+    return evaluate(level, np.repeat(x[None], len(y), axis=0), y)
+
+
+def evaluate_pairs(pairs: Sequence[Pair]) -> Procedure[Values]:
+    """Fill in F and the total violation of pairs: one upper evaluation each, in one batch."""
+    if len(pairs) == 1:  # the usual case of a competition: two NumPy calls less
+        x, y = pairs[0].x[None], pairs[0].y[None]
+    else:
+        x, y = np.array([pair.x for pair in pairs]), np.array([pair.y for pair in pairs])
+    values: Values = yield Evaluate(Level.UPPER, x, y)
+    found = zip(pairs, values.objective.tolist(), values.violation.tolist(), strict=True)
+    for pair, F, violation in found:
+        pair.F, pair.violation = F, violation + pair.lower_violation
+    return values
 
 
 @dataclass(slots=True, eq=False)

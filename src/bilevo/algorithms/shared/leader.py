@@ -24,17 +24,18 @@ from bilevo.algorithms.shared.follower_search import (
     FollowerSearch,
     Pair,
     SolverSearch,
+    evaluate_pairs,
 )
 from bilevo.core.algorithm import Algorithm, AlgorithmState, Followers
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import Scale, StopReason, interquartile_range
 from bilevo.core.order import best_index, ranking
 from bilevo.core.problem import Spec
-from bilevo.core.request import Evaluate, Level, Procedure, T, Values, alongside, together
+from bilevo.core.request import Procedure, T, Values, alongside, together
 from bilevo.core.stop_rules import AtTarget, BudgetUsed, Progress, Stagnation, StopRule, first_met
 from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
-from bilevo.optimizers.protocol import PopulationOptimizer, Start
+from bilevo.optimizers.protocol import AnyOptimizer, PopulationOptimizer, Start
 
 
 @dataclass(slots=True, eq=False)
@@ -67,7 +68,7 @@ class LeaderState:
         return Progress(*best, self.spent, lower, self.generation, self.elite_F, settled)
 
 
-def start_leader(spec: Spec, optimizer: PopulationOptimizer[Any], d: int) -> LeaderState:
+def start_leader(spec: Spec, optimizer: AnyOptimizer, d: int) -> LeaderState:
     """Return a first state over the first d variables, with a random mean, or x0 as its mean."""
     rng = stream(spec.seed, "start")
     start = Start.uniform(spec.spread[:d], rng)
@@ -91,9 +92,7 @@ def first_by_itself(tasks: Iterable[Procedure[T]]) -> Procedure[list[T]]:
     return [result, *(yield from together(others))]
 
 
-def sample_leaders(
-    spec: Spec, state: LeaderState, optimizer: PopulationOptimizer[Any]
-) -> FloatArray:
+def sample_leaders(spec: Spec, state: LeaderState, optimizer: AnyOptimizer) -> FloatArray:
     """Sample a generation's leaders x (p, m): the first m coordinates. x0 is the first leader."""
     rng = stream(spec.seed, "leader", state.generation)
     x = np.array(optimizer.ask(state.leader, rng)[:, : spec.m], order="C")
@@ -103,18 +102,11 @@ def sample_leaders(
 
 
 def evaluate_leaders(state: LeaderState, pairs: list[Pair]) -> Procedure[Values]:
-    """Fill in F and the total violation of pairs: one upper evaluation each, in one batch."""
-    if len(pairs) == 1:  # the usual case of a competition: two NumPy calls less
-        x, y = pairs[0].x[None], pairs[0].y[None]
-    else:
-        x, y = np.array([pair.x for pair in pairs]), np.array([pair.y for pair in pairs])
-    values: Values = yield Evaluate(Level.UPPER, x, y)
+    """Evaluate the leader at pairs; before the first elite, report the best of them."""
+    values = yield from evaluate_pairs(pairs)
     state.spent = values.spent
-    found = zip(pairs, values.objective.tolist(), values.violation.tolist(), strict=True)
-    for pair, F, violation in found:
-        pair.F, pair.violation = F, violation + pair.lower_violation
-        best = state.provisional
-        if state.elite is None and (best is None or pair.no_worse(best)):
+    for pair in pairs if state.elite is None else ():
+        if state.provisional is None or pair.no_worse(state.provisional):
             state.provisional = pair
             yield pair.incumbent
     return values
@@ -194,7 +186,7 @@ def close_generation(
 
 
 def tell_leader(
-    state: LeaderState, optimizer: PopulationOptimizer[Any], points: FloatArray, pairs: list[Pair]
+    state: LeaderState, optimizer: AnyOptimizer, points: FloatArray, pairs: list[Pair]
 ) -> None:
     """Update the upper search; `points` are the pairs in its variables.
 
@@ -261,8 +253,8 @@ class JointSearch(Algorithm[LeaderState]):
     Where the problem has its own solver, the upper search is over x alone.
     """
 
-    upper: PopulationOptimizer[Any] = field(default_factory=CMAES)
-    lower: PopulationOptimizer[Any] = field(default_factory=CMAES)
+    upper: AnyOptimizer = field(default_factory=CMAES)
+    lower: AnyOptimizer = field(default_factory=CMAES)
 
     def __post_init__(self) -> None:
         for optimizer in (self.upper, self.lower):
@@ -289,7 +281,7 @@ class JointSearch(Algorithm[LeaderState]):
         state: LeaderState,
         leaders: FloatArray,
         name: str,
-        optimizer: PopulationOptimizer[Any],
+        optimizer: AnyOptimizer,
     ) -> list[FollowerSearch]:
         """Return follower searches by an optimizer, from the joint search's marginal in y."""
         start, rule = self.upper.marginal(state.leader, spec.m), self.rule(spec, optimizer)
@@ -300,7 +292,7 @@ class JointSearch(Algorithm[LeaderState]):
             followers.append(FollowerSearch(x, optimizer, search, rng, rule, state.f_scale))
         return followers
 
-    def rule(self, spec: Spec, optimizer: PopulationOptimizer[Any]) -> FollowerRule:
+    def rule(self, spec: Spec, optimizer: AnyOptimizer) -> FollowerRule:
         """Return when a follower search by an optimizer ends."""
         return FollowerRule.of(spec.budget, optimizer.population_size(spec.n))
 
