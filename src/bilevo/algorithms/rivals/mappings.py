@@ -49,12 +49,12 @@ class Sizes:
 
     @property
     def mapping(self) -> int:
-        """Return the number for psi and phi; m of them are for validation."""
+        """The number for psi and phi; m of them are for validation."""
         return self.training + self.m
 
     @property
     def joint(self) -> int:
-        """Return the number for models over (x, y)."""
+        """The number for models over (x, y)."""
         return terms(self.m + self.n) + 3 * self.m
 
     @property

@@ -75,6 +75,8 @@ class MFBLAState(LeaderState):
 class Child:
     """A new leader, its follower's search, the fidelity reached, and its values there."""
 
+    spec: Spec
+    state: MFBLAState
     follower: FollowerSearch
     fidelity: int = -1
     pair: Pair | None = None
@@ -84,29 +86,29 @@ class Child:
         assert self.pair is not None
         return self.pair
 
-    def search(self, spec: Spec, state: MFBLAState, fidelity: int) -> Procedure[Pair]:
+    def search(self, fidelity: int) -> Procedure[Pair]:
         """Continue the follower's search up to a fidelity; return its answer without F."""
-        size = RandDE().population_size(spec.n)
-        budget = spec.budget.lower_max
+        size = RandDE().population_size(self.spec.n)
+        budget = self.spec.budget.lower_max
         while self.follower.executions < max(1, round(EFFORT[fidelity] * budget / size)):
             yield from self.follower.execute()
         answer = self.follower.answer
         if fidelity < FULL:
             return answer
         left = max(1, math.ceil((1 - EFFORT[FULL]) * budget))
-        local = yield from polish_follower(state, answer.x, answer.y, left)
+        local = yield from polish_follower(self.state, answer.x, answer.y, left)
         return local if local.follower_no_worse(answer) else answer
 
-    def rate(self, spec: Spec, state: MFBLAState, fidelity: int) -> Procedure[Pair]:
+    def rate(self, fidelity: int) -> Procedure[Pair]:
         """Return the pair at a fidelity or a higher one; evaluate F if the answer has changed."""
         if fidelity <= self.fidelity:
             return self.rated
-        answer = yield from self.search(spec, state, fidelity)
+        answer = yield from self.search(fidelity)
         self.fidelity = fidelity
         if self.pair is None or answer.y.tobytes() != self.pair.y.tobytes():
             self.pair = answer
-            yield from evaluate_leader(state, answer)
-            state.archive = state.archive.with_answers([answer])
+            yield from evaluate_leader(self.state, answer)
+            self.state.archive = self.state.archive.with_answers([answer])
         return self.pair
 
 
@@ -151,9 +153,9 @@ class MFBLA(Algorithm[MFBLAState]):
         x = self.upper().ask(state.leader, stream(spec.seed, "leader", state.generation))
         children = [self.child(spec, state, row, i) for i, row in enumerate(x)]
         run = together if state.generation else first_by_itself
-        yield from run(child.rate(spec, state, state.fidelity) for child in children)
+        yield from run(child.rate(state.fidelity) for child in children)
         yield from self.check_fidelity(spec, state, children)
-        yield from self.replace(spec, state, children)
+        yield from self.replace(state, children)
         yield from self.find_elite(spec, state, children)
         due = state.lower_spent >= self.before_polish(spec)
         if due and not reached(spec, state.the_elite):
@@ -187,7 +189,7 @@ class MFBLA(Algorithm[MFBLAState]):
         others = rng.choice(order[best:], CHECKED_AT_RANDOM, replace=False)
         chosen = [children[i] for i in (*order[:best], *others)]
         before = [child.rated for child in chosen]
-        after = yield from together(child.rate(spec, state, state.fidelity + 1) for child in chosen)
+        after = yield from together(child.rate(state.fidelity + 1) for child in chosen)
         agreement = rank_correlation(leader_ranking(before), leader_ranking(after))
         if agreement < DISAGREE:
             state.fidelity = min(USUAL, state.fidelity + 1)
@@ -195,9 +197,9 @@ class MFBLA(Algorithm[MFBLAState]):
             state.fidelity = max(LOWEST, state.fidelity - 1)
         state.agreed = agreement > AGREE
         if state.generation == 0 and spec.x0 is not None:
-            yield from children[0].rate(spec, state, FULL)
+            yield from children[0].rate(FULL)
 
-    def replace(self, spec: Spec, state: MFBLAState, children: list[Child]) -> Procedure[None]:
+    def replace(self, state: MFBLAState, children: list[Child]) -> Procedure[None]:
         """Put children in their parents' places if they are better at the same fidelity."""
         if not state.pairs:
             state.pairs = [child.rated for child in children]
@@ -205,7 +207,7 @@ class MFBLA(Algorithm[MFBLAState]):
         else:
             parents = list(zip(children, state.pairs, state.fidelities.tolist(), strict=True))
             yield from together(
-                child.rate(spec, state, fidelity)
+                child.rate(fidelity)
                 for child, parent, fidelity in parents
                 if child.rated.no_worse(parent)
             )
@@ -225,7 +227,7 @@ class MFBLA(Algorithm[MFBLAState]):
             else:
                 if child.pair is not pair:
                     child = self.child(spec, state, pair.x, len(children) + best)
-                pair = yield from child.rate(spec, state, FULL)
+                pair = yield from child.rate(FULL)
             state.pairs[best], state.fidelities[best] = pair, FULL
         self.refresh(state)
         state.elite = state.pairs[best]
@@ -235,8 +237,7 @@ class MFBLA(Algorithm[MFBLAState]):
         rng = stream(spec.seed, "again", state.generation, task)
         points = rng.random((RandDE().population_size(spec.n), spec.n))
         child = child_from(spec, state, pair.x, points, rng)
-        again = yield from child.search(spec, state, FULL)
-        better = yield from corrected(state, pair, again)
+        better = yield from corrected(state, pair, (yield from child.search(FULL)))
         if better is not pair:
             state.archive = state.archive.with_answers([better])
         return better
@@ -260,10 +261,10 @@ def child_from(
     spec: Spec, state: MFBLAState, x: FloatArray, points: FloatArray, rng: np.random.Generator
 ) -> Child:
     """Return a leader whose follower's search starts from points (k, n)."""
-    lower = RandDE()
-    longest = spec.budget.lower_max
+    lower, longest = RandDE(), spec.budget.lower_max
     rule = FollowerRule(longest, longest)
-    return Child(FollowerSearch(x, lower, lower.first(points), rng, rule, state.f_scale))
+    search = FollowerSearch(x, lower, lower.first(points), rng, rule, state.f_scale)
+    return Child(spec, state, search)
 
 
 def rank_correlation(one: IntArray, other: IntArray) -> float:

@@ -138,7 +138,9 @@ class LocalSearch:
         if merit(here.values, model.penalty) - MOST_GAIN * self.left > rule.ceiling:
             self.stop(converged=False)
             return
-        if self.left >= rule.tolerance or self.repairs(here):
+        # A violation is worth undoing even by a small step.
+        repairing = rule.repairing and here.values.violation[0] > 0 < self.left
+        if self.left >= rule.tolerance or repairing:
             taken = yield from line_search(sampler, here, proposal, model.penalty)
         if taken is not None:
             yield from self.accept(here, proposal, taken)
@@ -148,10 +150,6 @@ class LocalSearch:
             self.stop(converged=sampler.left() > 0 and sampler.violation == 0)
         else:
             yield from self.measure_again(here)
-
-    def repairs(self, here: Iterate) -> bool:
-        """Tell whether to take even a small step because it undoes a violation."""
-        return bool(self.rule.repairing and here.values.violation[0] > 0 < self.left)
 
     def accept(
         self, here: Iterate, proposal: Proposal, taken: tuple[FloatArray, Values]
