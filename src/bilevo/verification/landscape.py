@@ -26,8 +26,8 @@ from bilevo.verification.by_solver import solve
 from bilevo.verification.follower_problem import Answer, FollowerProblem, best_answer, values_at
 
 SPREAD = 16  # points over the follower's box for each of its variables
-SEARCHES = 1  # from the best of these points, beside those from the neighbours' answers
-THOROUGH = 9  # grid points at which searches start from all of them: rivals are found, and spread
+SEARCHES = 1  # from the best of these points, besides searches from neighbours' answers
+THOROUGH = 9  # grid points where searches start from all of them, to find answers that spread
 APART = 0.02  # between answers of neighbours, in the unit box, that are not the same one moved
 SIDE = {1: 121, 2: 25}  # by the number of variables: points along each side of the grid
 SEED = 1  # of the spread points: a picture of a problem is always the same

@@ -27,7 +27,7 @@ from bilevo.core.order import ranking
 ROOT5 = math.sqrt(5)
 NEAR_BEST = 0.05  # of the median difference to the best value: smaller ones count as alike
 JITTER = 1e-4  # a variance that keeps covariances invertible
-NEW = -1  # the number of a task that is not among those learnt from
+NEW = -1  # the number of a new task, which the model has not learnt from
 
 # Medians and log-deviations of the settings, for values of deviation 1 in the unit box.
 LENGTH = (0.5, 0.7)

@@ -87,14 +87,14 @@ class BLEAQ2Leaders(Leaders):
 
     @property
     def best(self) -> int:
-        """Return the best of the solved members, or of all if none is solved."""
+        """The index of the best solved member, or of the best of all if none is solved."""
         keys = self.keys
         among = [i for i, member in enumerate(self.members) if is_solved(member)]
         return min(among or range(len(keys)), key=keys.__getitem__)
 
     @property
     def ranks(self) -> list[tuple[float, ...]]:
-        """Return keys that put solved members first, then follow Deb's order."""
+        """Keys that put solved members first, then follow Deb's order."""
         members = zip(self.members, self.keys, strict=True)
         return [(float(not is_solved(member)), *key) for member, key in members]
 
@@ -158,7 +158,7 @@ class BLEAQ2(Algorithm[LeaderState]):
 
     @property
     def local_size(self) -> int:
-        """Return the population of the genetic search below where it starts from known answers."""
+        """The population of the genetic search below where it starts from known answers."""
         return max(4, self.population // 10)
 
     def init(self, spec: Spec) -> Procedure[LeaderState]:

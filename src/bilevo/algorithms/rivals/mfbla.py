@@ -2,9 +2,9 @@
 
 This is a reconstruction of M. Mamun, H. Singh and T. Ray, "A multifidelity approach for bilevel
 optimization with limited computing budget", IEEE Transactions on Evolutionary Computation, 2022.
-Known are the idea, that evaluations get adaptive fidelities instead of solving every follower in
-full, and printed results: a run ends when a total budget of lower evaluations is used, with an
-accuracy between 1e-6 and 1e-5 on the problems it solves. All else is inferred or our own:
+The idea is known: followers are solved to adaptive fidelities, not all of them in full. Printed
+results are known too: a run ends when a total budget of lower evaluations is used, with an accuracy
+between 1e-6 and 1e-5 on the problems it solves. All else is inferred or our own:
 - a fidelity is the length of a follower's search by DE: a tenth or a third of the lower budget, or
   half of it and a local search with the other half; raising the fidelity continues the search;
 - a search starts around the answer to the nearest leader known, spread by the distance of that

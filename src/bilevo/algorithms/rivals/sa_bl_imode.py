@@ -1,10 +1,10 @@
 """SA-BL-IMODE: a classifier picks the leaders whose followers are worth solving.
 
 This is a reconstruction of J. Lin and others, "Classification-model-assisted preselection and
-environmental selection for evolutionary expensive bilevel optimization", 2023. Known are that
-idea, the optimizer (see optimizers.imode) and printed results. These (121 to 199 upper evaluations
-for an accuracy of 1e-6, 50 of them for the start, and about 150 lower ones each) are reached only
-with local searches at both levels. All else is inferred or our own:
+environmental selection for evolutionary expensive bilevel optimization", 2023. That idea, the
+optimizer (see optimizers.imode) and printed results are known. The results (121 to 199 upper
+evaluations for an accuracy of 1e-6, 50 of them for the start, and about 150 lower ones each) are
+reached only with local searches at both levels. All else is inferred or our own:
 - the first followers are solved by IMODE and a local search; later ones by local searches from the
   answers to the two nearest leaders, and by IMODE too where these do not converge;
 - the best third of all solved leaders counts as good. Of a member's three children, one per

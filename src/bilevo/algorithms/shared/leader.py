@@ -388,7 +388,7 @@ class JointSearch(Algorithm[LeaderState]):
     def settle(
         self, spec: Spec, state: LeaderState, challenger: Pair | None, name: str = "refine"
     ) -> Procedure[Pair]:
-        """Refine a challenger, which may become the elite, or the elite if there is none."""
+        """Refine a challenger, which may become the elite; without one, refine the elite."""
         elite = state.elite
         if challenger is None:
             # It may get worse for the leader: the follower's optimality comes first.
