@@ -7,7 +7,7 @@ from conftest import fingerprint, minimize_counted
 import bilevo
 from bilevo import Budget
 from bilevo.algorithms import SABLIMODE
-from bilevo.algorithms.rivals.classifier import probability_good
+from bilevo.algorithms.rivals.scikit_learn import probability_good
 from bilevo.problems import get
 
 

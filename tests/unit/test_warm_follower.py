@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,15 +15,14 @@ from bilevo.core.request import Level, Procedure
 from bilevo.core.streams import stream
 from bilevo.problems import get
 
-SOLVER = WarmFollower()
-
 
 class Bed:
     """A problem whose followers are solved one after another."""
 
-    def __init__(self, problem: Problem, solver: WarmFollower = SOLVER) -> None:
-        self.driven, self.solver = Driven(problem), solver
+    def __init__(self, problem: Problem, **switches: bool) -> None:
+        self.driven = Driven(problem)
         self.spec, self.known = self.driven.spec(), Experience.none(problem.m, problem.n)
+        self.solver = WarmFollower(self.spec, self.known, **switches)
 
     def cost(self, steps: Procedure[WarmTask]) -> tuple[WarmTask, int]:
         """What a search returns and the evaluations it took, none of them of F."""
@@ -33,13 +33,13 @@ class Bed:
 
     def explored(self, x: np.ndarray, seed: int = 0, relaxed: bool = False) -> tuple[WarmTask, int]:
         rng = stream(seed, "explore")
-        return self.cost(self.solver.search_box(self.spec, self.known, x, rng, relaxed))
+        return self.cost(self.solver.search_box(x, rng, relaxed))
 
     def warm(self, x: np.ndarray) -> Procedure[WarmTask]:
         """A start and a search from it."""
-        task = yield from self.solver.start(self.known, x, np.ones(len(x)))
+        task = yield from self.solver.start(x, np.ones(len(x)))
         tight, rng = self.known.tight, stream(0, "improve")
-        return (yield from self.solver.improve(self.spec, self.known, task, tight, rng))
+        return (yield from self.solver.improve(task, tight, rng))
 
     def error(self, task: WarmTask) -> float:
         """How far f is above that of the known answer."""
@@ -103,15 +103,15 @@ def test_followers_cost_a_fraction_of_the_first(name: str) -> None:
 
 
 def test_regression_and_curvature_save_evaluations() -> None:
-    def total(solver: WarmFollower) -> int:
-        bed = Bed(get("smd2"), solver)
+    def total(**switches: bool) -> int:
+        bed = Bed(get("smd2"), **switches)
         leaders = around(0.4, bed.spec.m, 12)
         bed.known.learn(bed.explored(leaders[0])[0].pair)
         return sum(bed.cost(bed.warm(x))[1] for x in leaders[1:])
 
-    everything = total(SOLVER)
-    assert everything < total(WarmFollower(regression=False))
-    assert everything < total(WarmFollower(curvature=False))
+    everything = total()
+    assert everything < total(regression=False)
+    assert everything < total(curvature=False)
 
 
 SMOOTH = ("smd1", "smd3-rot", "smd8")
@@ -141,22 +141,22 @@ def test_what_a_local_search_cannot_settle_is_solved_all_the_same() -> None:
     bed = Bed(box_of(lambda x, y: float(np.abs(y - 0.3 - 0.2 * x).sum() ** 0.8)))
     x = np.array([0.5, 0.2])
     task = bed.at(x, np.array([0.9, 0.6]))
-    steps = SOLVER.improve(bed.spec, bed.known, task, 1e-4, stream(0, "improve"))
+    steps = bed.solver.improve(task, 1e-4, stream(0, "improve"))
     found, _ = bed.cost(steps)
     assert found.solved and found.pair.f < 2e-3
 
 
-def test_a_bout_of_a_few_iterations_goes_on_where_it_ended() -> None:
+def test_a_round_of_a_few_iterations_continues_where_the_last_one_ended() -> None:
     bed = Bed(get("smd2"))
     x = np.full(bed.spec.m, 0.4)
     task = bed.at(x, np.full(bed.spec.n, 0.9))
-    bouts = 0
-    while not task.solved and bouts < 20:
-        steps = SOLVER.improve(bed.spec, bed.known, task, 1e-12, stream(0, "bout"), iterations=3)
+    rounds = 0
+    while not task.solved and rounds < 20:
+        steps = bed.solver.improve(task, 1e-12, stream(0, "bout"), iterations=3)
         new, cost = bed.cost(steps)
         assert cost <= 3 * (bed.spec.n + 2) and new.pair.f <= task.pair.f
-        task, bouts = new, bouts + 1
-    assert task.solved and bouts > 1 and bed.error(task) < 1e-9
+        task, rounds = new, rounds + 1
+    assert task.solved and rounds > 1 and bed.error(task) < 1e-9
 
 
 def two_basins(x: np.ndarray, y: np.ndarray) -> float:
@@ -168,19 +168,16 @@ def two_basins(x: np.ndarray, y: np.ndarray) -> float:
 def test_answers_of_others_lead_to_a_better_basin() -> None:
     bed = Bed(box_of(two_basins))
     x = np.array([0.5, 0.5])
-    wrong, _ = bed.cost(SOLVER.search_locally(bed.known, bed.at(x, np.full(2, 0.3)), 1e-12))
+    wrong, _ = bed.cost(bed.solver.search_locally(bed.at(x, np.full(2, 0.3)), 1e-12))
     assert wrong.solved and wrong.pair.y == pytest.approx(0.2, abs=1e-6)
-    assert bed.cost(SOLVER.test_against_neighbours(bed.known, wrong, 1e-12)) == (
-        wrong,
-        0,
-    )  # nothing is known
+    nothing_known = bed.solver.test_against_neighbours(wrong, 1e-12)
+    assert bed.cost(nothing_known) == (wrong, 0)
     bed.known.learn(Pair(np.array([0.1, 0.1]), np.array([0.75, 0.9]), 0.0, 0.0))
-    better, cost = bed.cost(SOLVER.test_against_neighbours(bed.known, wrong, 1e-12))
+    better, cost = bed.cost(bed.solver.test_against_neighbours(wrong, 1e-12))
     assert better.pair.y == pytest.approx(0.8, abs=1e-6) and cost < 40
-    assert bed.cost(SOLVER.test_against_neighbours(bed.known, better, 1e-12))[0] is better
-    assert bed.cost(
-        WarmFollower(rivals=False).test_against_neighbours(bed.known, wrong, 1e-12)
-    ) == (wrong, 0)
+    assert bed.cost(bed.solver.test_against_neighbours(better, 1e-12))[0] is better
+    without_rivals = replace(bed.solver, rivals=False)
+    assert bed.cost(without_rivals.test_against_neighbours(wrong, 1e-12)) == (wrong, 0)
 
 
 def test_rivals_are_far_from_the_answer_and_from_each_other() -> None:
@@ -195,7 +192,7 @@ def wrong_answer_of_smd3(bed: Bed) -> WarmTask:
     """A local minimum of its follower's Rastrigin function."""
     x = bed.driven.x_box.unit(np.zeros(2))
     y = bed.driven.y_box.unit(np.array([1.0, -2.0, 0.0]))
-    task, _ = bed.cost(SOLVER.search_locally(bed.known, bed.at(x, y), 1e-12))
+    task, _ = bed.cost(bed.solver.search_locally(bed.at(x, y), 1e-12))
     assert task.solved and task.pair.f > 4
     return task
 
@@ -203,7 +200,7 @@ def wrong_answer_of_smd3(bed: Bed) -> WarmTask:
 def test_a_wrong_answer_is_replaced_by_a_confirmed_one() -> None:
     bed = Bed(get("smd3"))
     wrong = wrong_answer_of_smd3(bed)
-    best = bed.driven.run(SOLVER.confirm(bed.spec, bed.known, stream(0, "confirm"), wrong))
+    best = bed.driven.run(bed.solver.confirm(stream(0, "confirm"), wrong))
     assert best.pair.f == pytest.approx(0.0, abs=1e-9)
 
 
@@ -213,7 +210,7 @@ def test_a_right_answer_is_confirmed_and_kept() -> None:
     right = bed.at(x, bed.driven.response(x))
     once = bed.explored(x)[1]
     before = bed.driven.counts[Level.LOWER]
-    best = bed.driven.run(SOLVER.confirm(bed.spec, bed.known, stream(0, "confirm"), right))
+    best = bed.driven.run(bed.solver.confirm(stream(0, "confirm"), right))
     assert best is right
     assert bed.driven.counts[Level.LOWER] - before < 2 * once  # the first search agreed
 
@@ -221,7 +218,7 @@ def test_a_right_answer_is_confirmed_and_kept() -> None:
 def test_probes_leave_a_basin_along_the_axes() -> None:
     bed = Bed(get("smd3"))
     wrong = wrong_answer_of_smd3(bed)
-    found, cost = bed.cost(SOLVER.probe_axes(bed.known, wrong))
+    found, cost = bed.cost(bed.solver.probe_axes(wrong))
     assert found.pair.f == pytest.approx(0.0, abs=1e-9)
     assert cost < bed.explored(wrong.pair.x)[1]
 
@@ -258,7 +255,7 @@ def test_a_follower_that_always_fails_ends_soon() -> None:
     bed = Bed(box_of(lambda x, y: math.nan))
     task, cost = bed.explored(np.array([0.5, 0.5]))
     assert math.isinf(task.pair.f) and cost < 600
-    bed.driven.run(SOLVER.confirm(bed.spec, bed.known, stream(0, "confirm"), task))
+    bed.driven.run(bed.solver.confirm(stream(0, "confirm"), task))
     assert bed.driven.counts[Level.LOWER] < 1200
 
 

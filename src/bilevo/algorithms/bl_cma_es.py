@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bilevo.algorithms.shared.leader import JointSearch, LeaderState, solve_follower
-from bilevo.core.algorithm import variant_name
+from bilevo.core.algorithm import registered
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, together
 
@@ -21,11 +21,8 @@ from bilevo.core.request import Procedure, together
 class BLCMAES(JointSearch):
     """BL-CMA-ES (He, Zhou and Chen, 2019)."""
 
+    name = registered("bl-cma-es")
     revision = 1
-
-    @property
-    def name(self) -> str:
-        return variant_name(self, "bl-cma-es")
 
     def generation(self, spec: Spec, state: LeaderState) -> Procedure[LeaderState]:
         followers = self.new_followers(spec, state)

@@ -12,7 +12,7 @@ equation numbers. Read it with this file:
 Where the paper leaves a detail open, this reading reproduces its tables:
 - population sizes are 4 + floor(3 ln d): the paper prints 4 + floor(ln d), its figures need the 3;
 - the competition stops at once when half of the tasks have finished, not at the end of a round;
-- elite and refinement are those of BL-CMA-ES (see leader); the upper update uses all p pairs;
+- elite and refinement work as in BL-CMA-ES (see leader); the upper update uses all p pairs;
 - the weights of Eq. (10) add up to the number S of sources, not to 1. `mixing="paper"` takes them
   as printed: covariances grow and means move, so tasks settle sooner. `mixing="convex"` divides
   by S, as one would expect to read, and costs more evaluations. As printed, the mixture depends on
@@ -63,7 +63,7 @@ from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, together
 from bilevo.core.streams import stream
 from bilevo.kernels import kernel
-from bilevo.optimizers import PopulationOptimizer
+from bilevo.optimizers.protocol import AnyOptimizer
 
 MATURE = 3  # executions after which a task takes part in cooperation
 Neighbours = list[tuple["Task", float]]  # other tasks and their distances: only ratios count
@@ -92,7 +92,7 @@ class Task:
 
     index: int
     follower: AnyFollowerSearch
-    optimizer: PopulationOptimizer[Any]  # of the follower search, unless a solver searches
+    optimizer: AnyOptimizer  # of the follower search, unless a solver searches
     means: FloatArray  # (3, n): of the search after the last two executions, and the next
     gamma: float
     fitness: float = 0.0  # of the last entry: -F where feasible, -violation where not
@@ -125,9 +125,7 @@ class Task:
     def execute_below(self, guide: FloatArray | None = None) -> Procedure[bool]:
         """Execute the search once; return True if there is a new answer."""
         improved = yield from self.follower.execute(guide)
-        if isinstance(
-            self.follower, SolverSearch
-        ):  # a solver has no distribution that others could use
+        if isinstance(self.follower, SolverSearch):  # it has no distribution that others could use
             return improved
         self.means[2] = self.optimizer.mean(self.search)
         fluctuates = fluctuation(self.means)

@@ -14,16 +14,16 @@ from dataclasses import dataclass, field, replace
 from bilevo.algorithms.shared.follower_search import AnyFollowerSearch, FollowerRule, FollowerSearch
 from bilevo.algorithms.shared.leader import (
     LeaderState,
+    best_pair,
     close_generation,
     first_by_itself,
-    leader_ranking,
     sample_leaders,
     solve_follower,
     solver_searches,
     start_leader,
     tell_leader,
 )
-from bilevo.core.algorithm import Algorithm, Followers, variant_name
+from bilevo.core.algorithm import Algorithm, Followers, registered
 from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, together
@@ -47,13 +47,10 @@ class NestedCMAES(Algorithm[LeaderState]):
     upper: CMAES = field(default_factory=CMAES)
     lower: CMAES = field(default_factory=PatientCMAES)
 
+    name = registered("nested-cma-es")
     revision = 1
     State = LeaderState
     followers = Followers.BOTH
-
-    @property
-    def name(self) -> str:
-        return variant_name(self, "nested-cma-es")
 
     def init(self, spec: Spec) -> Procedure[LeaderState]:
         yield from ()
@@ -69,7 +66,7 @@ class NestedCMAES(Algorithm[LeaderState]):
         run = together if state.generation else first_by_itself
         yield from run(solve_follower(state, follower) for follower in followers)
         pairs = [follower.answer for follower in followers]
-        best = pairs[int(leader_ranking(pairs)[0])]
+        best = best_pair(pairs)
         if state.elite is None or best.no_worse(state.elite):
             state.elite = best
             yield best.incumbent

@@ -109,6 +109,6 @@ _SHOULD_BE = {
 }
 
 
-def variant_name(algorithm: object, name: str) -> str:
-    """Return a method's registered name if its settings are the usual ones, else a variant's."""
-    return name if algorithm == type(algorithm)() else f"{name}-variant"
+def registered(name: str) -> Any:
+    """Return a property: this name if a method's settings are the usual ones, else a variant's."""
+    return property(lambda method: name if method == type(method)() else f"{name}-variant")

@@ -43,7 +43,7 @@ class IMODEState(DEState):
 
     chances: FloatArray = field(default_factory=lambda: np.full(OPERATORS, 1 / OPERATORS))
     operator: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
-    told: int = 0  # points, those of the first population included
+    told: int = 0  # points evaluated, with the first population
 
 
 @dataclass(frozen=True, slots=True)

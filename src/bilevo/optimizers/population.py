@@ -63,7 +63,7 @@ class Population:
 
     @property
     def variance(self) -> float:
-        """Return the members' variance, summed over the variables."""
+        """The members' variance, summed over the variables."""
         away = self.points - self.mean
         return float(np.vdot(away, away)) / len(away)
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -58,15 +58,15 @@ class Searcher(Protocol[S_contra]):
         ...
 
     def exhausted(self, state: S_contra) -> bool:
-        """Tell whether going on with the search is of no use."""
+        """Tell whether it is of no use to continue the search."""
         ...
 
 
 class PopulationOptimizer(Searcher[S], Protocol[S]):
     """A population-based optimizer of d variables in the unit box.
 
-    `keeps_values` says whether values of earlier generations still decide, as those of a population
-    do. Such an optimizer learns of a leader better than the best known one only after the
+    `keeps_values` says whether values of earlier generations still decide, as in a population.
+    Such an optimizer learns of a leader better than the best known one only after the
     follower of that leader has been solved.
     """
 
@@ -99,6 +99,9 @@ class PopulationOptimizer(Searcher[S], Protocol[S]):
         ...
 
 
+AnyOptimizer = PopulationOptimizer[Any]
+
+
 @cache
 def default_population(d: int) -> int:
     return 4 + int(3 * math.log(d))
@@ -107,7 +110,7 @@ def default_population(d: int) -> int:
 def require_population(
     owner: str, population: int | None, smallest: int = 4, optional: bool = True
 ) -> None:
-    """Refuse a population that is no whole number or too small; None may stand for a default."""
+    """Refuse a population that is no whole number or too small; None may mean a default."""
     require_count("population", population, optional)
     if population is not None and population < smallest:
         raise ValueError(f"{owner} needs a population of at least {smallest}, got {population}")

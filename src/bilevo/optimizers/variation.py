@@ -67,10 +67,7 @@ def adaptive_eta(parents: FloatArray) -> float:
 
 
 def parent_centric_crossover(
-    parents: FloatArray,
-    rng: np.random.Generator,
-    eta: float,
-    children: int,
+    parents: FloatArray, rng: np.random.Generator, eta: float, children: int
 ) -> FloatArray:
     """Return children (k, d) around the first of three parents (3, d), or copies of it.
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bilevo.core.arrays import FloatArray, frozen, row_dots
-from bilevo.core.problem import Bounds, Function, Optimum, Problem
+from bilevo.core.problem import Function, Optimum, Problem
 
 Box = tuple[float, float]
 Point = tuple[float, float, float, float]  # entries of u, v, w, z
@@ -130,14 +130,6 @@ def _griewank(u: FloatArray) -> FloatArray:
     return np.asarray(1 + _square(u) / 400 - waves)
 
 
-def _F5(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
-    return _square(u) - _valley(w) + _square(v) - _square(np.abs(v) - z * z)
-
-
-def _f5(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
-    return _square(u) + _valley(w) + _square(np.abs(v) - z * z)
-
-
 def _F6(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
     a, b = _halves(w)
     return _square(u) - _square(a) + _square(b) + _square(v) - _square(v - z)
@@ -178,10 +170,6 @@ def _f10(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArr
 
 def _G10(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
     return _cubes(np.concatenate([u, v], axis=1))
-
-
-def _G12(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
-    return np.concatenate([_G10(u, v, w, z), np.tan(z) - v], axis=1)
 
 
 def _g12(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
@@ -263,8 +251,8 @@ SMD: dict[int, Definition] = {
         z_of=lambda v: np.expm1(np.abs(v)),
     ),
     5: Definition(
-        F=_F5,
-        f=_f5,
+        F=lambda u, v, w, z: _square(u) - _valley(w) + _square(v) - _square(np.abs(v) - z * z),
+        f=lambda u, v, w, z: _square(u) + _valley(w) + _square(np.abs(v) - z * z),
         v=WIDE,
         z=WIDE,
         point=_at(0, 0, 1, 0),
@@ -326,7 +314,7 @@ SMD: dict[int, Definition] = {
         v=(-1.0, 1.0),
         z=(-math.pi / 4 + MARGIN, math.pi / 4 - MARGIN),
         point=_point12,
-        G=_G12,
+        G=lambda u, v, w, z: np.concatenate([_G10(u, v, w, z), np.tan(z) - v], axis=1),
         g=_g12,
         least_q=2,
     ),
@@ -349,13 +337,12 @@ def defined(definition: Definition, name: str, m: int, n: int) -> Problem:
             f"such as (2, 3), (5, 5) or (10, 10); got m={m}, n={n}"
         )
     p, r, q = sizes
-    bounds = [WIDE] * p + [definition.v] * r, [WIDE] * q + [definition.z] * r
     F, f = _joined(definition.F, p, q), _joined(definition.f, p, q)
     return Problem(
         F,
         f,
-        Bounds(*np.transpose(bounds[0])),
-        Bounds(*np.transpose(bounds[1])),
+        [WIDE] * p + [definition.v] * r,
+        [WIDE] * q + [definition.z] * r,
         G=None if definition.G is None else _joined(definition.G, p, q),
         g=None if definition.g is None else _joined(definition.g, p, q),
         vectorized=True,

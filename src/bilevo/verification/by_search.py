@@ -14,11 +14,12 @@ from functools import partial
 
 import numpy as np
 
+from bilevo.algorithms.shared.follower_search import evaluate_answers
 from bilevo.algorithms.shared.ties import FlatSet, flat_directions, search_widely
 from bilevo.core.arrays import TINY, FloatArray
 from bilevo.core.order import best_index
 from bilevo.core.problem import Problem
-from bilevo.core.request import Level, Procedure, Values, evaluate
+from bilevo.core.request import Level, Procedure, Values
 from bilevo.core.result import Certificate
 from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
@@ -107,16 +108,12 @@ def search_locally(follower: FollowerProblem, start: Answer) -> Answer:
 
 def search_ties(follower: FollowerProblem, start: Answer, tie: Answer) -> Answer:
     """Return the leader's best among the ties around an answer; ties are no worse than `tie`."""
-
-    def lower(y: FloatArray) -> Procedure[Values]:
-        return evaluate(Level.LOWER, np.empty((len(y), 0)), y)
+    at = partial(evaluate_answers, np.empty(0))  # the follower's problem has its own x
 
     def both(y: FloatArray) -> Procedure[tuple[Values, Values]]:
-        x = np.empty((len(y), 0))
-        below = yield from evaluate(Level.LOWER, x, y)
-        return below, (yield from evaluate(Level.UPPER, x, y))
+        return (yield from at(y)), (yield from at(y, Level.UPPER))
 
-    flat = FlatSet(start.y, follower.run(flat_directions(lower, start.y, follower.spread)))
+    flat = FlatSet(start.y, follower.run(flat_directions(at, start.y, follower.spread)))
     if not flat.size or not math.isfinite(tie.f):
         return start
     rng = stream(follower.seed, "verify", 4)

@@ -53,11 +53,7 @@ def best_answer(answers: list[Answer]) -> Answer:
 
 
 def values_at(
-    problem: Problem,
-    level: Level,
-    x: FloatArray,
-    y: FloatArray,
-    evaluate: Evaluator | None = None,
+    problem: Problem, level: Level, x: FloatArray, y: FloatArray, evaluate: Evaluator | None = None
 ) -> Values:
     """Return a level's values at rows of y (k, n), all to one x (m,) or to rows of x (k, m).
 

@@ -11,8 +11,7 @@ follower is a solver, the solver is asked instead.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,33 +23,14 @@ from bilevo.core.values import BadValue
 from bilevo.optimizers.sampling import latin_hypercube
 from bilevo.verification.by_search import search_locally
 from bilevo.verification.by_solver import solve
-from bilevo.verification.follower_problem import (
-    Answer,
-    FollowerProblem,
-    best_answer,
-    values_at,
-)
+from bilevo.verification.follower_problem import Answer, FollowerProblem, best_answer, values_at
 
 SPREAD = 16  # points over the follower's box for each of its variables
-SEARCHES = 1  # from the best of these points, beside those from the neighbours' answers
-THOROUGH = 9  # grid points at which searches start from all of them: rivals are found, and spread
+SEARCHES = 1  # from the best of these points, besides searches from neighbours' answers
+THOROUGH = 9  # grid points where searches start from all of them, to find answers that spread
 APART = 0.02  # between answers of neighbours, in the unit box, that are not the same one moved
-SIDE = {1: 121, 2: 25}  # points of the grid a side, for so many variables
+SIDE = {1: 121, 2: 25}  # by the number of variables: points along each side of the grid
 SEED = 1  # of the spread points: a picture of a problem is always the same
-
-
-class Found(NamedTuple):
-    """A follower's answers y (k, n) with their values (k,), and what they have cost."""
-
-    y: FloatArray
-    f: FloatArray
-    violation: FloatArray
-    cost: int
-
-    @classmethod
-    def of(cls, answers: list[Answer], cost: int) -> Found:
-        y, f = np.array([answer.y for answer in answers]), np.array([a.f for a in answers])
-        return cls(y, f, np.array([answer.violation for answer in answers]), cost)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,13 +56,13 @@ class Landscape:
         return np.asarray((self.violation == 0) & (self.lower_violation == 0))
 
     def on_grid(self, values: FloatArray) -> FloatArray:
-        """Values (k,) by the axes; NaN where a constraint is violated."""
+        """Return values (k,) in the shape of the grid; NaN where a constraint is violated."""
         shown = np.where(self.feasible, values, np.nan)
         return shown.reshape([len(axis) for axis in self.axes])
 
 
 def survey(problem: Problem, points: int | None = None) -> Landscape:
-    """Solve the follower's problem on a grid with so many points a side."""
+    """Solve the follower's problem on a grid with `points` points along each side."""
     if problem.m > max(SIDE):
         raise ValueError(
             f"a landscape shows problems of 1 or 2 upper variables; {problem.name} has {problem.m}"
@@ -95,20 +75,14 @@ def survey(problem: Problem, points: int | None = None) -> Landscape:
     x = np.stack([side.ravel() for side in np.meshgrid(*axes, indexing="ij")], axis=1)
     x.flags.writeable = False
     if problem.follower is not None:
-        found = _solve_all(problem, x)
+        answers, cost = _solve_all(problem, x)
     else:
-        found = _search_all(problem, x, [points**k for k in range(problem.m)])
-    above = values_at(problem, Level.UPPER, x, found.y)
-    return Landscape(
-        axes,
-        x,
-        found.y,
-        above.objective,
-        found.f,
-        violation=np.where(np.isfinite(found.f), above.violation, math.inf),
-        lower_violation=found.violation,
-        nfev_lower=found.cost,
-    )
+        answers, cost = _search_all(problem, x, [points**k for k in range(problem.m)])
+    y, f = np.array([answer.y for answer in answers]), np.array([a.f for a in answers])
+    above = values_at(problem, Level.UPPER, x, y)
+    violation = np.where(np.isfinite(f), above.violation, math.inf)
+    lower_violation = np.array([answer.violation for answer in answers])
+    return Landscape(axes, x, y, above.objective, f, violation, lower_violation, cost)
 
 
 def follower_view(problem: Problem, x: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -124,8 +98,11 @@ def follower_view(problem: Problem, x: FloatArray) -> tuple[FloatArray, FloatArr
     return y, f.reshape(len(y), len(x))
 
 
-def _solve_all(problem: Problem, x: FloatArray) -> Found:
-    """Ask the problem's own solver at all points; where it fails, no value is finite."""
+def _solve_all(problem: Problem, x: FloatArray) -> tuple[list[Answer], int]:
+    """Ask the problem's own solver at all points, and add up the cost.
+
+    Where it fails, no value is finite.
+    """
     solver, middle = problem.checked_solver(), (problem.y_bounds.lower + problem.y_bounds.upper) / 2
     nothing, answers, cost = Answer(middle, math.inf, math.inf), [], 0
     for i, leader in enumerate(x):
@@ -138,21 +115,15 @@ def _solve_all(problem: Problem, x: FloatArray) -> Found:
             continue
         answers.append(solved if np.isfinite(solved.y).all() else nothing)
         cost += paid
-    return Found.of(answers, cost)
+    return answers, cost
 
 
-def _search_all(problem: Problem, x: FloatArray, steps: list[int]) -> Found:
-    """Search f at all points; `steps` lead from a point to its neighbours in the grid."""
+def _search_all(problem: Problem, x: FloatArray, steps: list[int]) -> tuple[list[Answer], int]:
+    """Return the answer at each point, by the known response or from neighbours' answers.
+
+    `steps` lead from a point to its neighbours in the grid. The evaluations are added up.
+    """
     followers = [FollowerProblem(problem, row, SEED) for row in x]
-    answers = _answers(problem, followers, x, steps)
-    found = Found.of(answers, sum(follower.counts[Level.LOWER] for follower in followers))
-    return found._replace(y=followers[0].box.real(found.y))
-
-
-def _answers(
-    problem: Problem, followers: list[FollowerProblem], x: FloatArray, steps: list[int]
-) -> list[Answer]:
-    """Return the answer at each point, by the known response or from neighbours' answers."""
     unknown = np.full((len(x), problem.n), np.nan)
     known = unknown if problem.response is None else problem.response(x)
     open_places = np.flatnonzero(~np.isfinite(known).all(axis=1)).tolist()
@@ -167,7 +138,9 @@ def _answers(
     for i in reversed(open_places):
         near = [found[i + step] for step in steps if i + step in found]
         found[i] = _revised(followers[i], found[i], near)
-    return [found[i] for i in range(len(x))]
+    box = followers[0].box
+    answers = [replace(found[i], y=box.real(found[i].y[None])[0]) for i in range(len(x))]
+    return answers, sum(follower.counts[Level.LOWER] for follower in followers)
 
 
 def _solved(follower: FollowerProblem, near: list[Answer], searches: int | None) -> Answer:

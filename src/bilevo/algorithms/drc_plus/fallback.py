@@ -1,6 +1,6 @@
 """The fallback of drc-plus for followers that are not smooth: DRC with shorter follower searches.
 
-The competition is that of drc, with three changes that need no smoothness:
+It runs the competition of drc with three changes, none of which needs smooth followers:
 
 - A follower's value has to settle for one execution less.
 - Changes of f up to a tenth of the spread of F among the last leaders count as none: finer ones do
@@ -12,7 +12,6 @@ The competition is that of drc, with three changes that need no smoothness:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from bilevo.algorithms.drc import DRC
 from bilevo.algorithms.shared.follower_search import ABSOLUTE, FollowerSearch, Pair
@@ -21,7 +20,7 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure
 from bilevo.core.streams import stream
-from bilevo.optimizers.protocol import PopulationOptimizer
+from bilevo.optimizers.protocol import AnyOptimizer
 
 RESOLVED = 0.1  # of the spread of F: smaller differences of f do not matter
 REFINED = 0.25  # of the generations without a better candidate refine the elite
@@ -37,7 +36,7 @@ class FallbackDRC(DRC):
         state: LeaderState,
         leaders: FloatArray,
         name: str,
-        optimizer: PopulationOptimizer[Any],
+        optimizer: AnyOptimizer,
     ) -> list[FollowerSearch]:
         followers = DRC.follower_searches(self, spec, state, leaders, name, optimizer)
         for follower in followers:

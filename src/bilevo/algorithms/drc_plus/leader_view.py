@@ -23,13 +23,13 @@ from bilevo.algorithms.drc_plus.warm_follower import (
     WarmFollower,
     WarmTask,
 )
-from bilevo.algorithms.shared.follower_search import Pair, evaluate_answers
+from bilevo.algorithms.shared.follower_search import Pair, evaluate_answers, evaluate_pairs
 from bilevo.algorithms.shared.sqp import LocalRule, SearchEnd, sqp
 from bilevo.algorithms.shared.ties import FlatSet, flat_directions
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Scale
 from bilevo.core.problem import Spec
-from bilevo.core.request import Level, Procedure, Values, evaluate, together
+from bilevo.core.request import Level, Procedure, Values, together
 from bilevo.core.streams import stream
 
 LEADER_DIFFERENCE = 1e-5  # of the box: well above the errors of F that followers leave
@@ -83,14 +83,11 @@ class LeaderView:
         return max(self.known.tight, allowed * allowed)
 
     def evaluate_leaders(self, tasks: list[WarmTask]) -> Procedure[None]:
-        """Fill in F and the total violation of tasks: one upper evaluation each."""
-        x, y = (np.array([getattr(task.pair, name) for task in tasks]) for name in "xy")
-        values = yield from evaluate(Level.UPPER, x, y)
+        """Fill in F, the total violation and the leader's constraints of tasks."""
+        values = yield from evaluate_pairs([task.pair for task in tasks])
         self.spent = values.spent
-        for i, task in enumerate(tasks):
-            task.pair.F = float(values.objective[i])
-            task.pair.violation = float(values.violation[i]) + task.pair.lower_violation
-            task.G = values.constraints[i]
+        for task, G in zip(tasks, values.constraints, strict=True):
+            task.G = G
 
     def find_flat_directions(self, pair: Pair) -> Procedure[None]:
         """Find the directions in which f has neither curvature nor slope around an answer."""
@@ -109,7 +106,7 @@ class LeaderView:
         Flat directions may change with x. Where f rises along them, they are found again, once.
         """
         pair = task.pair
-        flat = FlatSet(pair.y, self.flat)  # searches side by side may find others meanwhile
+        flat = FlatSet(pair.y, self.flat)  # searches that run beside this one may replace it
         if not flat.size or pair.lower_violation > 0:
             return task
         G: dict[bytes, FloatArray] = {}  # the leader's constraints by coordinates
@@ -137,8 +134,7 @@ class LeaderView:
         G[np.zeros(k).tobytes()] = task.G
 
         def at(rows: FloatArray) -> Procedure[Values]:
-            x = np.repeat(pair.x[None], len(rows), axis=0)
-            values = yield from evaluate(Level.UPPER, x, flat.points(rows))
+            values = yield from evaluate_answers(pair.x, flat.points(rows), Level.UPPER)
             self.spent = values.spent
             G.update(zip((row.tobytes() for row in rows), values.constraints, strict=True))
             return values
@@ -156,7 +152,7 @@ class LeaderView:
         self, follower: WarmFollower, task: WarmTask
     ) -> Procedure[WarmTask]:
         """Return a task, or a better one for its follower that other answers lead to."""
-        new = yield from follower.test_against_neighbours(self.known, task, self.known.tight)
+        new = yield from follower.test_against_neighbours(task, self.known.tight)
         if new is task:
             return task
         yield from self.evaluate_leaders([new])
@@ -166,7 +162,6 @@ class LeaderView:
 
     def solve(
         self,
-        spec: Spec,
         follower: WarmFollower,
         task: WarmTask,
         tolerance: float,
@@ -174,9 +169,8 @@ class LeaderView:
         iterations: int = ITERATIONS,
         thorough: bool = False,
     ) -> Procedure[WarmTask]:
-        """Search a follower on, evaluate its leader again, and learn how much F depends on f."""
-        how = iterations, thorough
-        new = yield from follower.improve(spec, self.known, task, tolerance, rng, *how)
+        """Continue a follower's search, evaluate F again, and learn how much F depends on f."""
+        new = yield from follower.improve(task, tolerance, rng, iterations, thorough)
         yield from self.evaluate_leaders([new])
         new = yield from self.resolve_ties(new)
         new.executions += task.executions
@@ -195,7 +189,6 @@ class Phi:
     While it is relaxed, the leader's constraints are left out.
     """
 
-    spec: Spec
     state: LeaderView
     follower: WarmFollower
     relaxed: bool = True
@@ -221,19 +214,19 @@ class Phi:
 
     def solved(self, x: FloatArray) -> Procedure[WarmTask]:
         """Solve the follower of a leader x (m,)."""
-        known = self.state.known
-        task = yield from self.follower.start(known, x, np.ones(len(x)))
-        rng = self.state.stream(self.spec, "descent")
-        return (yield from self.state.solve(self.spec, self.follower, task, known.tight, rng))
+        task = yield from self.follower.start(x, np.ones(len(x)))
+        rng = self.state.stream(self.follower.spec, "descent")
+        return (yield from self.state.solve(self.follower, task, self.state.known.tight, rng))
 
 
 def descent(
-    spec: Spec, state: LeaderView, follower: WarmFollower, x: FloatArray, ceiling: float
+    state: LeaderView, follower: WarmFollower, x: FloatArray, ceiling: float
 ) -> Procedure[SearchEnd]:
     """Search phi locally from x; give up where the search will not come below a ceiling."""
-    box = np.zeros(spec.m), np.ones(spec.m)
+    m = len(x)
+    box = np.zeros(m), np.ones(m)
     rule = LocalRule(
-        LEADER_ITERATIONS * (spec.m + 1),
+        LEADER_ITERATIONS * (m + 1),
         state.F_scale.tolerance(LEADER_TOLERANCE),
         difference=LEADER_DIFFERENCE,
         margin=CONSTRAINT_MARGIN,
@@ -242,7 +235,7 @@ def descent(
         repairing=True,
         trusting=True,
     )
-    phi = Phi(spec, state, follower)
+    phi = Phi(state, follower)
     end = yield from sqp(phi, x, *box, rule)
     if not phi.constrained:
         return end

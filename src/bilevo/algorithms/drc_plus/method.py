@@ -2,13 +2,13 @@
 
 The method is ours; docs/drc-plus.md tells what each ingredient is worth. DRC (see drc) lets
 searches of followers compete for evaluations. Here most searches of followers take one gradient and
-one step, because they start from what other followers have taught (see warm_follower). The rest
+one step, because they start from answers of other followers (see warm_follower). The rest
 follows from that:
 
-- **Competition** (`compete`). A generation's followers start at their predicted answers. Those of
-  leaders in the better half are searched on, for a few iterations a round; the others are not.
-  Where the best ones hardly change, all predictions are accepted. The tolerance on f depends on the
-  differences of F that the leader has to see.
+- **Competition** (`compete`). A generation's followers start at their predicted answers. Only the
+  searches for leaders in the better half continue, a few iterations a round. Where the best answers
+  hardly change, all predictions are accepted. The tolerance on f depends on the differences of F
+  that the leader has to see.
 - **Descent** (`descend`; see leader_view). The leader is searched locally, too.
 - **Global search.** Descents from hops around the elite (`hop`) alternate with CMA-ES over x with
   restarts (`sample`). CMA-ES gets a quarter of the evaluations. Where CMA-ES has become narrow, a
@@ -16,7 +16,7 @@ follows from that:
   (`polish`).
 - **Certificate** (`certify_elite`). When an elite ends a descent, or is about to end the run,
   independent global searches solve its follower again. A better answer replaces the elite's, and
-  the run goes on.
+  the run continues.
 
 Where local searches of followers do not settle (kinks, noise), none of this works, and the run is
 handed to DRC with followers that stop sooner (see fallback).
@@ -35,7 +35,7 @@ from bilevo.algorithms.drc_plus.state import DRCPlusState, LeaderSearch, is_bett
 from bilevo.algorithms.drc_plus.warm_follower import ITERATIONS, Experience, WarmFollower, WarmTask
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.leader import leader_ranking, note_tasks, reached
-from bilevo.core.algorithm import Algorithm, variant_name
+from bilevo.core.algorithm import Algorithm, registered
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import StopReason
 from bilevo.core.problem import Spec
@@ -69,16 +69,14 @@ class DRCPlus(Algorithm[DRCPlusState]):
     certificate: bool = True
     fallback: bool = True
 
+    name = registered("drc-plus")
     revision = 1
     State = DRCPlusState
 
-    @property
-    def follower(self) -> WarmFollower:
-        return WarmFollower(self.regression, self.curvature, self.probes, self.rivals)
-
-    @property
-    def name(self) -> str:
-        return variant_name(self, "drc-plus")
+    def follower(self, spec: Spec, state: DRCPlusState) -> WarmFollower:
+        """Return the solver of followers, with what the run has learnt."""
+        switches = self.regression, self.curvature, self.probes, self.rivals
+        return WarmFollower(spec, state.known, *switches)
 
     def init(self, spec: Spec) -> Procedure[DRCPlusState]:
         yield from ()
@@ -127,12 +125,12 @@ class DRCPlus(Algorithm[DRCPlusState]):
         answer, so that a run that is stopped has a pair.
         """
         x, middle = state.search.leader.mean.copy(), np.full((1, spec.n), 0.5)
-        stopgap = WarmTask.at(x, middle, (yield from state.known.evaluate(x, middle)))
-        yield from self.accept_task(state, stopgap)
+        follower = self.follower(spec, state)
+        yield from self.accept_task(state, (yield from follower.at(x, middle)))
         rng = state.stream(spec, "first")
-        first = yield from self.follower.search_box(spec, state.known, x, rng)
+        first = yield from follower.search_box(x, rng)
         yield from self.accept_task(state, first)
-        task = yield from self.follower.confirm(spec, state.known, rng, first)
+        task = yield from follower.confirm(rng, first)
         if task is not first:
             yield from state.evaluate_leaders([task])
         if self.optimism:
@@ -164,7 +162,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
             return
         elite, rng = state.the_elite, state.stream(spec, "certify")
         own = WarmTask.of_pair(elite, np.empty(0))
-        best = yield from self.follower.confirm(spec, state.known, rng, own)
+        best = yield from self.follower(spec, state).confirm(rng, own)
         least = best.pair.f
         if is_refuted(state, elite, best.pair):
             yield from state.evaluate_leaders([best])
@@ -199,14 +197,14 @@ class DRCPlus(Algorithm[DRCPlusState]):
     def descend(
         self, spec: Spec, state: DRCPlusState, pair: Pair, ceiling: float = math.inf
     ) -> Procedure[bool]:
-        """Search locally from a pair; certify a new elite, and search on where it is refuted.
+        """Search locally from a pair; certify a new elite, and search again where it is refuted.
 
         Returns True if the search ended where nothing better is around.
         """
         smooth, tolerance = False, state.F_scale.tolerance(spec.ftol)
         for _ in range(MOST_REFUTATIONS):
             before = state.the_elite
-            end = yield from descent(spec, state, self.follower, pair.x, ceiling)
+            end = yield from descent(state, self.follower(spec, state), pair.x, ceiling)
             if math.isfinite(end.objective):
                 state.remember_end(end.point)
             smooth = is_smooth_end(state, end)
@@ -249,7 +247,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
             step = state.ends[a] - state.ends[b]
         elite = state.the_elite
         x = np.clip(elite.x + chosen * step, 0.0, 1.0)
-        task = yield from self.follower.start(state.known, x, np.ones(spec.m))
+        task = yield from self.follower(spec, state).start(x, np.ones(spec.m))
         yield from state.evaluate_leaders([task])
         ceiling = elite.F if elite.violation == 0 else math.inf
         yield from self.descend(spec, state, task.pair, ceiling)
@@ -300,12 +298,13 @@ class DRCPlus(Algorithm[DRCPlusState]):
     def compete(
         self, spec: Spec, state: DRCPlusState, x: FloatArray, scale: FloatArray
     ) -> Procedure[list[WarmTask]]:
-        """Search on followers of leaders in the better half; without competition, all of them."""
-        tasks = yield from together(self.follower.start(state.known, row, scale) for row in x)
+        """Continue the searches for leaders in the better half; without competition, for all."""
+        follower = self.follower(spec, state)
+        tasks = yield from together(follower.start(row, scale) for row in x)
         yield from state.evaluate_leaders(tasks)
         if not self.competition:
             everyone = list(range(len(tasks)))
-            yield from self.search_on(spec, state, tasks, everyone, state.known.tight, ITERATIONS)
+            yield from self.improve(spec, state, tasks, everyone, state.known.tight, ITERATIONS)
             return tasks
         for number in range(ROUNDS):
             order = leader_ranking([task.pair for task in tasks])
@@ -316,13 +315,13 @@ class DRCPlus(Algorithm[DRCPlusState]):
             if number == 0:  # the best two show how good all predictions are
                 chosen = chosen[:2]
             tolerance = state.f_tolerance(spread)
-            yield from self.search_on(spec, state, tasks, chosen, tolerance, ROUND_ITERATIONS)
+            yield from self.improve(spec, state, tasks, chosen, tolerance, ROUND_ITERATIONS)
             moved = max(tasks[i].moved for i in chosen)
             if number == 0 and moved <= ACCEPTED_CHANGE * spread < math.inf:
                 break
         return tasks
 
-    def search_on(
+    def improve(
         self,
         spec: Spec,
         state: DRCPlusState,
@@ -331,11 +330,10 @@ class DRCPlus(Algorithm[DRCPlusState]):
         tolerance: float,
         iterations: int,
     ) -> Procedure[None]:
-        """Search the followers of chosen tasks on, side by side, and replace these tasks."""
+        """Improve the answers of chosen tasks side by side, and replace these tasks."""
+        follower = self.follower(spec, state)
         new = yield from together(
-            state.solve(
-                spec, self.follower, tasks[i], tolerance, state.stream(spec, "bout"), iterations
-            )
+            state.solve(follower, tasks[i], tolerance, state.stream(spec, "bout"), iterations)
             for i in chosen
         )
         for i, task in zip(chosen, new, strict=True):
@@ -349,13 +347,12 @@ class DRCPlus(Algorithm[DRCPlusState]):
         Its answer is also tested against answers of other followers.
         """
         i = int(leader_ranking([task.pair for task in tasks])[0])
+        follower = self.follower(spec, state)
         tight, rng = state.known.tight, state.stream(spec, "elect")
         if tasks[i].pair.no_worse(state.the_elite) and tasks[i].tolerance > tight:
-            tasks[i] = yield from state.solve(
-                spec, self.follower, tasks[i], tight, rng, thorough=True
-            )
+            tasks[i] = yield from state.solve(follower, tasks[i], tight, rng, thorough=True)
         if tasks[i].pair.no_worse(state.the_elite):
-            tasks[i] = yield from state.test_against_neighbours(self.follower, tasks[i])
+            tasks[i] = yield from state.test_against_neighbours(follower, tasks[i])
         if tasks[i].pair.no_worse(state.the_elite):
             yield from state.accept_elite(tasks[i].pair)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from bilevo.algorithms.drc_plus.leader_view import LeaderView
 from bilevo.algorithms.shared.follower_search import Pair
-from bilevo.algorithms.shared.leader import LeaderState, leader_ranking
+from bilevo.algorithms.shared.leader import LeaderState, best_pair, leader_values
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import StopReason
 from bilevo.core.stop_rules import Progress
@@ -47,9 +47,9 @@ class LeaderSearch:
 
     def tell(self, x: FloatArray, pairs: list[Pair], tolerance: float) -> None:
         """Learn from a generation; progress is a gain of more than a tolerance of F."""
-        F, violation = np.array([p.F for p in pairs]), np.array([p.violation for p in pairs])
+        F, violation = leader_values(pairs)
         CMAES(self.population).tell(self.leader, x, F, violation)
-        best = pairs[int(leader_ranking(pairs)[0])]
+        best = best_pair(pairs)
         self.stale += 1
         if self.best is None or is_better(best, self.best, tolerance):
             self.stale = 0

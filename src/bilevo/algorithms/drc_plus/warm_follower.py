@@ -48,13 +48,13 @@ BASIN_WIDTH = 0.01  # of the box: deviations at which a global search has found 
 AROUND_WIDTH = 0.05  # of the box: deviations of CMA-ES around an answer
 DISTINCT = 0.01  # of the box: answers farther apart are different ones
 CAPACITY = 5000  # answers remembered
-UNKNOWN = np.empty((0, 0))  # a Hessian that nobody knows
+UNKNOWN = np.empty((0, 0))  # an unknown Hessian
 PROBE_STEPS = 0.2 * 1.5 ** -np.arange(12.0)  # of the box: steps along the axes to other basins
 
 
 @dataclass(slots=True, eq=False)
 class Experience:
-    """What solved followers have taught: answers y (k, n) to leaders x (k, m), and curvature."""
+    """What solved followers have shown: answers y (k, n) to leaders x (k, m), and curvature."""
 
     x: FloatArray
     y: FloatArray
@@ -151,7 +151,7 @@ class WarmTask:
     G: FloatArray = field(default_factory=lambda: np.empty(0))  # the leader's constraints there
     solved: bool = False
     tolerance: float = math.inf  # to which it was solved
-    hessian: FloatArray | None = None  # its own, to go on with
+    hessian: FloatArray | None = None  # its own, for its next search
     executions: int = 0  # evaluations
     moved: float = math.inf  # by how much the last search changed F
 
@@ -203,50 +203,53 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class WarmFollower:
-    """The solver. Each switch turns one ingredient off, for ablations."""
+    """The solver of a run's followers. Each switch turns one ingredient off, for ablations."""
 
+    spec: Spec
+    known: Experience
     regression: bool = True  # predicts starts
     curvature: bool = True  # followers share Hessians
     probes: bool = True  # along the axes, where the box is searched
-    rivals: bool = True  # answers are compared with those of other followers
+    rivals: bool = True  # answers are compared with answers of other followers
 
-    def start(self, known: Experience, x: FloatArray, scale: FloatArray) -> Procedure[WarmTask]:
+    def start(self, x: FloatArray, scale: FloatArray) -> Procedure[WarmTask]:
         """Return a task at the better of the predicted answers."""
-        y = known.predictions(x, scale, self.regression)
-        return WarmTask.at(x, y, (yield from known.evaluate(x, y)))
+        return self.at(x, self.known.predictions(x, scale, self.regression))
+
+    def at(self, x: FloatArray, y: FloatArray) -> Procedure[WarmTask]:
+        """Return a task at the best of some answers y (k, n)."""
+        return WarmTask.at(x, y, (yield from self.known.evaluate(x, y)))
 
     def improve(
         self,
-        spec: Spec,
-        known: Experience,
         task: WarmTask,
         tolerance: float,
         rng: np.random.Generator,
         iterations: int = ITERATIONS,
         thorough: bool = False,
     ) -> Procedure[WarmTask]:
-        """Search on for some iterations, or until the answer is good to a tolerance of f.
+        """Continue a search for some iterations, or until the answer is good to a tolerance of f.
 
         Other searches take over where the local one does not settle. A thorough call searches the
         box where no feasible answer is found.
         """
-        new = yield from self.search_locally(known, task, tolerance, iterations)
-        if not new.solved and ITERATIONS > iterations <= new.executions / (spec.n + 1):
+        new = yield from self.search_locally(task, tolerance, iterations)
+        if not new.solved and ITERATIONS > iterations <= new.executions / (self.spec.n + 1):
             return new  # its iterations are used up, so nothing is known of its end
         if new.pair.lower_violation == 0:
-            known.count(new.solved)
+            self.known.count(new.solved)
         if not new.solved and new.pair.lower_violation > 0:
-            new = yield from self.test_against_neighbours(known, new, tolerance)
+            new = yield from self.test_against_neighbours(new, tolerance)
             if new.pair.lower_violation > 0 and thorough:
-                other = yield from self.search_box(spec, known, task.pair.x, rng, relaxed=True)
+                other = yield from self.search_box(task.pair.x, rng, relaxed=True)
                 new = other.better(new)
         elif not new.solved:
-            new = yield from self.search_around(spec, known, new, tolerance, rng)
-        known.learn(new.pair)
+            new = yield from self.search_around(new, tolerance, rng)
+        self.known.learn(new.pair)
         return new
 
     def search_locally(
-        self, known: Experience, task: WarmTask, tolerance: float, iterations: int = ITERATIONS
+        self, task: WarmTask, tolerance: float, iterations: int = ITERATIONS
     ) -> Procedure[WarmTask]:
         """Search f locally from a task's answer."""
         n, pair = len(task.pair.y), task.pair
@@ -256,16 +259,16 @@ class WarmFollower:
             iterations * (n + 2),
             tolerance,
             margin=CONSTRAINT_MARGIN,
-            unit=known.unit,
+            unit=self.known.unit,
             trusting=True,
         )
-        hessian = known.hessian if task.hessian is None and self.curvature else task.hessian
+        hessian = self.known.hessian if task.hessian is None and self.curvature else task.hessian
         hessian = hessian if hessian is not None and hessian.size else None
-        at = Recorded(known, task)
+        at = Recorded(self.known, task)
         end = yield from sqp(at, pair.y, np.zeros(n), np.ones(n), rule, hessian, task.lower)
         settled = end.left <= 10 * tolerance and end.violation == 0
         if settled and end.hessian is not None:
-            known.hessian = end.hessian
+            self.known.hessian = end.hessian
         return WarmTask(
             Pair(pair.x, end.point, end.objective, end.violation, converged=settled),
             at.values_at(end.point),
@@ -275,99 +278,81 @@ class WarmFollower:
             executions=end.points,
         )
 
-    def search_afresh(
-        self, known: Experience, task: WarmTask, iterations: int = ITERATIONS
-    ) -> Procedure[WarmTask]:
+    def search_afresh(self, task: WarmTask, iterations: int = ITERATIONS) -> Procedure[WarmTask]:
         """Search f locally from a task's answer, without the curvature of other followers."""
         fresh = replace(task, hessian=UNKNOWN)
-        return (yield from self.search_locally(known, fresh, known.tight, iterations))
+        return (yield from self.search_locally(fresh, self.known.tight, iterations))
 
     def search_around(
-        self,
-        spec: Spec,
-        known: Experience,
-        task: WarmTask,
-        tolerance: float,
-        rng: np.random.Generator,
+        self, task: WarmTask, tolerance: float, rng: np.random.Generator
     ) -> Procedure[WarmTask]:
         """Search around a task's answer by CMA-ES, where a local search did not settle."""
-        n, cma = spec.n, CMAES()
+        n, cma = self.spec.n, CMAES()
         state = cma.start(Start(task.pair.y, AROUND_WIDTH**2 * np.eye(n), np.zeros(n)))
-        usual = FollowerRule.of(spec.budget, cma.population_size(n))
+        usual = FollowerRule.of(self.spec.budget, cma.population_size(n))
         rule = replace(usual, absolute=max(tolerance, TIGHT), relative=0.0)
-        search = FollowerSearch(task.pair.x, cma, state, rng, rule, known.f_scale)
+        search = FollowerSearch(task.pair.x, cma, state, rng, rule, self.known.f_scale)
         search.best, search.constraints = replace(task.pair), task.lower.constraints[0]
         yield from search.solve()
         return WarmTask.of_search(search)
 
-    def test_against_neighbours(
-        self, known: Experience, task: WarmTask, tolerance: float
-    ) -> Procedure[WarmTask]:
+    def test_against_neighbours(self, task: WarmTask, tolerance: float) -> Procedure[WarmTask]:
         """Return a task, or a better one that answers of other followers lead to.
 
         Where there are constraints, the answer without them is tried too. F is not evaluated.
         """
         if not self.rivals:
             return task
-        y = known.rivals(task.pair.y, MOST_RIVALS)
+        y = self.known.rivals(task.pair.y, MOST_RIVALS)
         if task.lower.constraints.size:
-            search = self.search_locally(known, unconstrained(task), tolerance)
+            search = self.search_locally(unconstrained(task), tolerance)
             freed = yield from without_constraints(search)
             y = np.concatenate([y, freed.pair.y[None]])
         if not len(y):
             return task
-        rival = WarmTask.at(task.pair.x, y, (yield from known.evaluate(task.pair.x, y)))
+        rival = yield from self.at(task.pair.x, y)
         if task.pair.lower_violation == 0 and task.pair.follower_no_worse(rival.pair):
             return task
-        return task.better((yield from self.search_locally(known, rival, tolerance)))
+        return task.better((yield from self.search_locally(rival, tolerance)))
 
-    def confirm(
-        self, spec: Spec, known: Experience, rng: np.random.Generator, best: WarmTask
-    ) -> Procedure[WarmTask]:
+    def confirm(self, rng: np.random.Generator, best: WarmTask) -> Procedure[WarmTask]:
         """Search the box until an independent search agrees with the best answer to a leader.
 
         An answer is replaced only by one that is better by more than rounding.
         """
         for i in range(MOST_CONFIRMATIONS):
             relaxed, doublings = i % 2 == 0, max(0, i - 1)
-            new = yield from self.search_box(spec, known, best.pair.x, rng, relaxed, doublings)
-            size = known.size(best.pair.f)
+            new = yield from self.search_box(best.pair.x, rng, relaxed, doublings)
+            size = self.known.size(best.pair.f)
             same = new.pair.lower_violation == best.pair.lower_violation
             gain = best.pair.f - new.pair.f
             # f does not count where constraints are violated.
             agreed = same and (best.pair.lower_violation > 0 or abs(gain) <= AGREEMENT * size)
             if not (same and gain < ROUNDING * size):
                 best = best.better(new)
-            if agreed or known.rough:
+            if agreed or self.known.rough:
                 break
         return best
 
     def search_box(
-        self,
-        spec: Spec,
-        known: Experience,
-        x: FloatArray,
-        rng: np.random.Generator,
-        relaxed: bool = False,
-        doublings: int = 0,
+        self, x: FloatArray, rng: np.random.Generator, relaxed: bool = False, doublings: int = 0
     ) -> Procedure[WarmTask]:
         """Search the whole box: by CMA-ES until it has found a basin, then locally.
 
         A relaxed search regards constraints only then. Constraints may cut the box into parts, so
         where there are any, local searches start from random points too.
         """
-        cma = CMAES(CMAES().population_size(spec.n) << doublings)
-        usual = FollowerRule.of(spec.budget, cma.population_size(spec.n))
-        search = yield from self.find_basin(spec, known, x, rng, cma, relaxed, usual.longest)
-        y = search.answer.y[None]
-        found = WarmTask.at(x, y, (yield from known.evaluate(x, y)))
-        new = yield from self.search_afresh(known, found)
+        cma = CMAES(CMAES().population_size(self.spec.n) << doublings)
+        usual = FollowerRule.of(self.spec.budget, cma.population_size(self.spec.n))
+        search = yield from self.find_basin(x, rng, cma, relaxed, usual.longest)
+        found = yield from self.at(x, search.answer.y[None])
+        new = yield from self.search_afresh(found)
         if new.pair.lower_violation == 0:
-            known.count(new.solved)
+            self.known.count(new.solved)
         if found.lower.constraints.size:
-            new = yield from self.search_from_random_points(known, new, rng)
+            new = yield from self.search_from_random_points(new, rng)
         elif self.probes and math.isfinite(new.pair.f):
-            new = yield from self.probe_axes(known, new)
+            new = yield from self.probe_axes(new)
         if new.solved:
             return new
         search.best, search.constraints = replace(found.pair), found.lower.constraints[0]
@@ -377,19 +362,12 @@ class WarmFollower:
         return WarmTask.of_search(search).better(new)
 
     def find_basin(
-        self,
-        spec: Spec,
-        known: Experience,
-        x: FloatArray,
-        rng: np.random.Generator,
-        cma: CMAES,
-        relaxed: bool,
-        patience: int,
+        self, x: FloatArray, rng: np.random.Generator, cma: CMAES, relaxed: bool, patience: int
     ) -> Procedure[FollowerSearch]:
         """Run CMA-ES over the box until it is narrow; without finite values for `patience`."""
-        state = cma.start(Start.uniform(spec.spread[spec.m :], rng))
-        rule = FollowerRule(window=10**9, longest=100 + 50 * spec.n)
-        search = FollowerSearch(x, cma, state, rng, rule, known.f_scale)
+        state = cma.start(Start.uniform(self.spec.spread[self.spec.m :], rng))
+        rule = FollowerRule(window=10**9, longest=100 + 50 * self.spec.n)
+        search = FollowerSearch(x, cma, state, rng, rule, self.known.f_scale)
         while not search.finished:
             execution = search.execute()
             yield from without_constraints(execution) if relaxed else execution
@@ -399,41 +377,39 @@ class WarmFollower:
         return search
 
     def search_from_random_points(
-        self, known: Experience, task: WarmTask, rng: np.random.Generator
+        self, task: WarmTask, rng: np.random.Generator
     ) -> Procedure[WarmTask]:
         """Return the best of a task and of local searches from random points."""
         x, n = task.pair.x, len(task.pair.y)
         points = rng.random((n + 3, n))
-        values = yield from known.evaluate(x, points)
+        values = yield from self.known.evaluate(x, points)
         rows = zip(points, split(values, [1] * len(points)), strict=True)
         starts = [WarmTask.at(x, point[None], row) for point, row in rows]
-        found = yield from together(
-            self.search_afresh(known, start, ITERATIONS // 10) for start in starts
-        )
+        found = yield from together(self.search_afresh(start, ITERATIONS // 10) for start in starts)
         best = task
         for new in found:
             best = best.better(new)
         if best is task or best.solved:
             return best
-        return (yield from self.search_locally(known, best, known.tight)).better(best)
+        return (yield from self.search_locally(best, self.known.tight)).better(best)
 
-    def probe_axes(self, known: Experience, task: WarmTask) -> Procedure[WarmTask]:
+    def probe_axes(self, task: WarmTask) -> Procedure[WarmTask]:
         """Leave a basin along the axes while a step of some size leads to a better point."""
         x, n = task.pair.x, len(task.pair.y)
         steps = np.concatenate([PROBE_STEPS, -PROBE_STEPS])
         for _ in range(8):
             y = task.pair.y
             rows = np.clip(y + (steps[:, None, None] * np.eye(n)).reshape(-1, n), 0.0, 1.0)
-            values = yield from known.evaluate(x, rows)
+            values = yield from self.known.evaluate(x, rows)
             gains = (task.pair.f - values.objective).reshape(-1, n)  # -inf where f failed
-            least = ROUNDING * known.size(task.pair.f)
+            least = ROUNDING * self.known.size(task.pair.f)
             if gains.max() <= least:
                 break
             best = gains.argmax(axis=0)
             moved = y + np.where(gains.max(axis=0) > least, steps[best], 0.0)
             points = np.array([np.clip(moved, 0.0, 1.0), rows[int(gains.argmax())]])
-            start = WarmTask.at(x, points, (yield from known.evaluate(x, points)))
-            new = task.better((yield from self.search_afresh(known, start)))
+            start = yield from self.at(x, points)
+            new = task.better((yield from self.search_afresh(start)))
             if new is task:
                 break
             task = new

@@ -8,7 +8,7 @@ beta / (beta + t). Both are smooth in x and differ from task to task:
         + [same task] (b^2 + e^2 D(t, t') + s^2 min(t, t') / max(t, t'))
 
 M is a Matern 5/2 kernel with a length for each variable, D(t, t') = beta / (beta + t + t'). The
-last term stands for other changes of a curve, which matter less as it ages. Two things differ from
+last term covers other changes of a curve, which matter less as it ages. Two things differ from
 the paper. Decays are smooth in x as well, and have a part that all tasks share (c), so that one
 finished task tells what to expect of the others. Settings are the most probable ones; averaging
 over them would take many times as long.
@@ -27,7 +27,7 @@ from bilevo.core.order import ranking
 ROOT5 = math.sqrt(5)
 NEAR_BEST = 0.05  # of the median difference to the best value: smaller ones count as alike
 JITTER = 1e-4  # a variance that keeps covariances invertible
-NEW = -1  # the number of a task that is not among those learnt from
+NEW = -1  # the number of a new task, which the model has not learnt from
 
 # Medians and log-deviations of the settings, for values of deviation 1 in the unit box.
 LENGTH = (0.5, 0.7)

@@ -13,7 +13,7 @@ each other. There are two kinds of generations:
                give and for optima at a jump. The better half of its followers is solved to the end.
 
 A run starts with a Latin hypercube. When exploring has found nothing better for a while, a descent
-starts. It goes on while it improves the answer; else exploring and descending get equal shares of
+starts. It continues while it improves the answer; else exploring and descending get equal shares of
 the steps. The next descent starts elsewhere. Three descents in a row without a gain end the run.
 Where a solver is done after one step, there is nothing to compete for: the method is then a search
 over x by a model, with descents.
@@ -47,12 +47,14 @@ from bilevo.algorithms.drc_race.descents import SAME_END, TWIN_DISTANCE, Descent
 from bilevo.algorithms.shared import leader
 from bilevo.algorithms.shared.follower_search import Pair, SolverSearch
 from bilevo.algorithms.shared.leader import (
+    best_pair,
     evaluate_answer,
     leader_ranking,
+    leader_values,
     note_tasks,
     solver_searches,
 )
-from bilevo.core.algorithm import Algorithm, Followers, variant_name
+from bilevo.core.algorithm import Algorithm, Followers, registered
 from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, together
@@ -78,7 +80,7 @@ class RaceTask:
     F: list[float] = field(default_factory=list)
     violation: list[float] = field(default_factory=list)
     last: int = 0  # number of tasks in the run at its last round
-    outlook: float = -math.inf  # the expected score at its end; -inf while nobody knows
+    outlook: float = -math.inf  # the expected score at its end; -inf while unknown
 
     @property
     def pair(self) -> Pair:
@@ -133,13 +135,10 @@ class DRCRace(Algorithm[DRCRaceState]):
 
     descents: CMAES = field(default_factory=CMAES)
 
+    name = registered("drc-race")
     revision = 1
     State = DRCRaceState
     followers = Followers.SOLVER
-
-    @property
-    def name(self) -> str:
-        return variant_name(self, "drc-race")
 
     def init(self, spec: Spec) -> Procedure[DRCRaceState]:
         yield from ()
@@ -173,10 +172,10 @@ class DRCRace(Algorithm[DRCRaceState]):
         """Let unfinished tasks and new leaders take a round each, as the model advises."""
         rng = stream(spec.seed, "explore", state.generation)
         model = fit_model(state)
-        going_on = tasks_to_continue(state, model, ROUND_TASKS // 2)
-        count = ROUND_TASKS - len(going_on)
+        continued = tasks_to_continue(state, model, ROUND_TASKS // 2)
+        count = ROUND_TASKS - len(continued)
         fresh = new_tasks(spec, state, propose_leaders(state, model, count, rng))
-        before, tasks = steps_of(going_on), going_on + fresh
+        before, tasks = steps_of(continued), continued + fresh
         yield from together(task.take_round(state) for task in tasks)
         state.pool = thinned(state.pool, model.lengths) + fresh
         gained = yield from accept_best(spec, state, tasks)
@@ -215,22 +214,20 @@ class DRCRace(Algorithm[DRCRaceState]):
         yield from together(task.take_steps(state, task.follower.longest) for task in better)
         before = state.elite
         gained = yield from accept_best(spec, state, tasks)
-        assert state.elite is not None
         pairs = [task.pair for task in tasks]
-        F, violation = np.array([p.F for p in pairs]), np.array([p.violation for p in pairs])
+        F, violation = leader_values(pairs)
         self.descents.tell(descent.search, x, F, violation)
-        best = pairs[int(leader_ranking(pairs)[0])]
-        descent.note(best, state.elite is not before, gained, steps_of(tasks))
+        descent.note(best_pair(pairs), state.elite is not before, gained, steps_of(tasks))
         if descent.barren >= 4 + spec.m:
             descent.zoom(self.descents)
-        if descent.over(state.elite, state.ends, float(np.median(F))):
+        if descent.over(state.the_elite, state.ends, float(np.median(F))):
             end_descent(state, descent, tasks)
         return tasks
 
     def end_generation(self, spec: Spec, state: DRCRaceState, tasks: list[RaceTask]) -> None:
         """Note the tasks' steps and survivors, and test the stop rules."""
         pairs = [task.pair for task in tasks]
-        state.F_scale.see(np.array([pair.F for pair in pairs]))
+        state.F_scale.see(leader_values(pairs)[0])
         note_tasks(state, [task.age for task in tasks], pairs)
         state.generation += 1
         rules = AtTarget(spec.target), Settled(), BudgetUsed(upper=spec.budget.upper_max)
@@ -268,7 +265,7 @@ def accept_best(spec: Spec, state: DRCRaceState, tasks: list[RaceTask]) -> Proce
     state.finished_steps += steps_of([task for task in tasks if task.follower.finished])
     if not finished:
         return False
-    best = finished[int(leader_ranking(finished)[0])]
+    best = best_pair(finished)
     last = state.elite
     if last is not None and last.no_worse(best):
         return False
@@ -290,10 +287,10 @@ def thinned(pool: list[RaceTask], lengths: FloatArray) -> list[RaceTask]:
     staying = list(range(len(pool)))
     worse = sorted(staying, key=lambda i: pool[i].outlook)[len(pool) // 2 :]
     while len(staying) > MOST_POOLED:
-        goes = min(worse, key=lambda i: apart[i].min())
-        worse.remove(goes)
-        staying.remove(goes)
-        apart[goes] = apart[:, goes] = np.inf
+        dropped = min(worse, key=lambda i: apart[i].min())
+        worse.remove(dropped)
+        staying.remove(dropped)
+        apart[dropped] = apart[:, dropped] = np.inf
     return [pool[i] for i in staying]
 
 

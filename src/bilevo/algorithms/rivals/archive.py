@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Protocol
 
 import numpy as np
 
+from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.order import ranking
-
-
-class EvaluatedPair(Protocol):
-    """The part of a pair that an archive keeps."""
-
-    x: FloatArray
-    y: FloatArray
-    F: float
-    f: float
-    violation: float
-
 
 ANSWERS_KEPT = 12_500  # one for each leader that the largest published budget evaluates
 
@@ -47,18 +36,14 @@ class Archive:
 
     @classmethod
     def of(
-        cls,
-        pairs: Sequence[EvaluatedPair],
-        G: FloatArray | None = None,
-        g: FloatArray | None = None,
+        cls, pairs: Sequence[Pair], G: FloatArray | None = None, g: FloatArray | None = None
     ) -> Archive:
         """Return an archive of some pairs, at least one."""
         x, y = np.array([pair.x for pair in pairs]), np.array([pair.y for pair in pairs])
         values = np.array([[pair.F, pair.f, pair.violation] for pair in pairs])
         none = np.empty((len(pairs), 0))
         F, f, violation = np.split(values, 3, axis=1)
-        G, g = none if G is None else G, none if g is None else g
-        return cls(x, y, F, f, violation, G, g)
+        return cls(x, y, F, f, violation, none if G is None else G, none if g is None else g)
 
     def __len__(self) -> int:
         return len(self.x)
@@ -81,7 +66,7 @@ class Archive:
         """Return the archive without the oldest entries beyond a capacity."""
         return self.rows(slice(-capacity, None)) if len(self) > capacity else self
 
-    def with_answers(self, pairs: Sequence[EvaluatedPair]) -> Archive:
+    def with_answers(self, pairs: Sequence[Pair]) -> Archive:
         """Return the archive with some pairs added, except those whose evaluation failed.
 
         Each leader keeps its last answer only. The oldest entries go where there are too many.

@@ -14,7 +14,7 @@ enough pairs.
 
 What differs from the program, and why:
 - there is no stop at an error of 1e-2, because the published accuracies are smaller;
-- constraints count as they are, without the program's windows of 1e-4, and those of the follower
+- constraints count as they are, without the program's windows of 1e-4. The follower's constraints
   count above too, because bilevo's answers have to meet them;
 - where models leave an answer open, the follower of a leader from a local search keeps the answer
   that the search has chosen, because a mutation, one time in n, would lose the gain;
@@ -54,7 +54,7 @@ from bilevo.algorithms.rivals.mappings import (
 )
 from bilevo.algorithms.rivals.pairs import first_incumbent, misjudged
 from bilevo.algorithms.rivals.quadratic import fit, minimize, terms
-from bilevo.algorithms.rivals.scikit_learn import require_scikit_learn
+from bilevo.algorithms.rivals.scikit_learn import centres_of, require_scikit_learn
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.leader import (
     LeaderState,
@@ -62,7 +62,7 @@ from bilevo.algorithms.shared.leader import (
     first_by_itself,
     first_leaders,
 )
-from bilevo.core.algorithm import Algorithm, variant_name
+from bilevo.core.algorithm import Algorithm, registered
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Budget, StopReason
 from bilevo.core.problem import Spec
@@ -83,18 +83,18 @@ class BLEAQ2Leaders(Leaders):
 
     solved: Archive = field(default_factory=Archive)
     others: Archive = field(default_factory=Archive)
-    doubted: bool = False  # whether the last local search on models was no success
+    doubted: bool = False  # whether the last local search on models failed
 
     @property
     def best(self) -> int:
-        """Return the best of the solved members, or of all if none is solved."""
+        """The index of the best solved member, or of the best of all if none is solved."""
         keys = self.keys
         among = [i for i, member in enumerate(self.members) if is_solved(member)]
         return min(among or range(len(keys)), key=keys.__getitem__)
 
     @property
     def ranks(self) -> list[tuple[float, ...]]:
-        """Return keys that put solved members first, then follow Deb's order."""
+        """Keys that put solved members first, then follow Deb's order."""
         members = zip(self.members, self.keys, strict=True)
         return [(float(not is_solved(member)), *key) for member, key in members]
 
@@ -146,6 +146,7 @@ class BLEAQ2(Algorithm[LeaderState]):
 
     # 2000 generations of two children at both levels; no change over 200 above and 100 below.
     budget = Budget(upper_max=4050, upper_window=400, lower_max=4050, lower_window=200)
+    name = registered("bleaq2")
     revision = 1
     State = LeaderState
 
@@ -156,15 +157,8 @@ class BLEAQ2(Algorithm[LeaderState]):
             raise ValueError(f"prob_search must be from 0 to 1, got {self.prob_search!r}")
 
     @property
-    def name(self) -> str:
-        return variant_name(self, "bleaq2")
-
-    def upper_size(self, spec: Spec) -> int:
-        return max(self.population, terms(spec.m) + 5 * spec.m)
-
-    @property
     def local_size(self) -> int:
-        """Return the population of the genetic search below where it starts from known answers."""
+        """The population of the genetic search below where it starts from known answers."""
         return max(4, self.population // 10)
 
     def init(self, spec: Spec) -> Procedure[LeaderState]:
@@ -193,12 +187,10 @@ class BLEAQ2(Algorithm[LeaderState]):
 
     def settled(self, spec: Spec, state: LeaderState) -> StopReason | None:
         """Test whether a feasible elite's F has stopped changing, or solved members are close."""
-        leaders: BLEAQ2Leaders = state.leader
-        assert state.elite is not None
-        if state.elite.violation > 0:
+        if state.the_elite.violation > 0:
             return None
-        variance = total_variance([member for member in leaders.members if is_solved(member)])
-        close = variance < END_SOLVED_VARIANCE * leaders.first_variance
+        variance = total_variance([member for member in state.leader.members if is_solved(member)])
+        close = variance < END_SOLVED_VARIANCE * state.leader.first_variance
         still = Stagnation(spec.budget.upper_window // 2 + 1, math.inf, END_CHANGE)
         return first_met([still, Settled()], state.progress(settled=close))
 
@@ -211,9 +203,8 @@ class BLEAQ2(Algorithm[LeaderState]):
 
         If some followers were not quadratic, all are solved again from the centres of the answers.
         """
-        leaders: BLEAQ2Leaders = state.leader
         rng = stream(spec.seed, "start")
-        x = first_leaders(self.upper_size(spec), spec, rng)
+        x = first_leaders(max(self.population, terms(spec.m) + 5 * spec.m), spec, rng)
         yield from self.feasible_leaders(spec, x, rng)
         tasks = [self.task(spec, state, leader, i) for i, leader in enumerate(x)]
         pairs = yield from first_by_itself(task.solve_and_rate(spec, state) for task in tasks)
@@ -224,15 +215,15 @@ class BLEAQ2(Algorithm[LeaderState]):
             for i, other in enumerate(others):
                 if other.violation < np.inf and other.follower_no_worse(pairs[i]):
                     tasks[i], pairs[i] = again[i], other
-        leaders.members = list(pairs)
         solved = [pair for pair in pairs if is_solved(pair)]
-        leaders.first_variance = total_variance(solved) if len(solved) > 1 else 0.0
+        state.leader.members = list(pairs)
+        state.leader.first_variance = total_variance(solved) if len(solved) > 1 else 0.0
         return tasks, pairs
 
     def feasible_leaders(
         self, spec: Spec, x: FloatArray, rng: np.random.Generator
     ) -> Procedure[None]:
-        """Replace half of the leaders by those of pairs that are feasible and good by models."""
+        """Replace half of the leaders by those that models predict to be feasible and good."""
         d = spec.m + spec.n
         points = rng.random((terms(d) + 5 * d, d))
         objectives, constraints = yield from at_both_levels(points[:1], spec.m)
@@ -292,9 +283,9 @@ class BLEAQ2(Algorithm[LeaderState]):
         """Return a follower to solve, by a small population near a guess or else by a full one."""
         rng = stream(spec.seed, name, state.generation, i)
         samples = terms(spec.n) + spec.n
-        most = max(4, spec.budget.lower_max)
         if guess is None:
             if pool is None:
+                most = max(4, spec.budget.lower_max)
                 pool = rng.random((min(self.population, most), spec.n))
             return FollowerTask(x, rng, samples, pool)
         answers = state.leader.answers
@@ -322,10 +313,9 @@ class BLEAQ2(Algorithm[LeaderState]):
 
     def improve(self, spec: Spec, state: LeaderState, children: Sequence[Pair]) -> Procedure[None]:
         """Search locally every N generations and at the end; half-way between, check the elite."""
-        leaders: BLEAQ2Leaders = state.leader
-        if len(leaders.solved) < Sizes.of(spec).mapping:
+        if len(state.leader.solved) < Sizes.of(spec).mapping:
             return
-        period = len(leaders.members)
+        period = len(state.leader.members)
         phase = (state.generation - 2) % period  # the first generation bred is number 2
         if state.stop is not None or phase == 0:
             yield from self.local_search(spec, state, children)
@@ -341,8 +331,7 @@ class BLEAQ2(Algorithm[LeaderState]):
         """
         leaders: BLEAQ2Leaders = state.leader
         rng = stream(spec.seed, "local", state.generation)
-        start = state.elite
-        assert start is not None
+        start = state.the_elite
         if rng.random() >= 0.5:
             start = children[int(rng.integers(len(children)))]
         exact = leaders.doubted or state.stop is not None
@@ -378,14 +367,12 @@ class BLEAQ2(Algorithm[LeaderState]):
 
     def check_elite(self, spec: Spec, state: LeaderState) -> Procedure[None]:
         """Solve the elite's follower without a guess; a better answer corrects the elite."""
-        leaders: BLEAQ2Leaders = state.leader
-        elite, place = state.elite, leaders.best
-        assert elite is not None
+        elite, place = state.the_elite, state.leader.best
         task = self.task(spec, state, elite.x, 0, name="again")
         pair = yield from task.solve_and_rate(spec, state)
         if is_solved(pair) and misjudged(state, elite, pair):
-            leaders.members[place] = pair
-            leaders.archive(spec, task, pair)
+            state.leader.members[place] = pair
+            state.leader.archive(spec, task, pair)
 
 
 def at_both_levels(points: FloatArray, m: int) -> Procedure[tuple[FloatArray, FloatArray]]:
@@ -397,14 +384,3 @@ def at_both_levels(points: FloatArray, m: int) -> Procedure[tuple[FloatArray, Fl
         yield first_incumbent(x, y, upper, lower)
     constraints = np.concatenate([upper.constraints, lower.constraints], axis=1)
     return np.column_stack([upper.objective, lower.objective]), constraints
-
-
-def centres_of(answers: FloatArray, count: int, seed: int) -> FloatArray:
-    """Return the centres of clusters of the answers, fewer if answers coincide."""
-    from sklearn.cluster import KMeans
-    from threadpoolctl import threadpool_limits  # scikit-learn depends on it
-
-    count = min(count, len(np.unique(answers, axis=0)))
-    with threadpool_limits(1):  # threads would add up in varying order, and round otherwise
-        kmeans = KMeans(count, n_init=1, random_state=seed % 2**32).fit(answers)
-    return np.asarray(np.clip(kmeans.cluster_centers_, 0.0, 1.0), dtype=np.float64)

@@ -6,11 +6,11 @@ iterative approximation of multiple mappings", Journal of Heuristics 26, 2020, w
 
 A follower is first tried as a quadratic program: models of f and of each constraint are fitted to a
 few points around a guess, and minimized. If f and g at the answer are what the models predict, the
-follower is solved; otherwise a genetic search goes on from there.
+follower is solved; otherwise a genetic search continues from there.
 
 What differs from the program, and why:
-- its tolerances and step lengths are in the user's units. Here they are those of a box of its
-  usual width (see `optimizers.variation`), and the tolerance on values follows their size;
+- its tolerances and step lengths are in the user's units. Here they refer to a box of its usual
+  width (see `optimizers.variation`), and the tolerance on values follows their size;
 - answers on a constraint are sought with a small margin, because bilevo counts all above 0 as
   infeasible; an answer that violates it by 1e-6 still ends a search, as in the program.
 """

@@ -17,7 +17,7 @@ both; types I and II are optimized by a one-level method, type III by a bilevel 
   waiting for the window of its stop rule to pass, which saves some runs on SMD7;
 - type II is a CMA-ES on f with the lower budget and no rule on the value of f, from three starts.
   If two of them end at the same f in different places, the follower has several optima (SMD6).
-  Then a search goes on from there, and among points of the same f the leader's F decides, which is
+  Then a search continues from there. Among points of the same f the leader's F decides, which is
   evaluated at those points only;
 - the variables of other groups are fixed, and constraints that other groups can change do not
   count in a group's order. They count in the pairs that are reported.
@@ -43,9 +43,14 @@ from bilevo.algorithms.nested import NestedCMAES, PatientCMAES
 from bilevo.algorithms.rivals.grouping import Group, find_groups
 from bilevo.algorithms.rivals.pairs import first_incumbent, without_failed_F
 from bilevo.algorithms.shared import leader
-from bilevo.algorithms.shared.follower_search import FollowerRule, FollowerSearch, Pair
+from bilevo.algorithms.shared.follower_search import (
+    FollowerRule,
+    FollowerSearch,
+    Pair,
+    evaluate_pairs,
+)
 from bilevo.algorithms.shared.ties import is_tie, tie_order
-from bilevo.core.algorithm import Algorithm, variant_name
+from bilevo.core.algorithm import Algorithm, registered
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import Scale, StopReason
 from bilevo.core.order import ranking
@@ -109,7 +114,9 @@ class Window:
     def whole_request(self, request: Request) -> Request:
         """Make a request for the group's variables one for all variables."""
         if isinstance(request, Incumbent):
-            return self.whole_incumbent(request)
+            x, y = self.whole(request.x[None], request.y[None])
+            violation = request.violation + float(self.context.foreign.sum())
+            return without_failed_F(request._replace(x=x[0], y=y[0], violation=violation))
         assert isinstance(request, Evaluate)
         return Evaluate(request.level, *self.whole(request.x, request.y))
 
@@ -119,11 +126,6 @@ class Window:
         whole_y = np.repeat(self.context.y[None], len(y), axis=0)
         whole_x[:, self.group.x], whole_y[:, self.group.y] = x, y
         return whole_x, whole_y
-
-    def whole_incumbent(self, best: Incumbent) -> Incumbent:
-        x, y = self.whole(best.x[None], best.y[None])
-        violation = best.violation + float(self.context.foreign.sum())
-        return without_failed_F(best._replace(x=x[0], y=y[0], violation=violation))
 
     def own(self, level: Level, values: Values) -> Values:
         """Return values with the group's part of the violation and of the evaluations."""
@@ -181,20 +183,18 @@ class RestartingCMAES(PatientCMAES):
         return CMAES.ask(self, state, rng)
 
 
-BILEVEL = BLCMAES()
-LEADER_ALONE = NestedCMAES(upper=RestartingCMAES(), lower=NoSearch())
+def solver_of(group: Group) -> BLCMAES | NestedCMAES:
+    """Return the search of a group of both levels (type III), or of the leader alone (type I)."""
+    return BLCMAES() if len(group.y) else NestedCMAES(RestartingCMAES(), NoSearch())
 
 
 @dataclass(frozen=True, slots=True)
 class GOCMAES(Algorithm[GOState]):
     """GO-CMA-ES (Huang and Wang, 2020)."""
 
+    name = registered("go-cma-es")
     revision = 1
     State = GOState
-
-    @property
-    def name(self) -> str:
-        return variant_name(self, "go-cma-es")
 
     def init(self, spec: Spec) -> Procedure[GOState]:
         yield from ()
@@ -206,15 +206,13 @@ class GOCMAES(Algorithm[GOState]):
         if state.number == 0:
             yield from self.prepare(spec, state)
             return (yield from self.next_group(spec, state))
-        group, reduced = state.groups[0], self.reduced(spec, state)
-        solver = BILEVEL if len(group.y) else LEADER_ALONE
-        steps = solver.generation(reduced, state.search)
+        group = state.groups[0]
+        steps = solver_of(group).generation(self.reduced(spec, state), state.search)
         state.search = yield from Window(state.context, group).through(steps)
         state.executions, state.survived = state.search.executions, state.search.survived
         if state.search.stop is None:
             return state
-        elite = state.search.elite
-        assert elite is not None
+        elite = state.search.the_elite
         state.context.x[group.x], state.context.y[group.y] = elite.x, elite.y
         state.groups = state.groups[1:]
         if state.groups:
@@ -223,7 +221,7 @@ class GOCMAES(Algorithm[GOState]):
         return state
 
     def prepare(self, spec: Spec, state: GOState) -> Procedure[None]:
-        """Find the groups, and solve those of the follower alone."""
+        """Find the groups, and solve the groups of the follower alone."""
         yield from evaluate_context(state.context)
         groups = yield from find_groups(spec)
         alone = [group for group in groups if not len(group.x)]
@@ -248,8 +246,7 @@ class GOCMAES(Algorithm[GOState]):
         state.context.foreign[:] = np.where(
             [state.groups[0].foreign(level).any() for level in Level], np.inf, 0.0
         )
-        solver = BILEVEL if len(state.groups[0].y) else LEADER_ALONE
-        state.search = yield from solver.init(self.reduced(spec, state))
+        state.search = yield from solver_of(state.groups[0]).init(self.reduced(spec, state))
         return state
 
     def reduced(self, spec: Spec, state: GOState) -> Spec:
@@ -304,7 +301,7 @@ def solve_alone(
 
 
 def decide_ties(optimizer: CMAES, follower: FollowerSearch, rivals: list[Pair]) -> Procedure[None]:
-    """Search on from an answer and its rivals; among points of the same f the leader's F decides.
+    """Search from an answer and its rivals; among points of the same f the leader's F decides.
 
     Where it is flat, f shows no way: the search spreads as far as the rivals are apart.
     """
@@ -314,7 +311,7 @@ def decide_ties(optimizer: CMAES, follower: FollowerSearch, rivals: list[Pair]) 
     old = optimizer.marginal(follower.search, 0)
     spread = old.covariance + apart.T @ apart / len(rivals)
     search = optimizer.start(Start(best.y, spread, old.path), follower.rng)
-    yield from evaluate_above([best])
+    yield from evaluate_pairs([best])
     for _ in range(follower.rule.longest):
         points = optimizer.ask(search, follower.rng)
         x = np.empty((len(points), 0))
@@ -323,22 +320,13 @@ def decide_ties(optimizer: CMAES, follower: FollowerSearch, rivals: list[Pair]) 
         least = min(least, float(f[violation == 0].min(initial=math.inf)))
         equal = (violation == 0) & (f <= least + tolerance)
         ties = [Pair(x[0], points[i].copy(), float(f[i]), 0.0) for i in np.flatnonzero(equal)]
-        upper = (yield from evaluate_above(ties)) if ties else None
+        upper = (yield from evaluate_pairs(ties)) if ties else None
         order = tie_order(f, violation, equal, upper)
         positions = np.arange(float(len(points)))
         optimizer.tell(search, points[order], positions, np.zeros(len(points)))
         among = [pair for pair in (best, *ties) if pair.f <= least + tolerance]
-        best = among[int(leader.leader_ranking(among)[0])]
+        best = leader.best_pair(among)
         follower.record.append(best.f)
         if optimizer.exhausted(search):
             break
     follower.best = best
-
-
-def evaluate_above(pairs: list[Pair]) -> Procedure[Values]:
-    """Fill in F and the leader's violation of pairs, and return the values: one batch."""
-    x, y = np.array([pair.x for pair in pairs]), np.array([pair.y for pair in pairs])
-    values = yield from evaluate(Level.UPPER, x, y)
-    for pair, F, violation in zip(pairs, values.objective, values.violation, strict=True):
-        pair.F, pair.violation = float(F), float(violation)
-    return values

@@ -48,34 +48,25 @@ class Group:
         return self.foreign_G if level is Level.UPPER else self.foreign_g
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Interactions:
-    """The findings at one level: pairs that belong together, and who changes which constraint."""
-
-    pairs: Pairs
-    changes: BoolArray  # (variables, constraints); False for variables that were not tested
-
-
 def find_groups(spec: Spec) -> Procedure[list[Group]]:
     """Return groups of the follower's variables only, of both levels' and of the leader's only."""
     m, size = spec.m, spec.m + spec.n
     rng = stream(spec.seed, "grouping")
     places = [Place.random(size, rng) for _ in range(PLACES)]
     wanted = [(i, j) for i, j in combinations(range(size), 2) if j >= m]
-    below = yield from find_interactions(spec, Level.LOWER, places, list(range(size)), wanted)
-    labels = components(size, below.pairs)
+    everyone = list(range(size))
+    below, changes_g = yield from find_interactions(spec, Level.LOWER, places, everyone, wanted)
+    labels = components(size, below)
     moved = [i for i in range(size) if labels[i] in labels[:m]]
     wanted = [(i, j) for i, j in combinations(moved, 2) if labels[i] != labels[j]]
-    above = yield from find_interactions(spec, Level.UPPER, places, moved, wanted)
-    labels = components(size, below.pairs + above.pairs)
-    foreign_G = foreign_constraints(labels, above.changes)
-    foreign_g = foreign_constraints(labels, below.changes)
+    above, changes_G = yield from find_interactions(spec, Level.UPPER, places, moved, wanted)
+    labels = components(size, below + above)
     groups = [
         Group(
             x=np.flatnonzero(labels[:m] == label),
             y=np.flatnonzero(labels[m:] == label),
-            foreign_G=foreign_G[label],
-            foreign_g=foreign_g[label],
+            foreign_G=changes_G[labels != label].any(axis=0),
+            foreign_g=changes_g[labels != label].any(axis=0),
         )
         for label in dict.fromkeys(labels.tolist())
     ]
@@ -104,8 +95,12 @@ class Place:
 
 def find_interactions(
     spec: Spec, level: Level, places: list[Place], variables: list[int], wanted: Pairs
-) -> Procedure[Interactions]:
-    """Test the wanted pairs on a level's objective, and the variables on its constraints."""
+) -> Procedure[tuple[Pairs, BoolArray]]:
+    """Test the wanted pairs on a level's objective, and the variables on its constraints.
+
+    Returns the pairs that belong together, and which variable changes which constraint: (variables,
+    constraints), False for variables that were not tested.
+    """
     sets: list[tuple[int, ...]] = [(), *((i,) for i in variables), *wanted]
     z = np.concatenate([place.changed(sets) for place in places])
     values = yield from evaluate(level, z[:, : spec.m], z[:, spec.m :])
@@ -118,7 +113,7 @@ def find_interactions(
         changes[variables] |= constraint_changes(here, len(variables))
     for column in changes.T:
         pairs += pairwise(np.flatnonzero(column).tolist())
-    return Interactions(pairs, changes)
+    return pairs, changes
 
 
 def interacting(h: FloatArray, variables: list[int], wanted: Pairs, tolerance: float) -> Pairs:
@@ -149,8 +144,3 @@ def components(size: int, pairs: Pairs) -> IntArray:
     for i, j in pairs:
         labels[labels == labels[j]] = labels[i]
     return labels
-
-
-def foreign_constraints(labels: IntArray, changes: BoolArray) -> dict[int, BoolArray]:
-    """Return for each group the constraints that variables of other groups change."""
-    return {label: changes[labels != label].any(axis=0) for label in dict.fromkeys(labels.tolist())}

@@ -12,7 +12,7 @@ from bilevo.algorithms.shared.leader import LeaderState, evaluate_leaders
 from bilevo.algorithms.shared.sqp import LocalRule, sqp
 from bilevo.algorithms.shared.ties import FlatSet, flat_directions
 from bilevo.core.arrays import FloatArray
-from bilevo.core.request import Level, Procedure, Values, evaluate, together
+from bilevo.core.request import Level, Procedure, Values, together
 
 FOLLOWER_TOLERANCE = 1e-13  # of f, as its errors are noise in the leader's differences
 LEADER_TOLERANCE = 1e-9  # of F
@@ -77,9 +77,8 @@ def resolve_ties(state: LeaderState, pair: Pair, max_points: int) -> Procedure[P
     allowed = pair.f + state.f_scale.tolerance(ALLOWED)
 
     def at(rows: FloatArray) -> Procedure[Values]:
-        x, y = np.repeat(pair.x[None], len(rows), axis=0), flat.points(rows)
-        lower = yield from evaluate(Level.LOWER, x, y)
-        upper = yield from evaluate(Level.UPPER, x, y)
+        lower = yield from evaluate_answers(pair.x, flat.points(rows))
+        upper = yield from evaluate_answers(pair.x, flat.points(rows), Level.UPPER)
         state.spent = upper.spent
         loss = np.where(np.isfinite(lower.objective), lower.objective - allowed, np.inf)
         constraints = np.column_stack([upper.constraints, lower.constraints, loss])

@@ -49,12 +49,12 @@ class Sizes:
 
     @property
     def mapping(self) -> int:
-        """Return the number for psi and phi; m of them are for validation."""
+        """The number for psi and phi; m of them are for validation."""
         return self.training + self.m
 
     @property
     def joint(self) -> int:
-        """Return the number for models over (x, y)."""
+        """The number for models over (x, y)."""
         return terms(self.m + self.n) + 3 * self.m
 
     @property
@@ -189,7 +189,7 @@ def search_near(at: At, start: FloatArray) -> Procedure[FloatArray]:
 
 
 def phi_validation(state: LeaderState, mappings: Mappings) -> float:
-    """Return phi's error in the units of psi's, as if values were those of published problems."""
+    """Return phi's error in the units of psi's, for values as large as in published problems."""
     return mappings.phi_validation / (WIDTH * state.f_scale.tolerance(1.0))
 
 

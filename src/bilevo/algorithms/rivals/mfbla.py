@@ -2,9 +2,9 @@
 
 This is a reconstruction of M. Mamun, H. Singh and T. Ray, "A multifidelity approach for bilevel
 optimization with limited computing budget", IEEE Transactions on Evolutionary Computation, 2022.
-Known are the idea, that evaluations get adaptive fidelities instead of solving every follower in
-full, and printed results: a run ends when a total budget of lower evaluations is used, with an
-accuracy between 1e-6 and 1e-5 on the problems it solves. All else is inferred or our own:
+The idea is known: followers are solved to adaptive fidelities, not all of them in full. Printed
+results are known too: a run ends when a total budget of lower evaluations is used, with an accuracy
+between 1e-6 and 1e-5 on the problems it solves. All else is inferred or our own:
 - a fidelity is the length of a follower's search by DE: a tenth or a third of the lower budget, or
   half of it and a local search with the other half; raising the fidelity continues the search;
 - a search starts around the answer to the nearest leader known, spread by the distance of that
@@ -31,6 +31,7 @@ from bilevo.algorithms.rivals.rand_de import RandDE
 from bilevo.algorithms.shared.follower_search import FollowerRule, FollowerSearch, Pair
 from bilevo.algorithms.shared.leader import (
     LeaderState,
+    best_pair,
     close_generation,
     evaluate_leader,
     first_by_itself,
@@ -38,7 +39,7 @@ from bilevo.algorithms.shared.leader import (
     leader_ranking,
     reached,
 )
-from bilevo.core.algorithm import Algorithm, variant_name
+from bilevo.core.algorithm import Algorithm, registered
 from bilevo.core.arrays import FloatArray, IntArray
 from bilevo.core.problem import Spec
 from bilevo.core.request import Level, Procedure, T, Values, relayed, together
@@ -74,6 +75,8 @@ class MFBLAState(LeaderState):
 class Child:
     """A new leader, its follower's search, the fidelity reached, and its values there."""
 
+    spec: Spec
+    state: MFBLAState
     follower: FollowerSearch
     fidelity: int = -1
     pair: Pair | None = None
@@ -83,29 +86,29 @@ class Child:
         assert self.pair is not None
         return self.pair
 
-    def search(self, spec: Spec, state: MFBLAState, fidelity: int) -> Procedure[Pair]:
+    def search(self, fidelity: int) -> Procedure[Pair]:
         """Continue the follower's search up to a fidelity; return its answer without F."""
-        size = RandDE().population_size(spec.n)
-        budget = spec.budget.lower_max
+        size = RandDE().population_size(self.spec.n)
+        budget = self.spec.budget.lower_max
         while self.follower.executions < max(1, round(EFFORT[fidelity] * budget / size)):
             yield from self.follower.execute()
         answer = self.follower.answer
         if fidelity < FULL:
             return answer
         left = max(1, math.ceil((1 - EFFORT[FULL]) * budget))
-        local = yield from polish_follower(state, answer.x, answer.y, left)
+        local = yield from polish_follower(self.state, answer.x, answer.y, left)
         return local if local.follower_no_worse(answer) else answer
 
-    def rate(self, spec: Spec, state: MFBLAState, fidelity: int) -> Procedure[Pair]:
+    def rate(self, fidelity: int) -> Procedure[Pair]:
         """Return the pair at a fidelity or a higher one; evaluate F if the answer has changed."""
         if fidelity <= self.fidelity:
             return self.rated
-        answer = yield from self.search(spec, state, fidelity)
+        answer = yield from self.search(fidelity)
         self.fidelity = fidelity
         if self.pair is None or answer.y.tobytes() != self.pair.y.tobytes():
             self.pair = answer
-            yield from evaluate_leader(state, answer)
-            state.archive = state.archive.with_answers([answer])
+            yield from evaluate_leader(self.state, answer)
+            self.state.archive = self.state.archive.with_answers([answer])
         return self.pair
 
 
@@ -113,19 +116,16 @@ class Child:
 class MFBLA(Algorithm[MFBLAState]):
     """MFBLA (Mamun, Singh and Ray, 2022), reconstructed.
 
-    The total of lower evaluations is `share` times upper_max times lower_max; None stands for the
+    The total of lower evaluations is `share` times upper_max times lower_max; None gives the
     published totals.
     """
 
     population: int = 50
     share: float | None = None
 
+    name = registered("mfbla")
     revision = 1
     State = MFBLAState
-
-    @property
-    def name(self) -> str:
-        return variant_name(self, "mfbla")
 
     def __post_init__(self) -> None:
         self.upper()  # it refuses a population that it cannot use
@@ -135,13 +135,11 @@ class MFBLA(Algorithm[MFBLAState]):
     def upper(self) -> RandDE:
         return RandDE(self.population, F=(0.5, 0.9))
 
-    def total_budget(self, spec: Spec) -> float:
-        share = self.share or float(np.interp(spec.m + spec.n, SIZES, SHARES))
-        return share * spec.budget.upper_max * spec.budget.lower_max
-
     def before_polish(self, spec: Spec) -> float:
         """Return the lower evaluations after which the rest of the budget polishes the elite."""
-        return (1 - POLISH_SHARE) * self.total_budget(spec)
+        share = self.share or float(np.interp(spec.m + spec.n, SIZES, SHARES))
+        total = share * spec.budget.upper_max * spec.budget.lower_max
+        return (1 - POLISH_SHARE) * total
 
     def init(self, spec: Spec) -> Procedure[MFBLAState]:
         yield from ()
@@ -155,15 +153,14 @@ class MFBLA(Algorithm[MFBLAState]):
         x = self.upper().ask(state.leader, stream(spec.seed, "leader", state.generation))
         children = [self.child(spec, state, row, i) for i, row in enumerate(x)]
         run = together if state.generation else first_by_itself
-        yield from run(child.rate(spec, state, state.fidelity) for child in children)
+        yield from run(child.rate(state.fidelity) for child in children)
         yield from self.check_fidelity(spec, state, children)
-        yield from self.replace(spec, state, children)
+        yield from self.replace(state, children)
         yield from self.find_elite(spec, state, children)
-        assert state.elite is not None
         due = state.lower_spent >= self.before_polish(spec)
-        if due and not reached(spec, state.elite):
+        if due and not reached(spec, state.the_elite):
             yield from self.polish(spec, state)
-        yield state.elite.incumbent
+        yield state.the_elite.incumbent
         executions = [child.follower.executions for child in children]
         pairs = [child.rated for child in children]
         rules = AtTarget(spec.target), BudgetUsed(spec.budget.upper_max, self.before_polish(spec))
@@ -192,7 +189,7 @@ class MFBLA(Algorithm[MFBLAState]):
         others = rng.choice(order[best:], CHECKED_AT_RANDOM, replace=False)
         chosen = [children[i] for i in (*order[:best], *others)]
         before = [child.rated for child in chosen]
-        after = yield from together(child.rate(spec, state, state.fidelity + 1) for child in chosen)
+        after = yield from together(child.rate(state.fidelity + 1) for child in chosen)
         agreement = rank_correlation(leader_ranking(before), leader_ranking(after))
         if agreement < DISAGREE:
             state.fidelity = min(USUAL, state.fidelity + 1)
@@ -200,9 +197,9 @@ class MFBLA(Algorithm[MFBLAState]):
             state.fidelity = max(LOWEST, state.fidelity - 1)
         state.agreed = agreement > AGREE
         if state.generation == 0 and spec.x0 is not None:
-            yield from children[0].rate(spec, state, FULL)
+            yield from children[0].rate(FULL)
 
-    def replace(self, spec: Spec, state: MFBLAState, children: list[Child]) -> Procedure[None]:
+    def replace(self, state: MFBLAState, children: list[Child]) -> Procedure[None]:
         """Put children in their parents' places if they are better at the same fidelity."""
         if not state.pairs:
             state.pairs = [child.rated for child in children]
@@ -210,7 +207,7 @@ class MFBLA(Algorithm[MFBLAState]):
         else:
             parents = list(zip(children, state.pairs, state.fidelities.tolist(), strict=True))
             yield from together(
-                child.rate(spec, state, fidelity)
+                child.rate(fidelity)
                 for child, parent, fidelity in parents
                 if child.rated.no_worse(parent)
             )
@@ -230,7 +227,7 @@ class MFBLA(Algorithm[MFBLAState]):
             else:
                 if child.pair is not pair:
                     child = self.child(spec, state, pair.x, len(children) + best)
-                pair = yield from child.rate(spec, state, FULL)
+                pair = yield from child.rate(FULL)
             state.pairs[best], state.fidelities[best] = pair, FULL
         self.refresh(state)
         state.elite = state.pairs[best]
@@ -240,8 +237,7 @@ class MFBLA(Algorithm[MFBLAState]):
         rng = stream(spec.seed, "again", state.generation, task)
         points = rng.random((RandDE().population_size(spec.n), spec.n))
         child = child_from(spec, state, pair.x, points, rng)
-        again = yield from child.search(spec, state, FULL)
-        better = yield from corrected(state, pair, again)
+        better = yield from corrected(state, pair, (yield from child.search(FULL)))
         if better is not pair:
             state.archive = state.archive.with_answers([better])
         return better
@@ -253,14 +249,11 @@ class MFBLA(Algorithm[MFBLAState]):
 
     def polish(self, spec: Spec, state: MFBLAState) -> Procedure[None]:
         """End with a local search of the leader from the elite."""
-        elite = state.elite
-        assert elite is not None
-        pairs = yield from polish_leader(
-            state, elite.x, elite.y, POLISH_POINTS * spec.m, spec.budget.lower_max
-        )
+        elite, points = state.the_elite, POLISH_POINTS * spec.m
+        pairs = yield from polish_leader(state, elite.x, elite.y, points, spec.budget.lower_max)
         settled = [pair for pair in pairs if pair.converged]
         if settled:
-            best = settled[int(leader_ranking(settled)[0])]
+            best = best_pair(settled)
             state.elite = best if best.no_worse(elite) else elite
 
 
@@ -268,10 +261,10 @@ def child_from(
     spec: Spec, state: MFBLAState, x: FloatArray, points: FloatArray, rng: np.random.Generator
 ) -> Child:
     """Return a leader whose follower's search starts from points (k, n)."""
-    lower = RandDE()
-    longest = spec.budget.lower_max
+    lower, longest = RandDE(), spec.budget.lower_max
     rule = FollowerRule(longest, longest)
-    return Child(FollowerSearch(x, lower, lower.first(points), rng, rule, state.f_scale))
+    search = FollowerSearch(x, lower, lower.first(points), rng, rule, state.f_scale)
+    return Child(spec, state, search)
 
 
 def rank_correlation(one: IntArray, other: IntArray) -> float:

@@ -37,7 +37,7 @@ from bilevo.algorithms.shared.leader import (
     first_by_itself,
     first_leaders,
 )
-from bilevo.core.algorithm import Algorithm, variant_name
+from bilevo.core.algorithm import Algorithm, registered
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Budget
 from bilevo.core.problem import Spec
@@ -59,15 +59,12 @@ class NBLEA(Algorithm[LeaderState]):
 
     # 2000 generations of two children at both levels; no change over 300 above and 100 below.
     budget = Budget(upper_max=4050, upper_window=600, lower_max=4050, lower_window=200)
+    name = registered("nblea")
     revision = 1
     State = LeaderState
 
     def __post_init__(self) -> None:
         require_population("NBLEA", self.population, optional=False)
-
-    @property
-    def name(self) -> str:
-        return variant_name(self, "nblea")
 
     def init(self, spec: Spec) -> Procedure[LeaderState]:
         yield from ()

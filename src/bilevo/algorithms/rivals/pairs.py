@@ -1,4 +1,4 @@
-"""Comparisons of a follower's answers, and pairs that are told before any follower is solved."""
+"""Compare a follower's answers, and report a pair before any follower is solved."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.leader import LeaderState, evaluate_leader
 from bilevo.core.arrays import FloatArray
+from bilevo.core.order import order_key
 from bilevo.core.request import Incumbent, Procedure, Values
 
 ROUNDING = 1e-9  # a change of f that counts as none
@@ -14,11 +15,7 @@ ROUNDING = 1e-9  # a change of f that counts as none
 
 def best_answer(pairs: list[Pair]) -> Pair:
     """Return the best of several answers to one leader, in the follower's order."""
-    best = pairs[0]
-    for pair in pairs[1:]:
-        if not best.follower_no_worse(pair):
-            best = pair
-    return best
+    return min(pairs, key=lambda pair: order_key(pair.f, pair.lower_violation))
 
 
 def misjudged(state: LeaderState, pair: Pair, again: Pair) -> bool:

@@ -40,7 +40,7 @@ class Quadratic:
 
     @property
     def finite(self) -> bool:
-        """Tell whether no coefficient is too large; steep values close together give such."""
+        """Whether no coefficient is too large; steep values close together make large ones."""
         sizes = (abs(self.constant), np.abs(self.linear).max(), np.abs(self.square).max())
         return max(map(float, sizes)) < OVERFLOWING
 
@@ -82,13 +82,9 @@ def terms(d: int) -> int:
     return (d + 1) * (d + 2) // 2
 
 
+@np.errstate(all="ignore")  # see `Quadratic.finite`
 def fit(points: FloatArray, values: FloatArray) -> list[Quadratic]:
     """Fit a model to each column of values (k, c) over points (k, d)."""
-    with np.errstate(all="ignore"):  # see `Quadratic.finite`
-        return _fit(points, values)
-
-
-def _fit(points: FloatArray, values: FloatArray) -> list[Quadratic]:
     k, d = points.shape
     centre = points.mean(axis=0)
     deviations = points - centre
@@ -147,15 +143,12 @@ def minimize(
     start = np.clip(start, lower, upper)
     if not all(model.finite for model in (objective, *constraints)):
         return start
-    if not constraints:
-        point = _stationary(objective, start, lower, upper)
-        if point is not None:
-            return point
-    if _linear([objective, *constraints]):
+    point = None if constraints else _stationary(objective, start, lower, upper)
+    if point is None and _linear([objective, *constraints]):
         point = _linear_program(objective, constraints, lower, upper, margin)
-        if point is not None:
-            return point
-    return _sequential(objective, constraints, start, lower, upper, margin)
+    if point is None:
+        point = _sequential(objective, constraints, start, lower, upper, margin)
+    return point
 
 
 def _linear(models: Sequence[Quadratic]) -> bool:

@@ -1,10 +1,10 @@
 """SA-BL-IMODE: a classifier picks the leaders whose followers are worth solving.
 
 This is a reconstruction of J. Lin and others, "Classification-model-assisted preselection and
-environmental selection for evolutionary expensive bilevel optimization", 2023. Known are that
-idea, the optimizer (see optimizers.imode) and printed results. These (121 to 199 upper evaluations
-for an accuracy of 1e-6, 50 of them for the start, and about 150 lower ones each) are reached only
-with local searches at both levels. All else is inferred or our own:
+environmental selection for evolutionary expensive bilevel optimization", 2023. That idea, the
+optimizer (see optimizers.imode) and printed results are known. The results (121 to 199 upper
+evaluations for an accuracy of 1e-6, 50 of them for the start, and about 150 lower ones each) are
+reached only with local searches at both levels. All else is inferred or our own:
 - the first followers are solved by IMODE and a local search; later ones by local searches from the
   answers to the two nearest leaders, and by IMODE too where these do not converge;
 - the best third of all solved leaders counts as good. Of a member's three children, one per
@@ -26,10 +26,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bilevo.algorithms.rivals.archive import Archive
-from bilevo.algorithms.rivals.classifier import probability_good
 from bilevo.algorithms.rivals.local_search import polish_follower, polish_leader, resolve_ties
 from bilevo.algorithms.rivals.pairs import ROUNDING, best_answer, corrected
-from bilevo.algorithms.rivals.scikit_learn import require_scikit_learn
+from bilevo.algorithms.rivals.scikit_learn import probability_good, require_scikit_learn
 from bilevo.algorithms.shared.follower_search import FollowerRule, FollowerSearch, Pair
 from bilevo.algorithms.shared.leader import (
     LeaderState,
@@ -40,7 +39,7 @@ from bilevo.algorithms.shared.leader import (
     first_leaders,
 )
 from bilevo.algorithms.shared.ties import is_tie
-from bilevo.core.algorithm import Algorithm, variant_name
+from bilevo.core.algorithm import Algorithm, registered
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, together
@@ -75,12 +74,9 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
 
     population: int = 50
 
+    name = registered("sa-bl-imode")
     revision = 1
     State = SABLIMODEState
-
-    @property
-    def name(self) -> str:
-        return variant_name(self, "sa-bl-imode")
 
     def __post_init__(self) -> None:
         require_scikit_learn("sa-bl-imode")
@@ -105,8 +101,7 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
         self.select(spec, state, x, chosen, pairs)
         if self.due(state):
             yield from self.local_search(spec, state)
-        assert state.elite is not None
-        yield state.elite.incumbent
+        yield state.the_elite.incumbent
         idle = state.spent - state.improved_at >= spec.budget.upper_window
         rules = AtTarget(spec.target), BudgetUsed(upper=spec.budget.upper_max), Settled()
         executions = [1] * len(pairs)  # each follower is solved in full, at once
@@ -218,31 +213,25 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
         state.elite, state.polished = pair, False
 
     def select(
-        self,
-        spec: Spec,
-        state: SABLIMODEState,
-        points: FloatArray,
-        chosen: IntArray,
-        pairs: list[Pair],
+        self, spec: Spec, state: SABLIMODEState, x: FloatArray, chosen: IntArray, pairs: list[Pair]
     ) -> None:
         """Tell IMODE the values of its children; those without a solved follower do not survive."""
-        F, violation = np.full(len(points), math.inf), np.full(len(points), math.inf)
+        F, violation = np.full((2, len(x)), math.inf)
         for i, pair in zip(chosen, pairs, strict=True):
             if pair.converged:
                 F[i], violation[i] = pair.F, pair.violation
-        self.optimizer(spec).tell(state.leader, points, F, violation)
+        self.optimizer(spec).tell(state.leader, x, F, violation)
         state.leader.told = state.spent
 
     def due(self, state: SABLIMODEState) -> bool:
         """Tell whether it is time for a local search of the leader."""
-        assert state.elite is not None
-        stays = len(state.elite_F) >= 2 and state.elite_F[-2] == state.elite.F
+        stays = len(state.elite_F) >= 2 and state.elite_F[-2] == state.the_elite.F
         return stays or state.generation % LOCAL_EVERY == LOCAL_EVERY - 1
 
     def local_search(self, spec: Spec, state: SABLIMODEState) -> Procedure[None]:
         """Search the leader from the elite, or from another good pair if that was done already."""
-        assert state.elite is not None
-        x, y, pairs = state.elite.x, state.elite.y, []
+        elite, pairs = state.the_elite, []
+        x, y = elite.x, elite.y
         if state.polished:
             good = np.flatnonzero(state.archive.good(GOOD))
             if not good.size:
@@ -250,14 +239,14 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
             i = good[stream(spec.seed, "local", state.generation).integers(len(good))]
             x, y = state.archive.x[i], state.archive.y[i]
         elif state.ties:
-            pairs = [(yield from resolve_ties(state, state.elite, LOCAL_POINTS * spec.n))]
+            pairs = [(yield from resolve_ties(state, elite, LOCAL_POINTS * spec.n))]
             y = pairs[0].y
         points = LOCAL_POINTS * spec.m
         pairs += yield from polish_leader(state, x, y, points, spec.budget.lower_max)
         state.archive = state.archive.with_answers(pairs)
         best = pairs[candidate_index(pairs)]
         state.polished = True
-        if not state.elite.no_worse(best):
+        if not elite.no_worse(best):
             self.accept_elite(spec, state, best)
         worst = state.leader.best_first[-1]
         if best.no_worse_than(state.leader.objective[worst], state.leader.violation[worst]):

@@ -15,7 +15,7 @@ What differs from the published program, and why:
 - its order of points that are all infeasible (see `BalancedCMAES`) is used where a search learns
   from its points, at both levels. Best answers and the elite are chosen by Deb's order, which on
   SMD9-12 makes no difference. Without the special order runs on SMD12 end at answers that are
-  wrong for the follower, as those of BL-CMA-ES do.
+  wrong for the follower, as runs of BL-CMA-ES do.
 
 TLEA-DE uses DE in the followers' rounds only, with its own number of rounds and its own window, and
 transfers what DE has learnt about its settings. The upper level and refinement stay CMA-ES, as in
@@ -28,7 +28,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -40,14 +39,14 @@ from bilevo.algorithms.shared.leader import (
     require_optimizer,
     sample_leaders,
 )
-from bilevo.core.algorithm import Followers, variant_name
+from bilevo.core.algorithm import Followers, registered
 from bilevo.core.arrays import FloatArray, fractional_distances
 from bilevo.core.budget import change_over
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, together
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.de import DE, DEState
-from bilevo.optimizers.protocol import PopulationOptimizer
+from bilevo.optimizers.protocol import AnyOptimizer
 from bilevo.optimizers.success import NEVER, Memory
 
 SOURCES = 2  # near searches that a search may take over from
@@ -61,7 +60,7 @@ class BalancedCMAES(CMAES):
     """CMA-ES with the published program's order where all points are infeasible.
 
     Objectives then count beside violations, unless they are far larger: a search outside the
-    feasible region does not only head for the nearest feasible point.
+    feasible region then does not only approach the nearest feasible point.
     """
 
     def ranked_by(
@@ -79,20 +78,17 @@ class BalancedCMAES(CMAES):
 class TLEA(JointSearch):
     """TLEA-CMA-ES (Chen, Liu, Tan and Li, 2022); `tasks` is used in rounds, `lower` to refine."""
 
-    upper: PopulationOptimizer[Any] = field(default_factory=BalancedCMAES)
-    lower: PopulationOptimizer[Any] = field(default_factory=BalancedCMAES)
-    tasks: PopulationOptimizer[Any] = field(default_factory=BalancedCMAES)
+    upper: AnyOptimizer = field(default_factory=BalancedCMAES)
+    lower: AnyOptimizer = field(default_factory=BalancedCMAES)
+    tasks: AnyOptimizer = field(default_factory=BalancedCMAES)
 
+    name = registered("tlea-cma-es")
     revision = 1
     followers = Followers.FUNCTION  # they transfer their search distributions
 
     def __post_init__(self) -> None:
         JointSearch.__post_init__(self)
         require_optimizer(self.tasks)
-
-    @property
-    def name(self) -> str:
-        return variant_name(self, "tlea-cma-es")
 
     def generation(self, spec: Spec, state: LeaderState) -> Procedure[LeaderState]:
         followers = self.new_followers(spec, state)
@@ -167,13 +163,11 @@ class TransferDE(DE):
 class TLEADE(TLEA):
     """TLEA-DE (Chen, Liu, Tan and Li, 2022)."""
 
-    tasks: PopulationOptimizer[Any] = field(default_factory=TransferDE)
+    tasks: AnyOptimizer = field(default_factory=TransferDE)
 
-    @property
-    def name(self) -> str:
-        return variant_name(self, "tlea-de")
+    name = registered("tlea-de")
 
-    def rule(self, spec: Spec, optimizer: PopulationOptimizer[Any]) -> FollowerRule:
+    def rule(self, spec: Spec, optimizer: AnyOptimizer) -> FollowerRule:
         """Count, in the rounds, the start and then 14 + floor(3 ln n) evaluations for each."""
         if optimizer is not self.tasks:
             return TLEA.rule(self, spec, optimizer)

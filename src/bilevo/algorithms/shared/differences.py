@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from bilevo.core.arrays import TINY, BoolArray, FloatArray, IntArray
+from bilevo.core.arrays import TINY, BoolArray, FloatArray
 from bilevo.core.order import best_index, no_worse
 from bilevo.core.request import Procedure, Values
 
@@ -45,23 +45,20 @@ class Iterate:
         return np.asarray(self.gradient + multipliers @ self.jacobian)
 
 
+@dataclass(slots=True, eq=False)
 class Sampler:
     """Evaluates a search's points within a budget, counts them and keeps the best."""
 
-    def __init__(
-        self,
-        at: At,
-        low: FloatArray,
-        high: FloatArray,
-        max_points: int,
-        difference: float,
-        unit: float,
-    ) -> None:
-        self.at, self.low, self.high = at, low, high
-        self.max_points, self.difference, self.unit = max_points, difference, unit
-        self.points = 0
-        self.point = low
-        self.objective = self.violation = math.inf
+    at: At
+    low: FloatArray
+    high: FloatArray
+    max_points: int
+    difference: float
+    unit: float
+    points: int = 0
+    point: FloatArray = field(default_factory=lambda: np.empty(0))  # the best one
+    objective: float = math.inf
+    violation: float = math.inf
 
     def left(self) -> int:
         """Return how many points the budget still has."""
@@ -107,15 +104,14 @@ class Sampler:
             outside = (point + steps < self.low) | (point + steps > self.high)
             steps = np.where(outside, -steps / 2, steps)
         near = yield from self.values(point + steps)
-        stack = Neighbours.of(steps.sum(axis=1), near, values)
-        if not both and self.left() >= d and not stack.finite.all():
+        slopes = quotients(steps.sum(axis=1), near, values)
+        if not both and self.left() >= d:
             inside = (point - up >= self.low) & (point - up <= self.high)
-            flipped = np.flatnonzero(~stack.finite & inside)
+            flipped = np.flatnonzero(~finite_rows(slopes) & inside)
             if flipped.size:
-                steps[flipped] *= -1
-                again = yield from self.values(point + steps[flipped])
-                stack.replace(flipped, steps.sum(axis=1), again, values)
-        return stack.iterate(point, values)
+                again = yield from self.values(point - steps[flipped])
+                slopes[flipped] = quotients(-steps[flipped].sum(axis=1), again, values)
+        return differentiated(point, values, steps.sum(axis=1), slopes)
 
     def distances(self, values: Values, B: FloatArray | None) -> FloatArray | float:
         """Return distances to neighbours that give curvatures.
@@ -130,51 +126,35 @@ class Sampler:
         return np.clip(sufficient, self.difference, widest)
 
 
-@dataclass(slots=True, eq=False)
-class Neighbours:
-    """Difference quotients of d or 2d neighbours; rows i and d + i belong to coordinate i."""
+def differentiated(
+    point: FloatArray, values: Values, steps: FloatArray, slopes: FloatArray
+) -> Iterate:
+    """Return a point with its derivatives, from quotients (k, 1 + c) at signed distances (k,).
 
-    steps: FloatArray
-    quotients: FloatArray  # (k, 1 + c): of the objective and the constraints
+    There are d or 2 d of them; rows i and d + i belong to coordinate i.
+    """
+    d = len(point)
+    first, usable = slopes[:d].copy(), finite_rows(slopes)
+    curvature = None
+    if len(slopes) == 2 * d:
+        one, other, second = steps[:d], steps[d:], slopes[d:]
+        above, below = usable[:d], usable[d:]
+        with np.errstate(all="ignore"):
+            slope = (first - second) / (one - other)[:, None]
+            curvature = np.where(above & below, 2 * slope[:, 0], 0.0)
+            # The parabola through three points; one neighbour alone gives a plain quotient.
+            central = first - one[:, None] * slope
+        first = np.where((above & below)[:, None], central, first)
+        first = np.where((~above & below)[:, None], second, first)
+        usable = above | below
+    usable = usable & finite_rows(first)
+    first[~usable] = 0.0
+    jacobian = np.ascontiguousarray(first[:, 1:].T)
+    return Iterate(point, values, first[:, 0], jacobian, ~usable, curvature)
 
-    @classmethod
-    def of(cls, steps: FloatArray, near: Values, centre: Values) -> Neighbours:
-        return cls(steps, quotients(steps, near, centre))
 
-    @property
-    def finite(self) -> BoolArray:
-        return np.asarray(np.isfinite(self.quotients).all(axis=1))
-
-    def replace(self, which: IntArray, steps: FloatArray, near: Values, centre: Values) -> None:
-        self.steps = steps
-        self.quotients[which] = quotients(steps[which], near, centre)
-
-    def iterate(self, point: FloatArray, values: Values) -> Iterate:
-        """Return the point with its derivatives."""
-        d = len(point)
-        first, finite = self.quotients[:d].copy(), self.finite
-        curvature = None
-        if len(self.steps) == 2 * d:
-            one, other = self.steps[:d], self.steps[d:]
-            second = self.quotients[d:]
-            with np.errstate(all="ignore"):
-                slope = (first - second) / (one - other)[:, None]
-                curvature = np.where(finite[:d] & finite[d:], 2 * slope[:, 0], 0.0)
-                # The parabola through three points; one neighbour alone gives a plain quotient.
-                central = first - one[:, None] * slope
-            first = np.where((finite[:d] & finite[d:])[:, None], central, first)
-            first = np.where((~finite[:d] & finite[d:])[:, None], second, first)
-            finite = finite[:d] | finite[d:]
-        usable = finite & np.isfinite(first).all(axis=1)
-        first[~usable] = 0.0
-        return Iterate(
-            point=point,
-            values=values,
-            gradient=first[:, 0],
-            jacobian=np.ascontiguousarray(first[:, 1:].T),
-            resting=~usable,
-            curvature=curvature,
-        )
+def finite_rows(rows: FloatArray) -> BoolArray:
+    return np.asarray(np.isfinite(rows).all(axis=1))
 
 
 def quotients(steps: FloatArray, near: Values, centre: Values) -> FloatArray:

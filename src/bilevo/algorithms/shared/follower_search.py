@@ -7,6 +7,7 @@ the problem's own solver. Algorithms differ in which search they execute when.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,7 +33,7 @@ from bilevo.optimizers.protocol import Searcher
 class Pair:
     """A leader's x with a follower's answer y, and their values.
 
-    `violation` is that of both levels together, `lower_violation` the follower's part of it.
+    `violation` adds up both levels; `lower_violation` is the follower's part of it.
     """
 
     x: FloatArray
@@ -43,7 +44,7 @@ class Pair:
     violation: float = math.inf
     converged: bool = False
     task: int = -1  # number of the solver's search that found it; -1 without a solver
-    steps: int = 0  # that this search had taken
+    steps: int = 0  # taken by that search so far
 
     def no_worse(self, other: Pair) -> bool:
         """Tell whether the pair is no worse than another for the leader."""
@@ -101,9 +102,22 @@ class FollowerRule:
         return change < scale.tolerance(self.absolute) or relative_change < self.relative
 
 
-def evaluate_answers(x: FloatArray, y: FloatArray) -> Procedure[Values]:
-    """Request the follower's values at answers y (k, n) to one leader x (m,)."""
-    return (yield from evaluate(Level.LOWER, np.repeat(x[None], len(y), axis=0), y))
+def evaluate_answers(x: FloatArray, y: FloatArray, level: Level = Level.LOWER) -> Procedure[Values]:
+    """Request the follower's or the leader's values at answers y (k, n) to one leader x (m,)."""
+    return evaluate(level, np.repeat(x[None], len(y), axis=0), y)
+
+
+def evaluate_pairs(pairs: Sequence[Pair]) -> Procedure[Values]:
+    """Fill in F and the total violation of pairs: one upper evaluation each, in one batch."""
+    if len(pairs) == 1:  # the usual case of a competition: two NumPy calls less
+        x, y = pairs[0].x[None], pairs[0].y[None]
+    else:
+        x, y = np.array([pair.x for pair in pairs]), np.array([pair.y for pair in pairs])
+    values: Values = yield Evaluate(Level.UPPER, x, y)
+    found = zip(pairs, values.objective.tolist(), values.violation.tolist(), strict=True)
+    for pair, F, violation in found:
+        pair.F, pair.violation = F, violation + pair.lower_violation
+    return values
 
 
 @dataclass(slots=True, eq=False)
@@ -148,7 +162,7 @@ class FollowerSearch:
         record.append(answer.f)
         settled = self.rule.converged(record, self.scale)
         if settled and self.rule.feasible:
-            # Failures, of an infinite violation, may be all that there is.
+            # An infinite violation is settled too: all points may have failed.
             settled = not 0 < answer.lower_violation < math.inf
         self.converged = settled or self.optimizer.exhausted(self.search)
         self.finished = self.converged or len(record) >= self.rule.longest
@@ -196,7 +210,7 @@ class SolverSearch:
 
     @classmethod
     def again(cls, pair: Pair, longest: int) -> SolverSearch:
-        """Go on with the search that a pair came from."""
+        """Return the search that a pair came from, so that it can continue."""
         finished = pair.converged or pair.steps >= longest
         return cls(pair.x, pair.task, longest, pair, pair.steps, pair.converged, finished)
 

@@ -24,24 +24,18 @@ from bilevo.algorithms.shared.follower_search import (
     FollowerSearch,
     Pair,
     SolverSearch,
+    evaluate_pairs,
 )
 from bilevo.core.algorithm import Algorithm, AlgorithmState, Followers
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import Scale, StopReason, interquartile_range
-from bilevo.core.order import ranking
+from bilevo.core.order import best_index, ranking
 from bilevo.core.problem import Spec
-from bilevo.core.request import Evaluate, Level, Procedure, T, Values, alongside, together
-from bilevo.core.stop_rules import (
-    AtTarget,
-    BudgetUsed,
-    Progress,
-    Stagnation,
-    StopRule,
-    first_met,
-)
+from bilevo.core.request import Procedure, T, Values, alongside, together
+from bilevo.core.stop_rules import AtTarget, BudgetUsed, Progress, Stagnation, StopRule, first_met
 from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
-from bilevo.optimizers.protocol import PopulationOptimizer, Start
+from bilevo.optimizers.protocol import AnyOptimizer, PopulationOptimizer, Start
 
 
 @dataclass(slots=True, eq=False)
@@ -63,13 +57,18 @@ class LeaderState:
     executions: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     survived: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
 
+    @property
+    def the_elite(self) -> Pair:
+        assert self.elite is not None
+        return self.elite
+
     def progress(self, settled: bool = False, lower: int = 0) -> Progress:
         """Return how far the run has come; there is no best pair before the first elite."""
         best = (math.inf, math.inf) if self.elite is None else (self.elite.F, self.elite.violation)
         return Progress(*best, self.spent, lower, self.generation, self.elite_F, settled)
 
 
-def start_leader(spec: Spec, optimizer: PopulationOptimizer[Any], d: int) -> LeaderState:
+def start_leader(spec: Spec, optimizer: AnyOptimizer, d: int) -> LeaderState:
     """Return a first state over the first d variables, with a random mean, or x0 as its mean."""
     rng = stream(spec.seed, "start")
     start = Start.uniform(spec.spread[:d], rng)
@@ -93,9 +92,7 @@ def first_by_itself(tasks: Iterable[Procedure[T]]) -> Procedure[list[T]]:
     return [result, *(yield from together(others))]
 
 
-def sample_leaders(
-    spec: Spec, state: LeaderState, optimizer: PopulationOptimizer[Any]
-) -> FloatArray:
+def sample_leaders(spec: Spec, state: LeaderState, optimizer: AnyOptimizer) -> FloatArray:
     """Sample a generation's leaders x (p, m): the first m coordinates. x0 is the first leader."""
     rng = stream(spec.seed, "leader", state.generation)
     x = np.array(optimizer.ask(state.leader, rng)[:, : spec.m], order="C")
@@ -105,18 +102,11 @@ def sample_leaders(
 
 
 def evaluate_leaders(state: LeaderState, pairs: list[Pair]) -> Procedure[Values]:
-    """Fill in F and the total violation of pairs: one upper evaluation each, in one batch."""
-    if len(pairs) == 1:  # the usual case of a competition: two NumPy calls less
-        x, y = pairs[0].x[None], pairs[0].y[None]
-    else:
-        x, y = np.array([pair.x for pair in pairs]), np.array([pair.y for pair in pairs])
-    values: Values = yield Evaluate(Level.UPPER, x, y)
+    """Evaluate the leader at pairs; before the first elite, report the best of them."""
+    values = yield from evaluate_pairs(pairs)
     state.spent = values.spent
-    found = zip(pairs, values.objective.tolist(), values.violation.tolist(), strict=True)
-    for pair, F, violation in found:
-        pair.F, pair.violation = F, violation + pair.lower_violation
-        best = state.provisional
-        if state.elite is None and (best is None or pair.no_worse(best)):
+    for pair in pairs if state.elite is None else ():
+        if state.provisional is None or pair.no_worse(state.provisional):
             state.provisional = pair
             yield pair.incumbent
     return values
@@ -133,8 +123,17 @@ def evaluate_answer(state: LeaderState, pair: Pair) -> Procedure[None]:
         yield from evaluate_leader(state, pair)
 
 
+def leader_values(pairs: list[Pair]) -> tuple[FloatArray, FloatArray]:
+    """Return F and the violation of pairs, (k,) each."""
+    return np.array([pair.F for pair in pairs]), np.array([pair.violation for pair in pairs])
+
+
 def leader_ranking(pairs: list[Pair]) -> IntArray:
-    return ranking(np.array([p.F for p in pairs]), np.array([p.violation for p in pairs]))
+    return ranking(*leader_values(pairs))
+
+
+def best_pair(pairs: list[Pair]) -> Pair:
+    return pairs[best_index(*leader_values(pairs))]
 
 
 def solve_follower(state: LeaderState, follower: AnyFollowerSearch) -> Procedure[None]:
@@ -176,11 +175,10 @@ def close_generation(
 
     The rules are the published ones of the upper level, unless others are given.
     """
-    assert state.elite is not None
-    F = np.array([pair.F for pair in pairs])
+    F, _ = leader_values(pairs)
     state.F_scale.see(F)
     state.F_spread = interquartile_range(F)
-    state.elite_F.append(state.elite.F)
+    state.elite_F.append(state.the_elite.F)
     note_tasks(state, executions, pairs)
     state.generation += 1
     rules = upper_rules(spec, state, len(pairs)) if rules is None else rules
@@ -188,21 +186,20 @@ def close_generation(
 
 
 def tell_leader(
-    state: LeaderState, optimizer: PopulationOptimizer[Any], points: FloatArray, pairs: list[Pair]
+    state: LeaderState, optimizer: AnyOptimizer, points: FloatArray, pairs: list[Pair]
 ) -> None:
-    """Update the upper search: `points` are the pairs in its variables.
+    """Update the upper search; `points` are the pairs in its variables.
 
-    A pair that waits for its refinement is told as failed. An optimizer that keeps values would
-    hold a pair whose F is too good, because its follower is not solved, for ever. So it is told the
-    elite's values instead.
+    A pair that waits for its refinement counts as failed. A pair whose follower is not solved may
+    have an F that is too good, which an optimizer that keeps values would never lose. So such a
+    pair gets the elite's values there.
     """
-    F, violation = np.array([p.F for p in pairs]), np.array([p.violation for p in pairs])
+    F, violation = leader_values(pairs)
     for i, pair in enumerate(pairs):
         if pair is state.pending:
             F[i] = violation[i] = math.inf
         elif optimizer.keeps_values and is_unproven(pair, state.elite):
-            assert state.elite is not None
-            F[i], violation[i] = state.elite.F, state.elite.violation
+            F[i], violation[i] = state.the_elite.F, state.the_elite.violation
     optimizer.tell(state.leader, points, F, violation)
 
 
@@ -256,8 +253,8 @@ class JointSearch(Algorithm[LeaderState]):
     Where the problem has its own solver, the upper search is over x alone.
     """
 
-    upper: PopulationOptimizer[Any] = field(default_factory=CMAES)
-    lower: PopulationOptimizer[Any] = field(default_factory=CMAES)
+    upper: AnyOptimizer = field(default_factory=CMAES)
+    lower: AnyOptimizer = field(default_factory=CMAES)
 
     def __post_init__(self) -> None:
         for optimizer in (self.upper, self.lower):
@@ -284,7 +281,7 @@ class JointSearch(Algorithm[LeaderState]):
         state: LeaderState,
         leaders: FloatArray,
         name: str,
-        optimizer: PopulationOptimizer[Any],
+        optimizer: AnyOptimizer,
     ) -> list[FollowerSearch]:
         """Return follower searches by an optimizer, from the joint search's marginal in y."""
         start, rule = self.upper.marginal(state.leader, spec.m), self.rule(spec, optimizer)
@@ -295,7 +292,7 @@ class JointSearch(Algorithm[LeaderState]):
             followers.append(FollowerSearch(x, optimizer, search, rng, rule, state.f_scale))
         return followers
 
-    def rule(self, spec: Spec, optimizer: PopulationOptimizer[Any]) -> FollowerRule:
+    def rule(self, spec: Spec, optimizer: AnyOptimizer) -> FollowerRule:
         """Return when a follower search by an optimizer ends."""
         return FollowerRule.of(spec.budget, optimizer.population_size(spec.n))
 
@@ -391,12 +388,11 @@ class JointSearch(Algorithm[LeaderState]):
     def settle(
         self, spec: Spec, state: LeaderState, challenger: Pair | None, name: str = "refine"
     ) -> Procedure[Pair]:
-        """Refine a challenger, which may become the elite, or the elite if there is none."""
+        """Refine a challenger, which may become the elite; without one, refine the elite."""
         elite = state.elite
         if challenger is None:
-            assert elite is not None
             # It may get worse for the leader: the follower's optimality comes first.
-            state.elite = yield from self.refine(spec, state, elite, name)
+            state.elite = yield from self.refine(spec, state, state.the_elite, name)
             return state.elite
         refined = yield from self.refine(spec, state, challenger, name)
         if elite is None or refined.no_worse(elite) or alone_reaches(spec, refined, elite):
@@ -412,8 +408,7 @@ class JointSearch(Algorithm[LeaderState]):
         learnt: list[Pair],
     ) -> Procedure[LeaderState]:
         """End a generation that has its elite; the upper search learns from the `learnt` pairs."""
-        assert state.elite is not None
-        yield state.elite.incumbent
+        yield state.the_elite.incumbent
         close_generation(spec, state, [f.executions for f in followers], pairs)
         searched = slice(None) if spec.step_cost is None else slice(spec.m)
         points = np.array([np.concatenate([pair.x, pair.y])[searched] for pair in learnt])

@@ -138,7 +138,9 @@ class LocalSearch:
         if merit(here.values, model.penalty) - MOST_GAIN * self.left > rule.ceiling:
             self.stop(converged=False)
             return
-        if self.left >= rule.tolerance or self.repairs(here):
+        # A violation is worth undoing even by a small step.
+        repairing = rule.repairing and here.values.violation[0] > 0 < self.left
+        if self.left >= rule.tolerance or repairing:
             taken = yield from line_search(sampler, here, proposal, model.penalty)
         if taken is not None:
             yield from self.accept(here, proposal, taken)
@@ -149,14 +151,10 @@ class LocalSearch:
         else:
             yield from self.measure_again(here)
 
-    def repairs(self, here: Iterate) -> bool:
-        """Tell whether a small step is worth its price because it undoes a violation."""
-        return bool(self.rule.repairing and here.values.violation[0] > 0 < self.left)
-
     def accept(
         self, here: Iterate, proposal: Proposal, taken: tuple[FloatArray, Values]
     ) -> Procedure[None]:
-        """Go on from a step that was taken, or stop if it gained what the model expected."""
+        """Continue from a step that was taken, or stop if it gained what the model expected."""
         rule, model = self.rule, self.model
         assert model is not None
         whole, surprise = model.surprise(here, taken, proposal)

@@ -1,6 +1,6 @@
-"""Ties: equally good answers of a follower, and the one that the leader reckons with.
+"""Ties: equally good answers of a follower, and the one that the leader expects.
 
-An optimistic leader reckons with the tie that is best for F, a pessimistic one with the worst.
+An optimistic leader expects the tie that is best for F, a pessimistic one the worst.
 Ties show in two ways. Searches from different starts may end at different answers with the same f
 (`is_tie`, `preferred`, `tie_order`). Or f is flat around an answer: then all answers of a
 `FlatSet` are ties as far as f stays level, and the leader's choice is a search of F over that set,
@@ -33,7 +33,7 @@ FLAT = 1e-6  # of the largest curvature: a direction with less has none
 
 
 class Stance(StrEnum):
-    """Which of the follower's ties the leader reckons with."""
+    """Which of the follower's ties the leader expects."""
 
     OPTIMISTIC = "optimistic"  # the best one for F
     PESSIMISTIC = "pessimistic"  # the worst one for F
@@ -51,7 +51,7 @@ def is_tie(one: Pair, other: Pair, tolerance: float) -> bool:
 
 
 def preferred(upper: Values, stance: Stance = Stance.OPTIMISTIC) -> int:
-    """Return the index of the tie to reckon with, from the leader's values at all ties."""
+    """Return the index of the tie to expect, from the leader's values at all ties."""
     if stance is Stance.OPTIMISTIC:
         return best_index(upper.objective, upper.violation)
     return int(ranking(upper.objective, upper.violation)[-1])
