@@ -180,21 +180,33 @@ def evaluate(level: Level, x: FloatArray, y: FloatArray) -> Procedure[Values]:
     return values
 
 
+def run(procedure: Procedure[T], answer: Callable[[Any], Any]) -> T:
+    """Run a procedure to its end; a function answers its requests."""
+    sent = None
+    while True:
+        try:
+            request = procedure.send(sent)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        sent = answer(request)
+
+
 def relayed(
     procedure: Procedure[T],
     asked: Callable[[Request], Request],
     answered: Callable[[Level, Values], Values],
 ) -> Procedure[T]:
-    """Run a procedure with its requests, and the values it is sent, changed on their way."""
-    answer: Values | None = None
+    """Run a procedure whose requests are changed, and then the values that answer them."""
+    sent = None
     while True:
         try:
-            request = procedure.send(answer)
+            request = procedure.send(sent)
         except StopIteration as end:
             result: T = end.value
             return result
         values = yield asked(request)
-        answer = answered(request.level, values) if isinstance(request, Evaluate) else None
+        sent = answered(request.level, values) if isinstance(request, Evaluate) else None
 
 
 def together(procedures: Iterable[Procedure[T]]) -> Procedure[list[T]]:
