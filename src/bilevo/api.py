@@ -27,12 +27,11 @@ from bilevo.run.ask_tell import AskTell
 from bilevo.run.clock import Clock
 from bilevo.run.directory import RunDir
 from bilevo.run.dispatch import OnFailure
-from bilevo.run.driver import drive
 from bilevo.run.evaluator import Evaluator
 from bilevo.run.executors import open_workers
-from bilevo.run.progress import ProgressLine
+from bilevo.run.progress import progress_line
 from bilevo.run.recheck import Recheck
-from bilevo.run.session import Session
+from bilevo.run.session import Session, drive
 from bilevo.run.stepper import StateFiles, Stepper
 from bilevo.run.stored import load
 
@@ -132,9 +131,10 @@ def minimize(
             open_things.enter_context(closing(pool))
         settings = on_failure, retries, pool
         evaluator = Evaluator(problem, *settings)  # refuses wrong ones before anything is written
-        line = None
+        callbacks = [] if callback is None else [callback]
         if progress:
-            line = open_things.enter_context(ProgressLine(printable(problem.name)))
+            line = open_things.enter_context(progress_line(printable(problem.name)))
+            callbacks.insert(0, line)
         kept = None
         if run_dir is not None:
             kept = RunDir(run_dir, problem, algorithm, spec, limits)
@@ -145,7 +145,7 @@ def minimize(
         if problem.follower is not None:
             files = None if kept is None else StateFiles(kept.solver_states, problem, spec.seed)
             stepper = Stepper(problem, spec.seed, *settings, files)
-        live = Live(evaluator, stepper, clock, _both(line, callback))
+        live = Live(evaluator, stepper, clock, callbacks)
         if kept is None:
             return drive(Session(problem, algorithm, spec, limits, live, clock=clock), live)
         again = Recheck(problem, spec, kept.stored, settings) if recheck else None
@@ -376,20 +376,6 @@ def _inside(x0: Any, problem: Problem) -> FloatArray:
         low, high = problem.x_bounds.lower[i], problem.x_bounds.upper[i]
         raise ValueError(f"x0[{i}] = {point[i]} is outside its bounds ({low}, {high})")
     return point
-
-
-def _both(
-    first: Callable[[Result], Any] | None, second: Callable[[Result], Any] | None
-) -> Callable[[Result], Any] | None:
-    """Make one callback of two, either of which may be missing."""
-    if first is None or second is None:
-        return first or second
-
-    def call(result: Result) -> None:
-        first(result)
-        second(result)
-
-    return call
 
 
 def _never(x: FloatArray, y: FloatArray) -> float:

@@ -31,11 +31,6 @@ def explained(error: OSError, path: Path) -> OSError:
     return type(error)(error.errno, advice, str(path))
 
 
-def exists(path: Path) -> bool:
-    """Tell whether there is anything of this name, even a link that leads nowhere."""
-    return os.path.lexists(path)
-
-
 def require_plain(path: Path) -> None:
     """Refuse anything but a plain file that has no second name; there may be none."""
     with suppress(FileNotFoundError):

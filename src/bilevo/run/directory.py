@@ -11,6 +11,7 @@ A run is resumed by running it again from the last snapshot on (see replay).
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -102,7 +103,7 @@ class RunDir:
         for record, end in file.records():
             take(file, whole, record)
             if end == reached and whole.within(limits):
-                before, start = whole.copy(), end
+                before, start = copy.deepcopy(whole), end
         if start is not file.start:  # the snapshot is of this journal, and within the limits
             self.state = state
         for stored in (whole, before):
@@ -131,7 +132,7 @@ class RunDir:
 
     def _load_snapshot(self) -> tuple[AlgorithmState | None, Position | None]:
         path = self.path / SNAPSHOT
-        if safe_files.exists(path):
+        if os.path.lexists(path):
             try:
                 state, reached = snapshot.read(path, self._kind)
                 _try_out(self._algorithm, self.spec, self._problem, state)

@@ -21,19 +21,12 @@ from bilevo.core.users_code import mark
 from bilevo.core.values import BadValue
 from bilevo.run.executors import Overhead, Workers
 from bilevo.run.jobs import CannotTravel, Changed, EvaluationOutcome, Job, Raised, Reply
-from bilevo.run.session import Batch, StepBatch
+from bilevo.run.session import Batch, StepBatch, Stopped
 
 OnFailure = Literal["raise", "worst"]
 FATAL = (BadValue, CannotTravel, Changed)  # repeating or forgiving them would hide a mistake
 NOTHING: Mapping[int, Any] = {}
 ROWS = 64  # of a piece, when vectorized
-
-
-class Stopped(Exception):  # noqa: N818 (not an error: a reason to stop)
-    """Ends a run in the middle of a batch, of which `counted` evaluations have been made."""
-
-    def __init__(self, reason: StopReason, counted: int) -> None:
-        self.reason, self.counted = reason, counted
 
 
 B = TypeVar("B", bound=Batch | StepBatch)

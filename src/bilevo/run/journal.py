@@ -92,20 +92,16 @@ class JournalFile:
                 written = printable(name.decode(errors="replace")[:40])
                 raise RunMismatch(
                     f"{self.path} has the format {written}, this version of bilevo has "
-                    f"{JOURNAL_FORMAT}: "
-                    "continue it with the version that wrote it"
+                    f"{JOURNAL_FORMAT}: continue it with the version that wrote it"
                 )
             raise self.corrupt("it does not begin like a journal")
         crc, _, text = rest.partition(b" ")
         try:
-            if int(crc, 16) != crc32(text) or len(crc) != 8:
-                raise self.corrupt("its header is damaged")
-            header = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            if isinstance(error, JournalCorrupt):
-                raise
-            raise self.corrupt("its header is damaged") from None
-        if not isinstance(header, dict) or not ended:
+            intact = ended and len(crc) == 8 and int(crc, 16) == crc32(text)
+            header = json.loads(text) if intact else None
+        except (ValueError, RecursionError):
+            header = None
+        if not isinstance(header, dict):
             raise self.corrupt("its header is damaged")
         return header, Position(len(line) + 1, crc32(line + b"\n"))
 

@@ -17,11 +17,10 @@ from bilevo.core.solver import StepOutcome
 from bilevo.run import encoding
 from bilevo.run.answers import Journalled
 from bilevo.run.clock import Clock
-from bilevo.run.dispatch import Stopped
 from bilevo.run.encoding import EVALUATIONS
 from bilevo.run.errors import RunMismatch
 from bilevo.run.journal import Position, Record, RecordKind
-from bilevo.run.session import Answers, Batch, Session, StepBatch
+from bilevo.run.session import Answers, Batch, Session, StepBatch, Stopped
 
 
 class Replayed:

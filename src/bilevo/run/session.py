@@ -1,6 +1,6 @@
 """One run, paused at its next request: the generator, the counters, the limits, the history.
 
-The driver and ask/tell both use it; they differ in where the answers come from.
+`drive` and ask/tell both use it; they differ in where the answers come from.
 """
 
 from __future__ import annotations
@@ -35,12 +35,10 @@ from bilevo.run.contract import Contract
 from bilevo.run.record import RunRecord
 
 
-class Batch(NamedTuple):
-    """Points in the user's units to evaluate at one level: x (k, m) and y (k, n)."""
+class Batch(Evaluate):
+    """Points to evaluate at one level: x (k, m) and y (k, n) in the user's units."""
 
-    level: Level
-    x: FloatArray
-    y: FloatArray
+    __slots__ = ()
 
 
 class StepBatch(Step):
@@ -58,6 +56,13 @@ class Evaluated(NamedTuple):
 
 
 Answers = Evaluated | list[StepOutcome]
+
+
+class Stopped(Exception):  # noqa: N818 (not an error: a reason to stop)
+    """Ends a run in the middle of a batch, of which `counted` evaluations have been made."""
+
+    def __init__(self, reason: StopReason, counted: int) -> None:
+        self.reason, self.counted = reason, counted
 
 
 class Source(Protocol):
@@ -287,3 +292,15 @@ class Session:
             seed=self.seed,
             kernel=self.kernel,
         )
+
+
+def drive(session: Session, source: Source) -> Result:
+    """Run a session to its end. Ctrl-C ends it with the best pair so far."""
+    try:
+        while (batch := session.batch) is not None:
+            session.take(source.answer(session, batch))
+    except KeyboardInterrupt:
+        session.end(StopReason.INTERRUPTED, source.counted)
+    except Stopped as stopped:
+        session.end(stopped.reason, stopped.counted)
+    return source.ended(session)
