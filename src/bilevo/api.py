@@ -21,7 +21,7 @@ from bilevo.core.solver import MOST_STEPS, Solver, bind_solver, cost_of
 from bilevo.core.space import AsGiven, UnitBox, answer_box
 from bilevo.core.streams import seed_of
 from bilevo.core.terminal import printable
-from bilevo.registry import DEFAULT_FOR_FOLLOWERS, for_followers, get_method
+from bilevo.registry import DEFAULT_FOR_FOLLOWERS, driving, get_method
 from bilevo.run.answers import Live
 from bilevo.run.ask_tell import AskTell
 from bilevo.run.clock import Clock
@@ -295,7 +295,7 @@ def _method(problem: Problem, method: str | Algorithm[Any] | None) -> Algorithm[
     if not algorithm.followers.include(Followers.SOLVER):
         raise ValueError(
             f"{algorithm.name} searches f itself, and {problem.name} has a solver: "
-            f"take {', '.join(for_followers())}, or leave the method out"
+            f"take {', '.join(driving(Followers.SOLVER))}, or leave the method out"
         )
     return algorithm
 

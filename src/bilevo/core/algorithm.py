@@ -1,7 +1,7 @@
 """The protocol of algorithms: two generators over a plain state, one call per upper generation.
 
-`Algorithm` lists all that the driver reads of an algorithm, `AlgorithmState` all that it reads of a
-state. The rules for what the generators may yield are in `bilevo.core.request`.
+The driver reads the members of `Algorithm` and, of a state, those of `AlgorithmState`.
+The rules for what the generators may yield are in `bilevo.core.request`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class AlgorithmState(Protocol):
     declared by the type hints of `Algorithm.State`, or be in the first state.
     """
 
-    stop: StopReason | None  # why the run ends here: TARGET, STAGNATION or BUDGET; None: it goes on
+    stop: StopReason | None  # TARGET, STAGNATION or BUDGET if the run ends here
     executions: IntArray  # per task of the last generation: how often its follower search ran
     survived: BoolArray  # per task: whether its pair was selected at the upper level
 
@@ -85,30 +85,25 @@ def require_algorithm(method: Any) -> Algorithm[Any]:
         raise ValueError(
             f"method must be an object, not a class: did you mean {method.__name__}()?"
         )
-    if not callable(getattr(method, "init", None)) or not callable(
-        getattr(method, "generation", None)
-    ):
+    if not all(callable(getattr(method, name, None)) for name in ("init", "generation")):
         raise ValueError(f"method must be a name or an algorithm object, got {shown(method)}")
-    kinds = {"name": str, "revision": int, "State": type, "followers": Followers, "budget": Budget}
-    for member, kind in kinds.items():
+    for member, (kind, what) in _MEMBERS.items():
         found = getattr(method, member, None)
         if not isinstance(found, kind):
-            raise ValueError(
-                f"{type(method).__name__}.{member} must be {_SHOULD_BE[member]}, got {shown(found)}"
-            )
+            raise ValueError(f"{type(method).__name__}.{member} must be {what}, got {shown(found)}")
     made: Algorithm[Any] = method
     return made
 
 
-_SHOULD_BE = {
-    "name": "a string",
-    "revision": "a whole number",
-    "State": "the class of its states",
-    "followers": "a Followers, such as Followers.FUNCTION",
-    "budget": "a bilevo.Budget",
+_MEMBERS = {
+    "name": (str, "a string"),
+    "revision": (int, "a whole number"),
+    "State": (type, "the class of its states"),
+    "followers": (Followers, "a Followers, such as Followers.FUNCTION"),
+    "budget": (Budget, "a bilevo.Budget"),
 }
 
 
 def variant_name(algorithm: object, name: str) -> str:
-    """Return a method's registered name if its settings are the usual ones, else a variant's."""
+    """Return a method's registered name, marked as a variant if its settings are not the usual."""
     return name if algorithm == type(algorithm)() else f"{name}-variant"

@@ -120,7 +120,7 @@ def _point(name: str, values: Any) -> FloatArray:
 
 
 def _unknown(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Stand for f where only a solver knows it."""
+    """Return NaN: only a solver knows f."""
     return np.full(y.shape[:-1], np.nan)
 
 

@@ -296,7 +296,7 @@ _SHAPES = {"x": "km", "y": "kn", "task": "k", "taken": "k"}
 
 
 def require_rows(request: Any) -> None:
-    """Refuse a request whose parts are not arrays of as many rows each."""
+    """Refuse a request whose parts are not arrays with the same number of rows."""
     if not isinstance(request, Evaluate | Step):
         instead = "yield an Evaluate, a Step or an Incumbent"
         if isinstance(request, Generator):
