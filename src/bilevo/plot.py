@@ -91,7 +91,7 @@ def _png(figure: Figure) -> bytes:
 def run(result: Result, F_star: float | None = None) -> Figure:
     """Draw a run in one figure: its convergence, and below it the allocation of evaluations.
 
-    It is also `result.plot()`. Where generations have one task, there is the convergence only.
+    `result.plot()` does the same. Where generations have one task, the allocation is left out.
     """
     shown = _stages_of(result.method, result)
     competed = any(len(stage.executions) > 1 for stage in shown)

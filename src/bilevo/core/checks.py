@@ -54,11 +54,13 @@ def real_array(values: Any) -> FloatArray:
         kinds = (str, bytes, complex, np.complexfloating)
         odd = array.dtype.kind == "O" and any(isinstance(one, kinds) for one in array.flat)
         if odd or array.dtype.kind not in "biufO":
-            raise ValueError(f"{shown(values)} holds what is no real number")
+            raise ValueError(f"{shown(values)} holds something that is no real number")
         with np.errstate(over="ignore"):  # a long double may become infinite
             return frozen(array)
     except (TypeError, OverflowError) as error:
-        raise ValueError(f"{shown(values)} holds what is no real number: {error}") from None
+        raise ValueError(
+            f"{shown(values)} holds something that is no real number: {error}"
+        ) from None
 
 
 def is_truth(value: object) -> bool:

@@ -2,8 +2,8 @@
 
 scipy.optimize.minimize cannot be stopped and continued. So a step runs its search again from the
 start, takes known values from a record, and breaks off when the step's evaluations are used up.
-Nothing is evaluated twice, and the answers are those of one search without breaks, to the bit. The
-record is made of arrays, and so is a state.
+Nothing is evaluated twice, and one search without breaks would give the same answers, to the bit.
+The record is made of arrays, and so is a state.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ class Minimize:
 
     `method` is L-BFGS-B or, with constraints, SLSQP, on central differences. Nelder-Mead and, with
     constraints, COBYLA need no gradients and cope with kinks. More `starts`, one after another,
-    find better answers where f has several valleys. A step makes `evaluations`, by default those of
-    five gradients, and ends early where a search does.
+    find better answers where f has several valleys. A step makes `evaluations`, by default as many
+    as five gradients take, and ends early where a search does.
     """
 
     method: str | None = None
@@ -129,7 +129,7 @@ class Minimize:
         method = self.method or usual_method(problem.g is not None)
         if problem.g is not None and not METHODS[method].constraints:
             able = ", ".join(name for name, kind in METHODS.items() if kind.constraints)
-            raise ValueError(f"{method} cannot do with constraints; these can: {able}")
+            raise ValueError(f"{method} takes no constraints; these do: {able}")
         return replace(self, method=method, lower=Lower(problem, "Minimize"))
 
     @property

@@ -2,7 +2,7 @@
 
     Live        computes answers by the user's functions and solvers, here or by workers
     Journalled  computes them, and writes each into the journal
-    Replayed    reads them from a journal, and goes on as `Journalled` at its end (see `replay`)
+    Replayed    reads them from a journal, and continues as `Journalled` at its end (see `replay`)
 
 A source also takes the run's events, because a journal keeps answers and events in one order.
 """

@@ -125,7 +125,7 @@ class RunDir:
                 raise file.corrupt("its best pair is outside the bounds")
 
     def _keep_kernel(self, kernel: Any) -> None:
-        """Go on with the kernel of the run's beginning unless another one is asked for."""
+        """Keep the kernel that the run began with, unless another one is asked for."""
         if kernel == "numpy" and kernels.chosen() is None:
             self.spec = replace(self.spec, kernel="numpy")
             self._header["kernel"] = kernel
@@ -148,7 +148,7 @@ class RunDir:
         return snapshot.StateKind.of(self._algorithm.State, first)
 
     def source(
-        self, live: Live, clock: Clock, going_on: Callable[[Session], None] | None = None
+        self, live: Live, clock: Clock, recheck: Callable[[Session], None] | None = None
     ) -> Source:
         """Return where the run's answers come from: the journal first, if it holds any."""
         clock.hold(self._elapsed)
@@ -156,7 +156,7 @@ class RunDir:
         if self._replay is None:
             clock.set(self._elapsed)
             return journalled
-        return Replayed(self._replay, journalled, clock, self.path, going_on)
+        return Replayed(self._replay, journalled, clock, self.path, recheck)
 
     @property
     def solver_states(self) -> Path:
@@ -193,7 +193,7 @@ class RunDir:
         """Tidy up after a run, and tell whether its end is to be written."""
         if not (self.path / JOURNAL).exists():
             warn_user(f"{self.path} was removed: nothing of the run is kept")
-        if result.status in OWN_ENDS:  # nobody goes on with it
+        if result.status in OWN_ENDS:  # nobody continues it
             remove_states(self.solver_states)
         return not self._end_written and result.status is not StopReason.INTERRUPTED
 

@@ -1,4 +1,4 @@
-"""Having the pieces of a batch computed, here or by workers, and what happens when one fails.
+"""Computes the pieces of a batch, here or by workers, and repeats or forgives those that fail.
 
 `Evaluator` does so for evaluations of functions, `Stepper` for steps of the problem's own solver.
 A piece is one point or one step, or a fixed number of rows where functions are vectorized. Pieces
@@ -44,7 +44,7 @@ def piece_rows(vectorized: bool, points: int) -> tuple[slice, ...]:
 class Dispatcher(ABC, Generic[B, P]):
     """Computes the pieces of a batch, in this thread or by workers, and repeats those that fail.
 
-    `done` says how much of the present batch has been computed, should it be broken off.
+    `done` says how much of the present batch has been computed, in case it is broken off.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class Dispatcher(ABC, Generic[B, P]):
                 self._workers.submit(i, jobs[i])
                 continue
             else:
-                computing = math.inf  # failures tell nothing of what workers cost
+                computing = math.inf  # a failure does not show what workers cost
             yield i, reply
             del jobs[i]
         if self._overhead is not None:

@@ -65,7 +65,7 @@ class ExecutorWorkers:
 class RayExecutor(Executor):
     """Ray as a `concurrent.futures` executor: `workers=RayExecutor()` after `ray.init(...)`.
 
-    Options are those of a remote function: `RayExecutor(num_cpus=2, max_retries=0)`.
+    It takes the options of a remote function: `RayExecutor(num_cpus=2, max_retries=0)`.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -99,7 +99,7 @@ def open_workers(workers: Any, problem: Problem, timeout: float | None) -> Worke
     if timeout is not None and not number:
         raise ValueError(
             f"timeout={timeout} needs processes that can be ended: give workers=1 or more; it "
-            "cannot be kept in this process, by threads, or by an executor of yours"
+            "cannot be kept in this process, by threads, or by your own executor"
         )
     if workers is None:
         return None

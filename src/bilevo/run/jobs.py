@@ -1,7 +1,7 @@
 """Jobs: the part of evaluation that may run in another thread, process or machine.
 
-A problem's functions travel by cloudpickle, so that lambdas and functions of a notebook do, too.
-What they raise travels as a value; an exception that an executor raises is the executor's own.
+A problem's functions travel by cloudpickle, so lambdas and functions of a notebook can travel, too.
+An exception that they raise is returned as a value; an exception of an executor itself is raised.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Changed(ValueError):  # noqa: N818 (reads as what is wrong)
 
 
 class Raised:
-    """An exception of the user's code; one that cannot travel is replaced by its text."""
+    """An exception from user code; one that cannot travel is replaced by its text."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -216,7 +216,7 @@ class Carrier:
         if isinstance(self.problem, CannotTravel):
             return Raised(self.problem)
         try:
-            job.x.flags.writeable = False  # lost on the way
+            job.x.flags.writeable = False  # this flag does not travel
             if isinstance(job, StepJob):
                 reply = take_step(self.problem, job._replace(state=unpack_state(job.state)))
                 state = None if reply.state is None else pack_state(reply.state)

@@ -10,7 +10,7 @@ Rules:
   and forced to the disk at most once a second, by a thread when nothing else is written.
 - A torn tail (the last records, cut or garbled by a crash) is cut off, and its points are evaluated
   again. Damage in front of an intact record is refused with `JournalCorrupt`.
-- Within one request, records stand in the order in which evaluations ended.
+- Within one request, records are in the order in which evaluations ended.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SYNC_EVERY = 1.0  # seconds
 LONGEST_HEADER = 2**20
 LONGEST_PAYLOAD = 2**28  # bytes of a record
 LONGEST_TAIL = 2**28  # bytes that a crash may leave garbled
-PATIENCE = 16  # times the length of a file, to look for records in it
+PATIENCE = 16  # times the length of a file: the most bytes to check in a search for records
 
 _MARK = b"\xb1\x1e"
 _HEAD = struct.Struct("<2sIBBHQId")  # mark, length, kind, level, points, number, digest, elapsed
@@ -136,9 +136,9 @@ class JournalFile:
                 yield found
 
     def _intact_after(self, file: IO[bytes], offset: int, size: int) -> bool:
-        """Tell whether a whole record that follows another one stands somewhere behind.
+        """Tell whether an intact record follows somewhere after the offset.
 
-        Each candidate is checked by its sum. A file that takes too many checks counts as damaged,
+        Each candidate is checked by its crc. A file that takes too many checks counts as damaged,
         and so does one whose tail is longer than a crash can leave.
         """
         if size - offset > LONGEST_TAIL:
@@ -160,7 +160,7 @@ class JournalFile:
 
 
 def _read_record(file: IO[bytes], position: Position, size: int) -> tuple[Record, Position] | None:
-    """Read the record at a position, where the file stands, if it is whole."""
+    """Read the record at a position, which is also the file's, if it is whole."""
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
         return None
@@ -187,7 +187,7 @@ def _record(content: bytes, at: int, position: Position) -> tuple[Record, Positi
 
 
 class JournalWriter:
-    """Appends records behind a position; what stands there is cut off."""
+    """Appends records at a position; anything after it is cut off."""
 
     def __init__(self, path: Path, position: Position) -> None:
         self._path = path
@@ -196,7 +196,7 @@ class JournalWriter:
         if os.fstat(self._file).st_size != position.offset:
             os.ftruncate(self._file, position.offset)
         self._error: OSError | None = None  # of a sync in the thread; the next `append` raises it
-        self._synced, self._waiting = 0.0, False  # when last, and whether there is more to sync
+        self._synced, self._waiting = 0.0, False  # the time of the last sync; whether records wait
         self._unsynced, self._closing = threading.Event(), threading.Event()
         self._syncing = threading.Thread(target=self._sync_when_idle, daemon=True)
         self._syncing.start()

@@ -177,8 +177,8 @@ class Memory:
         totals = [above + below for above in upper for below in lower]
         if totals and not any(_close(best.violation, total) for total in totals):
             raise BadRequest(
-                f"Incumbent.violation is {float(best.violation)!r}, and that of both levels "
-                f"together was {totals[-1]!r}"
+                f"Incumbent.violation is {float(best.violation)!r}, and the sum of both levels' "
+                f"violations was {totals[-1]!r}"
             )
 
     def _violations(self, level: Level, best: Incumbent, name: str, claimed: float) -> list[float]:

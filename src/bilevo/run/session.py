@@ -159,7 +159,7 @@ class Session:
         )
 
     def take(self, answers: Answers) -> None:
-        """Take the answers to the batch, count what they cost, and go on to the next batch."""
+        """Take the answers to the batch, count what they cost, and run to the next batch."""
         if isinstance(answers, Evaluated):
             self._take_values(answers)
         else:

@@ -89,7 +89,7 @@ class StoredRun:
             raise ValueError(f"sizes {m} and {n}")
         known = revive_fields(Result, {name: header[name] for name in ("method", "seed", "kernel")})
         result = run.result(m, n, StopReason.RUNNING, 0, self.elapsed, **known)
-        result.message = "not ended: make the call that began it again to continue it"
+        result.message = "not ended: repeat the call that began it to continue it"
         return result
 
 
