@@ -14,7 +14,7 @@ from bilevo import kernels
 from bilevo.core.algorithm import Algorithm, Followers
 from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.budget import Budget, FullBudget, Limits, require_count, require_positive
-from bilevo.core.checks import is_truth, is_whole, real_array, real_number, shown
+from bilevo.core.checks import is_truth, is_whole, real_array, real_number, require, shown
 from bilevo.core.problem import Function, Problem, Spec, Target
 from bilevo.core.result import Certificate, Result
 from bilevo.core.solver import MOST_STEPS, Solver, bind_solver, cost_of
@@ -121,10 +121,9 @@ def minimize(
     spec = _spec(problem, algorithm, rng, budget, target, x0, ftol)
     limits = Limits.of(max_evals, max_evals_upper, max_evals_lower, max_time)
     for name, value in (("progress", progress), ("recheck", recheck)):
-        if not is_truth(value):
-            raise ValueError(f"{name} must be True or False, got {shown(value)}")
-    if callback is not None and not callable(callback):
-        raise ValueError(f"callback must be a function of the result so far, got {shown(callback)}")
+        require(is_truth(value), name, "True or False", value)
+    able = callback is None or callable(callback)
+    require(able, "callback", "a function of the result so far", callback)
     with ExitStack() as open_things:
         pool = open_workers(workers, problem, timeout)
         if pool is not None:
@@ -192,7 +191,7 @@ def verify(
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise ValueError(f"the result has no answer to verify: {res.message}")
     for point, bounds, name in ((x, problem.x_bounds, "x"), (y, problem.y_bounds, "y")):
-        if not (np.all(bounds.lower <= point) and np.all(point <= bounds.upper)):
+        if not bounds.contain(point):
             raise ValueError(f"the result's {name} = {point.tolist()} is outside its bounds")
     solver = problem.follower if follower is None else bind_solver(follower, problem)
     with kernels.using(kernels.default()):
@@ -311,8 +310,7 @@ def _spec(
 ) -> Spec:
     """Return what the algorithm sees: sizes and settings, in the unit box."""
     require_positive("ftol", ftol, finite=True)
-    if not isinstance(budget, Budget | None):
-        raise ValueError(f"budget must be a bilevo.Budget, got {shown(budget)}")
+    require(isinstance(budget, Budget | None), "budget", "a bilevo.Budget", budget)
     x_box, y_box = UnitBox(problem.x_bounds), answer_box(problem)
     cost = None if problem.follower is None else cost_of(problem.follower)
     usual = problem.budget.over(_usual_budget(x_box.size, y_box.size, cost))

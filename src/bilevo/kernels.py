@@ -1,7 +1,7 @@
 """Kernels: small numerical functions that numba compiles where it is installed (`bilevo[fast]`).
 
 A kernel is written once, in NumPy, and runs as plain Python without numba. Its signature is fixed,
-so that nothing is compiled in the middle of a run; numba keeps what it compiled for later processes.
+so that nothing is compiled in the middle of a run; numba keeps compiled code for later processes.
 The results of both ways differ by rounding, and each way repeats its own results to the bit. So a
 run keeps the kernels it began with: `Result.kernel` and the header of a journal say which.
 """

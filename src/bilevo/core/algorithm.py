@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from bilevo.core.arrays import BoolArray, IntArray
 from bilevo.core.budget import Budget, StopReason
-from bilevo.core.checks import shown
+from bilevo.core.checks import require
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure
 
@@ -85,12 +85,11 @@ def require_algorithm(method: Any) -> Algorithm[Any]:
         raise ValueError(
             f"method must be an object, not a class: did you mean {method.__name__}()?"
         )
-    if not all(callable(getattr(method, name, None)) for name in ("init", "generation")):
-        raise ValueError(f"method must be a name or an algorithm object, got {shown(method)}")
+    able = all(callable(getattr(method, name, None)) for name in ("init", "generation"))
+    require(able, "method", "a name or an algorithm object", method)
     for member, (kind, what) in _MEMBERS.items():
         found = getattr(method, member, None)
-        if not isinstance(found, kind):
-            raise ValueError(f"{type(method).__name__}.{member} must be {what}, got {shown(found)}")
+        require(isinstance(found, kind), f"{type(method).__name__}.{member}", what, found)
     made: Algorithm[Any] = method
     return made
 

@@ -22,6 +22,12 @@ def shown(value: object, longest: int = LONGEST_SHOWN) -> str:
     return text if len(text) <= longest else f"{text[:longest]}..."
 
 
+def require(fine: bool, name: str, what: str, value: object) -> None:
+    """Refuse a value of this name unless it is fine; an error says what it must be."""
+    if not fine:
+        raise ValueError(f"{name} must be {what}, got {shown(value)}")
+
+
 def described(value: object) -> str:
     """Return a value as an error shows it, with its type; arrays by their shape."""
     if type(value) is np.ndarray:

@@ -44,19 +44,15 @@ class Solver(Protocol[SolverState]):
 
     def start(self, x: FloatArray, rng: np.random.Generator) -> SolverState:
         """Return a search for the answer to x (m,), before its first step."""
-        ...
 
     def advance(self, state: SolverState) -> SolverState:
         """Take one step, and return the state after it."""
-        ...
 
     def best(self, state: SolverState) -> tuple[Any, float, float]:
         """Return the best answer so far: y (n,) as the leader sees it, f, and its violation."""
-        ...
 
     def done(self, state: SolverState) -> bool:
         """Tell whether further steps would change nothing."""
-        ...
 
 
 class StepOutcome(NamedTuple):

@@ -15,7 +15,7 @@ import numpy as np
 
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import require_count
-from bilevo.core.checks import shown
+from bilevo.core.checks import require
 from bilevo.core.order import best_index, no_worse
 from bilevo.core.problem import Problem
 from bilevo.core.request import Values
@@ -120,10 +120,8 @@ class Minimize:
     def __post_init__(self) -> None:
         require_count("starts", self.starts, optional=False)
         require_count("evaluations", self.evaluations)
-        if not isinstance(self.method, str | None) or self.method not in (None, *METHODS):
-            raise ValueError(
-                f"method must be one of {', '.join(METHODS)}, got {shown(self.method)}"
-            )
+        known = isinstance(self.method, str | None) and self.method in (None, *METHODS)
+        require(known, "method", f"one of {', '.join(METHODS)}", self.method)
 
     def bind(self, problem: Problem) -> Minimize:
         method = self.method or usual_method(problem.g is not None)

@@ -25,6 +25,7 @@ import numpy as np
 from bilevo import kernels, safe_files
 from bilevo.core.algorithm import Algorithm, AlgorithmState
 from bilevo.core.budget import OWN_ENDS, Limits, StopReason
+from bilevo.core.checks import require
 from bilevo.core.problem import Problem, Spec
 from bilevo.core.request import Incumbent
 from bilevo.core.result import Result
@@ -206,8 +207,8 @@ class RunDir:
 
 def _directory(name: str | Path) -> Path:
     """Return the absolute path of a directory, which is made if there is none."""
-    if not isinstance(name, str | Path) or not str(name):
-        raise ValueError(f"run_dir must be the name of a directory, got {name!r}")
+    fine = isinstance(name, str | Path) and bool(str(name))
+    require(fine, "run_dir", "the name of a directory", name)
     directory = Path(name).absolute()
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"run_dir must be the name of a directory; {name} is a file")

@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from bilevo.core.budget import COUNT_LIMIT, StopReason
-from bilevo.core.checks import is_whole, shown
+from bilevo.core.checks import is_whole, require
 from bilevo.core.solver import StepOutcome
 from bilevo.core.users_code import mark
 from bilevo.core.values import BadValue
@@ -55,12 +55,9 @@ class Dispatcher(ABC, Generic[B, P]):
         vectorized: bool,
         overhead: Overhead | None,
     ) -> None:
-        if on_failure not in ("raise", "worst"):
-            raise ValueError(f'on_failure must be "raise" or "worst", got {shown(on_failure)}')
-        if not is_whole(retries) or not 0 <= retries < COUNT_LIMIT:
-            raise ValueError(
-                f"retries must be a number of repeats, 0 or more; got {shown(retries)}"
-            )
+        require(on_failure in ("raise", "worst"), "on_failure", '"raise" or "worst"', on_failure)
+        possible = is_whole(retries) and 0 <= retries < COUNT_LIMIT
+        require(possible, "retries", "a number of repeats, 0 or more", retries)
         self.done = 0
         self._forgiving = on_failure == "worst"
         self._retries, self._workers = retries, workers

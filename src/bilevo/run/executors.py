@@ -27,7 +27,6 @@ class Workers(Protocol):
 
     def next(self, seconds: float) -> tuple[int, Reply | Raised] | None:
         """Return the key and reply of a job that has ended; None if none ends in that time."""
-        ...
 
     def close(self) -> None: ...
 

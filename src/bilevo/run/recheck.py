@@ -83,8 +83,7 @@ class Recheck:
         content = json.loads(self._stored.first_step.payload)
         stored = encoding.step_outcome(content)
         x = revive_fields(Incumbent, {"x": content["x"]})["x"]
-        bounds = self._problem.x_bounds
-        if x.shape != (bounds.size,) or ((x < bounds.lower) | (x > bounds.upper)).any():
+        if x.shape != (self._problem.m,) or not self._problem.x_bounds.contain(x):
             return 0  # no run has written this journal
         place = f"the follower's first step at x = {x.tolist()}"
         batch = StepBatch(np.array([content["task"]]), np.array([0]), _row(x))

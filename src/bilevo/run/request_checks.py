@@ -58,9 +58,8 @@ class RequestChecks:
         """Check answers y; a solver gives them in the user's units."""
         self._check_points(y, name, self._n, unit=not self.solver)
         if self.solver:
-            bounds = self._answers
-            assert bounds is not None
-            if not ((y >= bounds.lower) & (y <= bounds.upper)).all():
+            assert self._answers is not None
+            if not self._answers.contain(y):
                 raise BadRequest(
                     f"{name} is outside the follower's bounds; give the y of StepValues"
                 )

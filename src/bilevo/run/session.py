@@ -71,23 +71,18 @@ class Source(Protocol):
     @property
     def counted(self) -> int:
         """Return the number of evaluations of the present batch so far."""
-        ...
 
     def answer(self, session: Session, batch: Batch | StepBatch) -> Answers:
         """Return the answers to the session's batch."""
-        ...
 
     def ended(self, session: Session) -> Result:
         """Return the result of a session that has ended."""
-        ...
 
     def best(self, session: Session) -> None:
         """Take note of a new best pair."""
-        ...
 
     def generation(self, session: Session, state: AlgorithmState) -> bool:
         """Take note of a generation that has ended; True stops the run."""
-        ...
 
 
 class Session:
@@ -146,17 +141,10 @@ class Session:
     def _note(self, state: AlgorithmState) -> None:
         best, counts = self.record.best, self.record.counts
         assert best is not None  # by the contract
-        self.record.history.add(
-            Generation(
-                counts[Level.UPPER],
-                counts[Level.LOWER],
-                best.F,
-                best.f,
-                best.violation,
-                tuple(state.executions.tolist()),
-                tuple(state.survived.tolist()),
-            )
-        )
+        values = best.F, best.f, best.violation
+        tasks = tuple(state.executions.tolist()), tuple(state.survived.tolist())
+        row = Generation(counts[Level.UPPER], counts[Level.LOWER], *values, *tasks)
+        self.record.history.add(row)
 
     def take(self, answers: Answers) -> None:
         """Take the answers to the batch, count what they cost, and run to the next batch."""

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any
 
-import numpy as np
-
 from bilevo.api import minimize
 from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Problem
@@ -52,7 +50,7 @@ class CountingProblem:
         for name, point, bounds in (("x", x, problem.x_bounds), ("y", y, problem.y_bounds)):
             if point.flags.writeable:
                 raise AssertionError(f"{name} can be changed by the function that is given it")
-            if not (np.all(bounds.lower <= point) and np.all(point <= bounds.upper)):
+            if not bounds.contain(point):
                 raise AssertionError(f"{name} = {point.tolist()} is outside its bounds")
 
     def minimize(self, **options: Any) -> Result:
