@@ -243,9 +243,9 @@ class Optimizer(AskTell):
         if bounds != (declared, declared) or not isinstance(problem, Problem | None):
             raise ValueError("Optimizer takes either a Problem or both x_bounds and y_bounds")
         for name, count in (("n_G", n_G), ("n_g", n_g)):
-            if not (is_whole(count) and 0 <= count < MOST_CONSTRAINTS) or (count and not declared):
-                told = f"below {MOST_CONSTRAINTS}, without a Problem only; got {shown(count)}"
-                raise ValueError(f"{name} must be a number of constraints {told}")
+            fine = is_whole(count) and 0 <= count < MOST_CONSTRAINTS and (declared or not count)
+            what = f"a number of constraints below {MOST_CONSTRAINTS}, without a Problem only"
+            require(fine, name, what, count)
         if problem is None:
             problem = Problem(_never, _never, x_bounds, y_bounds, name="ask-tell")
         if problem.follower is not None:

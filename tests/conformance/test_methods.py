@@ -105,7 +105,7 @@ class TestMethod(Registered):
         result = self.run(get("smd1"), target=20.0, max_evals=40_000)
         assert result.status == "target" and result.F <= 20 + 1e-6
 
-    def test_tells_how_its_tasks_fared(self) -> None:
+    def test_counts_the_executions_of_each_task(self) -> None:
         for row in self.run(get("smd1"), budget=SHORT).history:
             assert any(row.survived) and min(row.executions) >= 1
 

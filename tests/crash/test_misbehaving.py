@@ -379,7 +379,7 @@ def test_the_traceback_has_the_line_that_asked_and_the_generation() -> None:
     assert error.value.__notes__ == ["in generation 1, counted from 1"]
 
 
-def test_yield_for_yield_from_is_told() -> None:
+def test_the_error_of_a_yielded_generator_suggests_yield_from() -> None:
     with pytest.raises(BadRequest, match="did you mean `yield from`"):
         Driven(lambda level, x, y: x[:, 0], M, N).run(iter_once(procedures(3)))
 

@@ -52,7 +52,7 @@ class Algorithm(Protocol[StateT]):
     State
         The class of its states.
     followers
-        Which followers it drives; functions by default.
+        The kind of followers it drives; functions by default.
     budget
         Its published settings. Their fields override the problem's; a user's override both.
     init(spec)

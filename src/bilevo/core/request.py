@@ -272,8 +272,8 @@ def _joined(
         except ValueError:  # rows of different sizes
             widths = [(request.x.shape[1], request[-1].shape[1]) for request in requests]
             odd = next(k for k, width in enumerate(widths) if width != widths[0])
-            told = f"rows of the sizes {widths[odd]} run together with others of {widths[0]}"
-            _raise_in(running[batch[odd]], BadRequest(f"{told}: all are (m, n)"))
+            text = f"rows of the sizes {widths[odd]} run together with others of {widths[0]}"
+            _raise_in(running[batch[odd]], BadRequest(f"{text}: all are (m, n)"))
         answer = yield joined
         sizes = [len(request.x) for request in requests]
         answers = zip(batch, split(answer, sizes), strict=True)

@@ -26,7 +26,7 @@ LONGEST_HISTORY = 10_000  # rows of a history; even, so that thinning keeps the 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One upper generation: evaluations so far, the elite, and what became of the tasks."""
+    """An upper generation: evaluations so far, the elite, and how each task was executed."""
 
     nfev_upper: int
     nfev_lower: int

@@ -1,8 +1,8 @@
 """The contract with algorithms: checks of what they ask for and return.
 
-A request of another type or shape, points that are not finite or outside the unit box, a best pair
-whose F was not evaluated, a generation that returns no state: each is a `BadRequest`, which says
-what was wrong and what would be right.
+A `BadRequest` says what was wrong and what would be right. It is raised for a request of another
+type or shape, for points that are not finite or outside the unit box, for a best pair whose F was
+not evaluated, and for a generation that returns no state.
 
 Types, shapes and the unit box are checked for all algorithms, in less than three microseconds a
 request. Checks that need a memory of earlier requests are made for algorithms from outside the

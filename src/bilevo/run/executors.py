@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bilevo.core.budget import require_positive
-from bilevo.core.checks import is_whole, shown
+from bilevo.core.checks import is_whole, require
 from bilevo.core.problem import Problem
 from bilevo.run.jobs import Carrier, Job, Raised, Reply, carry_out
 from bilevo.run.warn import warn_user
@@ -92,9 +92,9 @@ def open_workers(workers: Any, problem: Problem, timeout: float | None) -> Worke
     if timeout is not None:
         require_positive("timeout", timeout)
     number = isinstance(workers, int | np.integer)
-    if number and not (is_whole(workers) and 1 <= workers <= MOST_WORKERS):
-        told = f"from 1 to {MOST_WORKERS}, or an executor; got {shown(workers)}"
-        raise ValueError(f"workers must be a number of processes {told}")
+    if number:
+        what = f"a number of processes from 1 to {MOST_WORKERS}, or an executor"
+        require(is_whole(workers) and 1 <= workers <= MOST_WORKERS, "workers", what, workers)
     if timeout is not None and not number:
         raise ValueError(
             f"timeout={timeout} needs processes that can be ended: give workers=1 or more; it "

@@ -24,7 +24,7 @@ from bilevo.core.values import Returned
 
 
 class CannotTravel(ValueError):  # noqa: N818 (reads as what is wrong)
-    """A problem's functions cannot be sent to workers, or not be unpacked there."""
+    """A problem's functions cannot be sent to workers, or cannot be unpacked there."""
 
 
 class EvaluationJob(NamedTuple):
@@ -59,9 +59,9 @@ class EvaluationOutcome(NamedTuple):
 class StepJob(NamedTuple):
     """A step of the problem's own solver for a task, with its leader x (m,) and its state.
 
-    `taken` steps come before this one, and the state has had `had` of them. The others are taken
-    again and must lead to the outcome `last`; all of them where the state is None. A state that
-    has travelled is `Packed`.
+    `taken` steps come before this one, and the state has had `had` of them; none if it is None. The
+    other steps are taken again, and must lead to the outcome `last`. A state that has travelled is
+    `Packed`.
     """
 
     task: int

@@ -155,11 +155,8 @@ class Stepper(Dispatcher[StepBatch, StepOutcome]):
     def _forget(self, batch: StepBatch, outcomes: list[StepOutcome]) -> None:
         """Drop states of tasks that are done or were not used for long."""
         self._most_held = max(self._most_held, GENERATIONS * len(batch.task))
-        over = [
-            task
-            for task, outcome in zip(batch.task.tolist(), outcomes, strict=True)
-            if outcome.done
-        ]
+        pairs = zip(batch.task.tolist(), outcomes, strict=True)
+        over = [task for task, outcome in pairs if outcome.done]
         excess = len(self._searches) - len(over) - self._most_held
         for task in over + [task for task in self._searches if task not in over][: max(excess, 0)]:
             del self._searches[task]

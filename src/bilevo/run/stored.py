@@ -73,7 +73,7 @@ class StoredRun:
             self.first_step = record
 
     def within(self, limits: Limits) -> bool:
-        """Tell whether a run may have come this far."""
+        """Tell whether a run with these limits may have come this far."""
         counts = self.run.counts[Level.UPPER], self.run.counts[Level.LOWER]
         return self.elapsed < limits.time and not limits.exceeded(*counts)
 
