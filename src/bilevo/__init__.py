@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from bilevo import algorithms, followers, plot, problems
 from bilevo.api import Optimizer, load, minimize, verify
 from bilevo.core.budget import Budget, StopReason
-from bilevo.core.lazy import lazy_names
+from bilevo.core.extras import lazy_names
 from bilevo.core.problem import Bounds, Optimum, Problem
 from bilevo.core.result import Certificate, Result
 from bilevo.core.values import BadValue

@@ -14,14 +14,14 @@ from bilevo import kernels
 from bilevo.core.algorithm import Algorithm, Followers
 from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.budget import Budget, FullBudget, Limits, require_count, require_positive
-from bilevo.core.checks import is_truth, is_whole, real_array, real_number, shown
+from bilevo.core.checks import is_truth, is_whole, real_array, real_number, require, shown
 from bilevo.core.problem import Function, Problem, Spec, Target
 from bilevo.core.result import Certificate, Result
 from bilevo.core.solver import MOST_STEPS, Solver, bind_solver, cost_of
 from bilevo.core.space import AsGiven, UnitBox, answer_box
 from bilevo.core.streams import seed_of
 from bilevo.core.terminal import printable
-from bilevo.registry import DEFAULT_FOR_FOLLOWERS, for_followers, get_method
+from bilevo.registry import DEFAULT_FOR_FOLLOWERS, driving, get_method
 from bilevo.run.answers import Live
 from bilevo.run.ask_tell import AskTell
 from bilevo.run.clock import Clock
@@ -30,7 +30,7 @@ from bilevo.run.dispatch import OnFailure
 from bilevo.run.driver import drive
 from bilevo.run.evaluator import Evaluator
 from bilevo.run.executors import open_workers
-from bilevo.run.progress import ProgressLine
+from bilevo.run.progress import progress_line
 from bilevo.run.recheck import Recheck
 from bilevo.run.session import Session
 from bilevo.run.stepper import StateFiles, Stepper
@@ -122,19 +122,19 @@ def minimize(
     spec = _spec(problem, algorithm, rng, budget, target, x0, ftol)
     limits = Limits.of(max_evals, max_evals_upper, max_evals_lower, max_time)
     for name, value in (("progress", progress), ("recheck", recheck)):
-        if not is_truth(value):
-            raise ValueError(f"{name} must be True or False, got {shown(value)}")
-    if callback is not None and not callable(callback):
-        raise ValueError(f"callback must be a function of the result so far, got {shown(callback)}")
+        require(is_truth(value), name, "True or False", value)
+    able = callback is None or callable(callback)
+    require(able, "callback", "a function of the result so far", callback)
     with ExitStack() as open_things:
         pool = open_workers(workers, problem, timeout)
         if pool is not None:
             open_things.enter_context(closing(pool))
         settings = on_failure, retries, pool
         evaluator = Evaluator(problem, *settings)  # refuses wrong ones before anything is written
-        line = None
+        callbacks = [] if callback is None else [callback]
         if progress:
-            line = open_things.enter_context(ProgressLine(printable(problem.name)))
+            line = open_things.enter_context(progress_line(printable(problem.name)))
+            callbacks.insert(0, line)
         kept = None
         if run_dir is not None:
             kept = RunDir(run_dir, problem, algorithm, spec, limits)
@@ -145,7 +145,7 @@ def minimize(
         if problem.follower is not None:
             files = None if kept is None else StateFiles(kept.solver_states, problem, spec.seed)
             stepper = Stepper(problem, spec.seed, *settings, files)
-        live = Live(evaluator, stepper, clock, _both(line, callback))
+        live = Live(evaluator, stepper, clock, callbacks)
         if kept is None:
             return drive(Session(problem, algorithm, spec, limits, live, clock=clock), live)
         again = Recheck(problem, spec, kept.stored, settings) if recheck else None
@@ -192,7 +192,7 @@ def verify(
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise ValueError(f"the result has no answer to verify: {res.message}")
     for point, bounds, name in ((x, problem.x_bounds, "x"), (y, problem.y_bounds, "y")):
-        if not (np.all(bounds.lower <= point) and np.all(point <= bounds.upper)):
+        if not bounds.contain(point):
             raise ValueError(f"the result's {name} = {point.tolist()} is outside its bounds")
     solver = problem.follower if follower is None else bind_solver(follower, problem)
     with kernels.using(kernels.default()):
@@ -244,9 +244,9 @@ class Optimizer(AskTell):
         if bounds != (declared, declared) or not isinstance(problem, Problem | None):
             raise ValueError("Optimizer takes either a Problem or both x_bounds and y_bounds")
         for name, count in (("n_G", n_G), ("n_g", n_g)):
-            if not (is_whole(count) and 0 <= count < MOST_CONSTRAINTS) or (count and not declared):
-                told = f"below {MOST_CONSTRAINTS}, without a Problem only; got {shown(count)}"
-                raise ValueError(f"{name} must be a number of constraints {told}")
+            fine = is_whole(count) and 0 <= count < MOST_CONSTRAINTS and (declared or not count)
+            what = f"a number of constraints below {MOST_CONSTRAINTS}, without a Problem only"
+            require(fine, name, what, count)
         if problem is None:
             problem = Problem(_never, _never, x_bounds, y_bounds, name="ask-tell")
         if problem.follower is not None:
@@ -295,7 +295,7 @@ def _method(problem: Problem, method: str | Algorithm[Any] | None) -> Algorithm[
     if not algorithm.followers.include(Followers.SOLVER):
         raise ValueError(
             f"{algorithm.name} searches f itself, and {problem.name} has a solver: "
-            f"take {', '.join(for_followers())}, or leave the method out"
+            f"take {', '.join(driving(Followers.SOLVER))}, or leave the method out"
         )
     return algorithm
 
@@ -311,8 +311,7 @@ def _spec(
 ) -> Spec:
     """Return what the algorithm sees: sizes and settings, in the unit box."""
     require_positive("ftol", ftol, finite=True)
-    if not isinstance(budget, Budget | None):
-        raise ValueError(f"budget must be a bilevo.Budget, got {shown(budget)}")
+    require(isinstance(budget, Budget | None), "budget", "a bilevo.Budget", budget)
     x_box, y_box = UnitBox(problem.x_bounds), answer_box(problem)
     cost = None if problem.follower is None else cost_of(problem.follower)
     usual = problem.budget.over(_usual_budget(x_box.size, y_box.size, cost))
@@ -376,20 +375,6 @@ def _inside(x0: Any, problem: Problem) -> FloatArray:
         low, high = problem.x_bounds.lower[i], problem.x_bounds.upper[i]
         raise ValueError(f"x0[{i}] = {point[i]} is outside its bounds ({low}, {high})")
     return point
-
-
-def _both(
-    first: Callable[[Result], Any] | None, second: Callable[[Result], Any] | None
-) -> Callable[[Result], Any] | None:
-    """Make one callback of two, either of which may be missing."""
-    if first is None or second is None:
-        return first or second
-
-    def call(result: Result) -> None:
-        first(result)
-        second(result)
-
-    return call
 
 
 def _never(x: FloatArray, y: FloatArray) -> float:

@@ -230,7 +230,7 @@ def _on_lines(result: Result) -> Result:
 
 
 def load_problem(name: str, dim: str | None) -> Problem:
-    """Return a problem of the suites in the given sizes, or one of the user's own."""
+    """Return a problem of the suites in the given sizes, or a user's own problem."""
     if ":" in name and dim is not None:
         raise UsageError("--dim is for problems of the suites; your own problem has its sizes")
     return named_problem(name, *(() if dim is None else parse_sizes(dim)))
@@ -263,17 +263,17 @@ def _run(tokens: list[str] | None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing to flush at exit
         return 1
     except Exception as error:
-        message, status = told(error)
+        message, status = explain(error)
         places = [note for note in _notes(error) if "\n" not in note]
         print(on_one_line(f"bilevo: {', '.join([message, *places])}"), file=sys.stderr)
         return status
 
 
-def told(error: Exception) -> tuple[str, int]:
-    """Return what is said of an error, and the exit status.
+def explain(error: Exception) -> tuple[str, int]:
+    """Return the message for an error, and the exit status.
 
     The status is 2 where this package refuses something, by a ValueError or an OSError of a file,
-    and 1 for any other error and for all errors of the user's own code.
+    and 1 for any other error and for all errors from user code.
     """
     for one in (error, error.__cause__):  # commands that are loaded late have it as a cause
         if isinstance(one, MissingExtra):

@@ -1,7 +1,7 @@
 """Kernels: small numerical functions that numba compiles where it is installed (`bilevo[fast]`).
 
-A kernel is written once, in NumPy, and runs as it stands without numba. Its signature is fixed, so
-that nothing is compiled in the middle of a run; numba keeps what it compiled for later processes.
+A kernel is written once, in NumPy, and runs as plain Python without numba. Its signature is fixed,
+so that nothing is compiled in the middle of a run; numba keeps compiled code for later processes.
 The results of both ways differ by rounding, and each way repeats its own results to the bit. So a
 run keeps the kernels it began with: `Result.kernel` and the header of a journal say which.
 """
@@ -37,7 +37,7 @@ _stand_ins: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
 
 
 class Kernel(Generic[R]):
-    """A function that runs compiled where numba is in use, and as it stands elsewhere."""
+    """A function that runs compiled where numba is in use, and as plain Python elsewhere."""
 
     def __init__(self, function: Callable[..., R], signature: str) -> None:
         self.plain = function
@@ -83,7 +83,7 @@ def stand_in(replaced: Callable[..., Any]) -> Callable[[Callable[P, R]], Callabl
 
 @cache
 def _numba() -> Any:
-    """Return the module, or None where none works."""
+    """Return the module numba; None where it is missing or does not work."""
     if find_spec("numba") is None:
         return None
     try:
@@ -137,7 +137,7 @@ leave = _compiled.reset
 def prepare(name: Name) -> None:
     """Refuse kernels that are not installed; compile numba's, or load what it has kept.
 
-    A message announces it when it takes a second.
+    A message is printed if that takes more than a second.
     """
     if name not in NAMES:
         raise ValueError(f"kernels must be one of {NAMES}, got {name!r}")

@@ -20,7 +20,7 @@ _keep_folder: ContextVar[bool] = ContextVar("keep_folder", default=False)
 
 
 def named_problem(name: str, m: int | None = None, n: int | None = None) -> Problem:
-    """Return a problem of the suites, or the user's `Problem` or what its maker returns."""
+    """Return a problem of the suites, or a user's: a `Problem`, or what its maker returns."""
     if ":" not in name:
         return problems.get(name, m, n)
     found = imported(name)
@@ -34,7 +34,7 @@ def named_problem(name: str, m: int | None = None, n: int | None = None) -> Prob
 
 
 def named_method(name: str) -> Algorithm[Any]:
-    """Return a registered method, or the user's algorithm, given as such or by its maker."""
+    """Return a registered method, or a user's: an algorithm, or what its maker returns."""
     if ":" not in name:
         return get_method(name)
     found = imported(name)

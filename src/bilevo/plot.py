@@ -33,8 +33,12 @@ ANSWER = {"marker": "*", "markersize": 13, "color": "#D55E00", "markeredgecolor"
 SHADES = 24  # of a heat map
 FEW = 30  # generations that are marked one by one
 SMALL: dict[str, Any] = {"frameon": False, "fontsize": 9}
-TICKS = 8  # at most, of tasks: more would be printed over each other
-STAGES = {"early": 0.0, "middle": 0.4, "late": 0.8}  # of a run's generations: the DRC paper's
+TICKS = 8  # of tasks, at most: more would overlap
+STAGES = {
+    "early": 0.0,
+    "middle": 0.4,
+    "late": 0.8,
+}  # shares of a run, as in the DRC paper
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,7 @@ def _png(figure: Figure) -> bytes:
 def run(result: Result, F_star: float | None = None) -> Figure:
     """Draw a run in one figure: its convergence, and below it the allocation of evaluations.
 
-    It is also `result.plot()`. Where generations have one task, there is the convergence only.
+    `result.plot()` does the same. Where generations have one task, the allocation is left out.
     """
     shown = _stages_of(result.method, result)
     competed = any(len(stage.executions) > 1 for stage in shown)

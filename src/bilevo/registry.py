@@ -44,56 +44,40 @@ def _make(algorithm: str, *levels: str) -> Algorithm[Any]:
     return made
 
 
+def _ours(algorithm: str, year: int, reference: str, status: Status = Status.OWN) -> Method:
+    return Method(partial(_make, algorithm), year, reference, status)
+
+
 def _drc(optimizer: str) -> Method:
     """Return DRC with an optimizer at both levels."""
-    kind = optimizers.NAMES[optimizer]
-    reference = f"DRC-BLEA with {kind} at both levels"
+    reference = f"DRC-BLEA with {optimizers.NAMES[optimizer]} at both levels"
     return Method(partial(_make, "DRC", optimizer, optimizer), 2024, reference)
 
 
 _METHODS = {  # in the order of tables and of colours
-    "drc-cma-es": Method(
-        partial(_make, "DRC"),
-        2024,
-        "Xu, Ye, Zheng, Zhou, Yen, Jiang: DRC-BLEA, with CMA-ES",
-        Status.PAPER,
+    "drc-cma-es": _ours(
+        "DRC", 2024, "Xu, Ye, Zheng, Zhou, Yen, Jiang: DRC-BLEA, with CMA-ES", Status.PAPER
     ),
-    "bl-cma-es": Method(partial(_make, "BLCMAES"), 2019, "He, Zhou, Chen: BL-CMA-ES", Status.CODE),
-    "tlea-cma-es": Method(
-        partial(_make, "TLEA"), 2022, "Chen, Liu, Tan, Li: TLEA, with CMA-ES", Status.CODE
+    "bl-cma-es": _ours("BLCMAES", 2019, "He, Zhou, Chen: BL-CMA-ES", Status.CODE),
+    "tlea-cma-es": _ours("TLEA", 2022, "Chen, Liu, Tan, Li: TLEA, with CMA-ES", Status.CODE),
+    "nblea": _ours("NBLEA", 2014, "Sinha, Malo, Deb: NBLEA", Status.PAPER),
+    "bleaq2": _ours("BLEAQ2", 2020, "Sinha, Lu, Deb, Malo: BLEAQ-II", Status.CODE),
+    "go-cma-es": _ours("GOCMAES", 2020, "Huang, Wang: GO, with CMA-ES", Status.PAPER),
+    "mfbla": _ours(
+        "MFBLA", 2022, "Mamun, Singh, Ray: MFBLA, as far as known", Status.RECONSTRUCTION
     ),
-    "nblea": Method(partial(_make, "NBLEA"), 2014, "Sinha, Malo, Deb: NBLEA", Status.PAPER),
-    "bleaq2": Method(partial(_make, "BLEAQ2"), 2020, "Sinha, Lu, Deb, Malo: BLEAQ-II", Status.CODE),
-    "go-cma-es": Method(
-        partial(_make, "GOCMAES"), 2020, "Huang, Wang: GO, with CMA-ES", Status.PAPER
-    ),
-    "mfbla": Method(
-        partial(_make, "MFBLA"),
-        2022,
-        "Mamun, Singh, Ray: MFBLA, as far as known",
-        Status.RECONSTRUCTION,
-    ),
-    "sa-bl-imode": Method(
-        partial(_make, "SABLIMODE"),
-        2023,
-        "Lin et al.: SA-BL-IMODE, as far as known",
-        Status.RECONSTRUCTION,
+    "sa-bl-imode": _ours(
+        "SABLIMODE", 2023, "Lin et al.: SA-BL-IMODE, as far as known", Status.RECONSTRUCTION
     ),
     "drc-de": _drc("de"),
     "drc-ga": _drc("ga"),
-    "drc-plus": Method(
-        partial(_make, "DRCPlus"), 2026, "DRC with followers that learn, descents, certificates"
-    ),
+    "drc-plus": _ours("DRCPlus", 2026, "DRC with followers that learn, descents, certificates"),
     "drc-pso": _drc("pso"),
-    "drc-race": Method(
-        partial(_make, "DRCRace"), 2026, "leaders compete for the steps of a problem's own solver"
+    "drc-race": _ours("DRCRace", 2026, "leaders compete for the steps of a problem's own solver"),
+    "nested-cma-es": _ours(
+        "NestedCMAES", 2001, "a CMA-ES for every follower of a CMA-ES; baseline"
     ),
-    "nested-cma-es": Method(
-        partial(_make, "NestedCMAES"), 2001, "a CMA-ES for every follower of a CMA-ES; baseline"
-    ),
-    "tlea-de": Method(
-        partial(_make, "TLEADE"), 2022, "Chen, Liu, Tan, Li: TLEA, with DE below", Status.CODE
-    ),
+    "tlea-de": _ours("TLEADE", 2022, "Chen, Liu, Tan, Li: TLEA, with DE below", Status.CODE),
 }
 for _name in optimizers.NAMES:  # new optimizers come last, so that methods keep their colours
     _METHODS.setdefault(f"drc-{_name}", _drc(_name))
@@ -108,23 +92,16 @@ def methods() -> dict[str, Method]:
     return {**_METHODS, **third_party}
 
 
-def for_followers() -> list[str]:
-    """Return the names of our methods that drive a solver as the follower."""
-    return [name for name in _METHODS if Followers.SOLVER in _kinds(name)]
+def driving(kind: Followers) -> list[str]:
+    """Return the names of our methods that drive a kind of followers."""
+    return [name for name in _METHODS if _followers(name).include(kind)]
 
 
-def for_functions() -> list[str]:
-    """Return the names of our methods that search f themselves."""
-    return [name for name in _METHODS if Followers.FUNCTION in _kinds(name)]
-
-
-def _kinds(name: str) -> list[Followers]:
-    """Return the kinds of followers that one of our methods drives."""
+def _followers(name: str) -> Followers:
     try:
-        followers = get_method(name).followers
-    except ImportError:  # its extra is not installed: those that need one search f
-        followers = Followers.FUNCTION
-    return [kind for kind in (Followers.FUNCTION, Followers.SOLVER) if followers.include(kind)]
+        return get_method(name).followers
+    except ImportError:  # its extra is not installed: methods that need one search f
+        return Followers.FUNCTION
 
 
 def get_method(method: str | Algorithm[Any] | None) -> Algorithm[Any]:
@@ -156,8 +133,6 @@ def suggestion(name: str, known: list[str]) -> str:
 
     close = get_close_matches(name.lower(), known, n=1)
     alike = [one for one in known if one.startswith(f"{name.lower()}-")] or close
-    return (
-        f"; did you mean {' or '.join(map(repr, alike))}?"
-        if alike
-        else f"; known are {', '.join(known)}"
-    )
+    if alike:
+        return f"; did you mean {' or '.join(map(repr, alike))}?"
+    return f"; known are {', '.join(known)}"

@@ -1,8 +1,8 @@
 """Reading and writing files in folders that may come from a stranger.
 
 Such a folder may hold a pipe that never ends, a device, or a link to one of the reader's own files.
-So only regular files are opened, their size is known before they are read, and a file is replaced
-by a new one that no link can stand for.
+So only regular files are opened, their size is known before they are read, and a file is not
+changed but replaced by a new one, so that no link is followed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK | _SAFELY
 
 
 class UnsafeFile(ValueError):  # noqa: N818 (reads as what is wrong)
-    """A link or a special file stands where a plain file should be."""
+    """A link or a special file is in the place of a plain file."""
 
 
 def explained(error: OSError, path: Path) -> OSError:
@@ -31,19 +31,14 @@ def explained(error: OSError, path: Path) -> OSError:
     return type(error)(error.errno, advice, str(path))
 
 
-def exists(path: Path) -> bool:
-    """Tell whether there is anything of this name, even a link that leads nowhere."""
-    return os.path.lexists(path)
-
-
 def require_plain(path: Path) -> None:
-    """Refuse anything but a plain file that has no second name; there may be none."""
+    """Refuse anything but a plain file that has no second name; a missing file is fine."""
     with suppress(FileNotFoundError):
         _check(path, os.lstat(path))
 
 
 def require_folder(path: Path) -> None:
-    """Refuse a name that stands for anything but a directory; there may be none."""
+    """Refuse anything but a directory; a missing one is fine."""
     with suppress(FileNotFoundError):
         mode = os.lstat(path).st_mode
         if not stat.S_ISDIR(mode):

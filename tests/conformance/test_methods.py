@@ -15,9 +15,9 @@ from conftest import quadratic
 
 from bilevo import DE, PSO, Budget, Problem
 from bilevo.algorithms import BLEAQ2, DRC
-from bilevo.core.algorithm import Algorithm
+from bilevo.core.algorithm import Algorithm, Followers
 from bilevo.problems import get, names
-from bilevo.registry import for_followers, for_functions, get_method, methods
+from bilevo.registry import driving, get_method, methods
 from bilevo.testing import AlgorithmTests, CountingProblem
 from bilevo.testing.conformance import squares
 
@@ -45,7 +45,7 @@ class Registered(AlgorithmTests):
         return get_method(self.method)
 
 
-@pytest.mark.parametrize("method", for_followers())
+@pytest.mark.parametrize("method", driving(Followers.SOLVER))
 class TestWithSolver(Registered):
     solver = True
     max_evals = 1500
@@ -55,7 +55,7 @@ class TestWithSolver(Registered):
         assert result.success and result.F < result.history[0].F / 10
 
 
-@pytest.mark.parametrize("method", [*for_functions(), *VARIANTS])
+@pytest.mark.parametrize("method", [*driving(Followers.FUNCTION), *VARIANTS])
 class TestMethod(Registered):
     def test_improves_on_its_first_generation(self) -> None:
         result = self.run(quadratic(), rng=1, max_evals=20_000)
@@ -105,7 +105,7 @@ class TestMethod(Registered):
         result = self.run(get("smd1"), target=20.0, max_evals=40_000)
         assert result.status == "target" and result.F <= 20 + 1e-6
 
-    def test_tells_how_its_tasks_fared(self) -> None:
+    def test_counts_the_executions_of_each_task(self) -> None:
         for row in self.run(get("smd1"), budget=SHORT).history:
             assert any(row.survived) and min(row.executions) >= 1
 

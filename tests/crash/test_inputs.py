@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 import bilevo
 from bilevo import BadValue, Budget, Problem, followers, minimize, optimizers
-from bilevo.registry import for_functions
+from bilevo.core.algorithm import Followers
+from bilevo.registry import driving
 
-METHODS = for_functions()
+METHODS = driving(Followers.FUNCTION)
 LEVELS = {"F": "upper", "G": "upper", "f": "lower", "g": "lower"}
 
 

@@ -258,13 +258,13 @@ def test_another_problem_is_refused_by_what_differs(tmp_path: Path) -> None:
             bilevo.minimize(other, run_dir=tmp_path, **SMALL)
 
 
-def test_what_stands_in_the_journal_is_not_evaluated_again(tmp_path: Path) -> None:
+def test_points_in_the_journal_are_not_evaluated_again(tmp_path: Path) -> None:
     whole = small(tmp_path)
     result = bilevo.minimize(problem(lower=lambda x, y: 1 / 0), run_dir=tmp_path, **SMALL)
     assert course(result) == course(whole)
 
 
-def test_a_background_sync_that_fails_is_told(
+def test_a_background_sync_that_fails_is_an_error(
     tmp_path: Path, disk: FaultyDisk, monkeypatch
 ) -> None:
     monkeypatch.setattr(journal, "SYNC_EVERY", 0.5)
@@ -332,7 +332,7 @@ def test_a_child_that_outlives_its_parent_does_not_hold_the_lock(tmp_path: Path)
     os.waitpid(child, 0)
 
 
-def test_a_directory_removed_meanwhile_is_told(tmp_path: Path) -> None:
+def test_a_directory_removed_during_a_run_gives_a_warning(tmp_path: Path) -> None:
     def remove(result: bilevo.Result) -> None:
         shutil.rmtree(tmp_path / "run", ignore_errors=True)
 

@@ -277,14 +277,14 @@ def test_a_best_pair_that_hides_its_violation_is_refused() -> None:
     requests = ("evaluate", Level.UPPER, "corner", "right", 1, 2), ("incumbent", "feasible")
     counting = problem(False, True)
     assert np.round(right(1, M, 2))[0, 0] == 0  # where x[0] is -1: infeasible
-    with pytest.raises(BadRequest, match=r"violation is 0\.0, and that of both levels"):
+    with pytest.raises(BadRequest, match=r"violation is 0\.0, and the sum of both levels"):
         counting.minimize(method=MadeUp(requests), max_evals=200)
 
 
 @pytest.mark.parametrize(
     ("method", "told"),
     [
-        (MadeUp(opening="no pair"), "told no best pair"),
+        (MadeUp(opening="no pair"), "yielded no best pair"),
         (MadeUp(opening="no generator"), "init returned .* is no generator"),
         (MadeUp(opening="no state"), "init returned an object of the class int"),
         (MadeUp(closing="no generator"), "generation returned .* is no generator"),
@@ -379,7 +379,7 @@ def test_the_traceback_has_the_line_that_asked_and_the_generation() -> None:
     assert error.value.__notes__ == ["in generation 1, counted from 1"]
 
 
-def test_yield_for_yield_from_is_told() -> None:
+def test_the_error_of_a_yielded_generator_suggests_yield_from() -> None:
     with pytest.raises(BadRequest, match="did you mean `yield from`"):
         Driven(lambda level, x, y: x[:, 0], M, N).run(iter_once(procedures(3)))
 

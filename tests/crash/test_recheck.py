@@ -106,7 +106,7 @@ def test_a_run_that_has_ended_is_shown_without_an_evaluation(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("method", ["drc-cma-es", "drc-race"])
-def test_another_solver_than_before_is_told(method: str, tmp_path: Path, figure) -> None:
+def test_another_solver_than_before_gives_a_warning(method: str, tmp_path: Path, figure) -> None:
     """A follower that is no dataclass has no settings by which a run could know it."""
 
     class Offset(Walker):
@@ -136,7 +136,7 @@ def test_the_same_solver_gives_no_warning(tmp_path: Path) -> None:
     assert result.rechecked == 2  # F at the best pair, and a step
 
 
-def test_constraints_that_changed_are_told(tmp_path: Path) -> None:
+def test_constraints_that_changed_give_a_warning(tmp_path: Path) -> None:
     def solve(limit: float, evals: int) -> None:
         bounds = [(-5, 10)]
         problem = bilevo.Problem(F, f, bounds, bounds, G=lambda x, y: [limit - x[0]], name="copy")

@@ -103,7 +103,7 @@ def test_names_of_installed_methods_are_no_markup(capsys, monkeypatch, figure) -
     figure(40, 1, "lists of methods")
 
 
-def test_where_a_function_failed_is_told(capsys, tmp_path, monkeypatch) -> None:
+def test_an_error_says_where_a_function_failed(capsys, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "failing_module.py").write_text(
         "import bilevo\n"

@@ -13,8 +13,9 @@ import pytest
 
 import bilevo
 from bilevo import kernels
+from bilevo.core.algorithm import Followers
 from bilevo.followers import Minimize
-from bilevo.registry import for_followers, for_functions, methods
+from bilevo.registry import driving, methods
 from bilevo.testing import CountingProblem
 
 STORED = Path(__file__).parent / "runs.json"
@@ -35,9 +36,9 @@ BEGINNING = {
     "sa-bl-imode tp3": 1500,
 }
 PROBLEMS = ("smd2", "tp3")
-CASES = [(method, problem) for method in for_functions() for problem in PROBLEMS]
+CASES = [(method, problem) for method in driving(Followers.FUNCTION) for problem in PROBLEMS]
 # Where the follower is a solver: all who drive no other, and one who drives both.
-SOLVED = [name for name in for_followers() if name not in for_functions()]
+SOLVED = [name for name in driving(Followers.SOLVER) if name not in driving(Followers.FUNCTION)]
 CASES += [(method, f"{problem} by a solver") for method in SOLVED for problem in PROBLEMS]
 CASES += [("drc-cma-es", "smd2 by a solver")]
 

@@ -11,7 +11,7 @@ from bilevo import Problem
 from bilevo.algorithms.rivals.grouping import Group, components, find_groups
 from bilevo.core.budget import FullBudget
 from bilevo.core.problem import Spec
-from bilevo.core.request import Level, Values
+from bilevo.core.request import Evaluate, Level, Values, run
 from bilevo.core.space import UnitBox
 from bilevo.problems import get
 
@@ -21,15 +21,13 @@ def groups_of(problem: Problem, seed: int = 1) -> list[Group]:
     boxes = UnitBox(problem.x_bounds), UnitBox(problem.y_bounds)
     m, n = problem.m, problem.n
     spec = Spec(m, n, seed, FullBudget.for_size(m, n), np.full(m + n, 0.3))
-    steps, values = find_groups(spec), None
-    while True:
-        try:
-            request = steps.send(values)
-        except StopIteration as end:
-            return end.value
+
+    def answer(request: Evaluate) -> Values:
         F, G, f, g = problem.evaluate(boxes[0].real(request.x), boxes[1].real(request.y))
         level = (F, G) if request.level is Level.UPPER else (f, g)
-        values = Values.of(*level, problem.repeats(request.level), len(F))
+        return Values.of(*level, problem.repeats(request.level), len(F))
+
+    return run(find_groups(spec), answer)
 
 
 def variables(groups: list[Group]) -> list[tuple[list[int], list[int]]]:

@@ -11,6 +11,7 @@ from bilevo.algorithms.rivals.pairs import best_answer, misjudged
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.leader import LeaderState
 from bilevo.core.request import Evaluate, Level, Procedure, Values
+from bilevo.testing import Driven
 
 
 def pair(x: float, y: float, F: float = 0.0, violation: float = 0.0) -> Pair:
@@ -40,20 +41,14 @@ def drive(steps: Procedure) -> tuple[object, dict[Level, int]]:
 
     The leader wants x = 0.3 and, of the follower's answers, the one with y0 = 0.1.
     """
-    counts, values = {Level.UPPER: 0, Level.LOWER: 0}, None
-    while True:
-        try:
-            request = steps.send(values)
-        except StopIteration as end:
-            return end.value, counts
-        values = None
-        if isinstance(request, Evaluate):
-            counts[request.level] += len(request.x)
-            x, y = request.x[:, 0], request.y
-            lower = (y.sum(axis=1) - 2 * x) ** 2
-            upper = (x - 0.3) ** 2 + (y[:, 0] - 0.1) ** 2
-            objective = lower if request.level is Level.LOWER else upper
-            values = Values.of(objective, np.empty((len(x), 0)), 0, counts[request.level])
+
+    def objective(level: Level, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        if level is Level.LOWER:
+            return (y.sum(axis=1) - 2 * x[:, 0]) ** 2
+        return (x[:, 0] - 0.3) ** 2 + (y[:, 0] - 0.1) ** 2
+
+    driven = Driven(objective, 1, 2)
+    return driven.run(steps), driven.counts
 
 
 def test_a_follower_is_polished_from_a_start_without_moving_along_its_valley() -> None:

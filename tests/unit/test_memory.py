@@ -13,8 +13,9 @@ import bilevo
 from bilevo.algorithms.rivals import archive
 from bilevo.algorithms.rivals.archive import Archive
 from bilevo.core import result
+from bilevo.core.algorithm import Followers
 from bilevo.core.result import Generation, History
-from bilevo.registry import for_functions
+from bilevo.registry import driving
 from bilevo.run import encoding
 from bilevo.run.journal import Record, RecordKind
 from bilevo.run.record import LISTED, RunRecord
@@ -154,6 +155,6 @@ def test_a_long_run_hardly_grows() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", for_functions())
+@pytest.mark.parametrize("method", driving(Followers.FUNCTION))
 def test_a_long_run_of_any_method_hardly_grows(method: str) -> None:
     assert growth(method, 100_000) < BYTES_PER_EVALUATION

@@ -227,7 +227,7 @@ def test_interruption_returns_the_best_pair_so_far(interruptible: None) -> None:
     assert np.isfinite(result.F) and np.isfinite(result.x).all()
 
 
-def test_history_tells_how_the_tasks_fared() -> None:
+def test_the_history_has_the_executions_and_survival_of_each_task() -> None:
     result = minimize_counted(get("smd1"), method="drc-cma-es")
     assert len(result.history) == result.nit
     last = result.history[-1]

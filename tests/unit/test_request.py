@@ -8,9 +8,11 @@ from bilevo.core.request import (
     Incumbent,
     Level,
     Procedure,
+    Request,
     Values,
     alongside,
     evaluate,
+    run,
     together,
 )
 
@@ -22,21 +24,20 @@ def answers(request: Evaluate, spent: int = 0) -> Values:
     return Values.of(objective, np.empty((len(objective), 0)), 0, spent)
 
 
-def run(steps: Procedure) -> tuple[list, object]:
+def drive(steps: Procedure) -> tuple[list, object]:
     """Drive a procedure; its requests and its result."""
-    requests, values = [], None
-    while True:
-        try:
-            request = steps.send(values)
-        except StopIteration as end:
-            return requests, end.value
+    requests = []
+
+    def answer(request: Request) -> Values | None:
         requests.append(request)
-        values = answers(request) if isinstance(request, Evaluate) else None
+        return answers(request) if isinstance(request, Evaluate) else None
+
+    return requests, run(steps, answer)
 
 
 def batches(steps: Procedure) -> list[tuple[Level, int]]:
     """The level and size of a procedure's evaluations."""
-    return [(r.level, len(r.x)) for r in run(steps)[0] if isinstance(r, Evaluate)]
+    return [(r.level, len(r.x)) for r in drive(steps)[0] if isinstance(r, Evaluate)]
 
 
 def procedure(name: float, rounds: int) -> Procedure[list[float]]:
@@ -50,8 +51,8 @@ def procedure(name: float, rounds: int) -> Procedure[list[float]]:
 
 
 def test_together_gives_each_procedure_its_own_values() -> None:
-    alone = [run(procedure(name, rounds))[1] for name, rounds in ((1.0, 2), (2.0, 1), (3.0, 3))]
-    _, joined = run(together([procedure(1.0, 2), procedure(2.0, 1), procedure(3.0, 3)]))
+    alone = [drive(procedure(name, rounds))[1] for name, rounds in ((1.0, 2), (2.0, 1), (3.0, 3))]
+    _, joined = drive(together([procedure(1.0, 2), procedure(2.0, 1), procedure(3.0, 3)]))
     assert joined == alone
 
 
@@ -59,18 +60,18 @@ def test_together_batches_requests_of_one_level_and_passes_incumbents_on() -> No
     three = [(1.0, 2), (2.0, 1), (3.0, 3)]
     expected = [(Level.LOWER, 3), (Level.LOWER, 2), (Level.LOWER, 1), (Level.UPPER, 3)]
     assert batches(together(procedure(*one) for one in three)) == expected
-    requests, _ = run(together(procedure(*one) for one in three))
+    requests, _ = drive(together(procedure(*one) for one in three))
     assert [r.F for r in requests if isinstance(r, Incumbent)] == [2.0, 1.0, 3.0]
 
 
 def test_together_of_nothing_is_nothing() -> None:
-    assert run(together([])) == ([], [])
+    assert drive(together([])) == ([], [])
 
 
 @pytest.mark.parametrize(("main", "side"), [(3, 1), (2, 2), (1, 3)])
 def test_alongside_gives_both_procedures_their_own_values(main: int, side: int) -> None:
-    alone = [run(procedure(name, rounds))[1] for name, rounds in ((1.0, main), (2.0, side))]
-    requests, joined = run(alongside(procedure(1.0, main), procedure(2.0, side)))
+    alone = [drive(procedure(name, rounds))[1] for name, rounds in ((1.0, main), (2.0, side))]
+    requests, joined = drive(alongside(procedure(1.0, main), procedure(2.0, side)))
     assert list(joined) == alone
     assert {r.F for r in requests if isinstance(r, Incumbent)} == {1.0, 2.0}
 

@@ -188,7 +188,7 @@ def test_mistakes_are_named() -> None:
         Minimize("BFGS")
     with pytest.raises(ValueError, match="precision must be a positive number"):
         Population(precision=0)
-    with pytest.raises(ValueError, match="L-BFGS-B cannot do with constraints; these can: SLSQP"):
+    with pytest.raises(ValueError, match="L-BFGS-B takes no constraints; these do: SLSQP"):
         problem(Minimize("L-BFGS-B"), g=lambda x, y: y[0])
     for wrong in ({"starts": 0}, {"evaluations": 2.5}):
         with pytest.raises(ValueError, match="positive whole number"):

@@ -11,10 +11,11 @@ from solvers import HALF, Exact, F, Opaque, Walker, f, problem
 
 import bilevo
 from bilevo import BadValue, minimize, verify
+from bilevo.core.algorithm import Followers
 from bilevo.lab.checks import checked
-from bilevo.registry import for_followers
+from bilevo.registry import driving
 
-METHODS = for_followers()
+METHODS = driving(Followers.SOLVER)
 pytestmark = pytest.mark.filterwarnings("ignore:workers slow this run down")
 
 

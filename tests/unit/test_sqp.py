@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bilevo.algorithms.shared.sqp import LocalRule, SearchEnd, sqp
-from bilevo.core.request import Level, Procedure, Values, evaluate
+from bilevo.core.request import Level, Procedure, Values, evaluate, run
 from bilevo.problems import get
 
 Function = Callable[[np.ndarray], float]
@@ -40,15 +40,9 @@ class Driver:
         d = len(start)
         box = np.full(d, low), np.full(d, high)
         steps = sqp(at, np.array(start), *box, LocalRule(max_points))
-        values = None
-        while True:
-            try:
-                request = steps.send(values)
-            except StopIteration as end:
-                answer: SearchEnd = end.value
-                assert answer.points == sum(self.batches) <= max_points
-                return answer
-            values = self.values(request.y)
+        end = run(steps, lambda request: self.values(request.y))
+        assert end.points == sum(self.batches) <= max_points
+        return end
 
 
 def sphere(u: np.ndarray) -> float:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from bilevo.core.lazy import lazy_names
+from bilevo.core.extras import lazy_names
 
 if TYPE_CHECKING:
     from bilevo.algorithms.bl_cma_es import BLCMAES

@@ -1,7 +1,7 @@
 """The protocol of algorithms: two generators over a plain state, one call per upper generation.
 
-`Algorithm` lists all that the driver reads of an algorithm, `AlgorithmState` all that it reads of a
-state. The rules for what the generators may yield are in `bilevo.core.request`.
+The driver reads the members of `Algorithm` and, of a state, those of `AlgorithmState`.
+The rules for what the generators may yield are in `bilevo.core.request`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from bilevo.core.arrays import BoolArray, IntArray
 from bilevo.core.budget import Budget, StopReason
-from bilevo.core.checks import shown
+from bilevo.core.checks import require
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure
 
@@ -36,7 +36,7 @@ class AlgorithmState(Protocol):
     declared by the type hints of `Algorithm.State`, or be in the first state.
     """
 
-    stop: StopReason | None  # why the run ends here: TARGET, STAGNATION or BUDGET; None: it goes on
+    stop: StopReason | None  # TARGET, STAGNATION or BUDGET if the run ends here
     executions: IntArray  # per task of the last generation: how often its follower search ran
     survived: BoolArray  # per task: whether its pair was selected at the upper level
 
@@ -52,7 +52,7 @@ class Algorithm(Protocol[StateT]):
     State
         The class of its states.
     followers
-        Which followers it drives; functions by default.
+        The kind of followers it drives; functions by default.
     budget
         Its published settings. Their fields override the problem's; a user's override both.
     init(spec)
@@ -85,27 +85,21 @@ def require_algorithm(method: Any) -> Algorithm[Any]:
         raise ValueError(
             f"method must be an object, not a class: did you mean {method.__name__}()?"
         )
-    if not callable(getattr(method, "init", None)) or not callable(
-        getattr(method, "generation", None)
-    ):
-        raise ValueError(f"method must be a name or an algorithm object, got {shown(method)}")
-    kinds = {"name": str, "revision": int, "State": type, "followers": Followers, "budget": Budget}
-    for member, kind in kinds.items():
+    able = all(callable(getattr(method, name, None)) for name in ("init", "generation"))
+    require(able, "method", "a name or an algorithm object", method)
+    for member, (kind, what) in _MEMBERS.items():
         found = getattr(method, member, None)
-        if not isinstance(found, kind):
-            raise ValueError(
-                f"{type(method).__name__}.{member} must be {_SHOULD_BE[member]}, got {shown(found)}"
-            )
+        require(isinstance(found, kind), f"{type(method).__name__}.{member}", what, found)
     made: Algorithm[Any] = method
     return made
 
 
-_SHOULD_BE = {
-    "name": "a string",
-    "revision": "a whole number",
-    "State": "the class of its states",
-    "followers": "a Followers, such as Followers.FUNCTION",
-    "budget": "a bilevo.Budget",
+_MEMBERS = {
+    "name": (str, "a string"),
+    "revision": (int, "a whole number"),
+    "State": (type, "the class of its states"),
+    "followers": (Followers, "a Followers, such as Followers.FUNCTION"),
+    "budget": (Budget, "a bilevo.Budget"),
 }
 
 

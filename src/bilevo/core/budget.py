@@ -178,7 +178,8 @@ def interquartile_range(values: FloatArray) -> float:
 def change_over(record: Sequence[float], window: int) -> tuple[float, float]:
     """Return the absolute and relative change of a record over its last `window` entries.
 
-    The change is relative to the last and the first (finite) value. Both are inf for shorter ones.
+    The relative change is to the sum of the first finite value and the last one. Both changes are
+    inf for a shorter record.
     """
     window = max(window, 2)
     if len(record) <= window:

@@ -22,6 +22,12 @@ def shown(value: object, longest: int = LONGEST_SHOWN) -> str:
     return text if len(text) <= longest else f"{text[:longest]}..."
 
 
+def require(fine: bool, name: str, what: str, value: object) -> None:
+    """Refuse a value of this name unless it is fine; an error says what it must be."""
+    if not fine:
+        raise ValueError(f"{name} must be {what}, got {shown(value)}")
+
+
 def described(value: object) -> str:
     """Return a value as an error shows it, with its type; arrays by their shape."""
     if type(value) is np.ndarray:
@@ -54,11 +60,13 @@ def real_array(values: Any) -> FloatArray:
         kinds = (str, bytes, complex, np.complexfloating)
         odd = array.dtype.kind == "O" and any(isinstance(one, kinds) for one in array.flat)
         if odd or array.dtype.kind not in "biufO":
-            raise ValueError(f"{shown(values)} holds what is no real number")
+            raise ValueError(f"{shown(values)} holds something that is no real number")
         with np.errstate(over="ignore"):  # a long double may become infinite
             return frozen(array)
     except (TypeError, OverflowError) as error:
-        raise ValueError(f"{shown(values)} holds what is no real number: {error}") from None
+        raise ValueError(
+            f"{shown(values)} holds something that is no real number: {error}"
+        ) from None
 
 
 def is_truth(value: object) -> bool:

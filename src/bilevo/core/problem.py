@@ -16,7 +16,7 @@ import numpy as np
 
 from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.budget import Budget, FullBudget
-from bilevo.core.checks import is_truth, is_whole, real_array, real_number, shown
+from bilevo.core.checks import is_truth, is_whole, real_array, real_number, require, shown
 from bilevo.core.notebook import table
 from bilevo.core.request import Level
 from bilevo.core.solver import CheckedSolver, Solver, bind_solver
@@ -79,6 +79,10 @@ class Bounds:
     def size(self) -> int:
         return int(self.lower.size)
 
+    def contain(self, points: FloatArray) -> bool:
+        """Tell whether a point, or all rows of points, are within the bounds; NaN is not."""
+        return bool(((self.lower <= points) & (points <= self.upper)).all())
+
     @property
     def width(self) -> FloatArray:
         return _width(self.lower, self.upper)
@@ -101,8 +105,8 @@ class Optimum:
     def __post_init__(self) -> None:
         for name in ("F", "f"):
             number = real_number(value := getattr(self, name))
-            if number is None or not math.isfinite(number):
-                raise ValueError(f"optimum.{name} must be a finite number, got {shown(value)}")
+            finite = number is not None and math.isfinite(number)
+            require(finite, f"optimum.{name}", "a finite number", value)
             object.__setattr__(self, name, number)
         for name in ("x", "y"):
             if (point := getattr(self, name)) is not None:
@@ -114,13 +118,12 @@ def _point(name: str, values: Any) -> FloatArray:
         point = real_array(values)
     except ValueError:
         point = np.empty((0, 0))
-    if point.ndim != 1:
-        raise ValueError(f"{name} must be a vector of numbers or None, got {shown(values)}")
+    require(point.ndim == 1, name, "a vector of numbers or None", values)
     return point
 
 
 def _unknown(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Stand for f where only a solver knows it."""
+    """Return NaN: only a solver knows f."""
     return np.full(y.shape[:-1], np.nan)
 
 
@@ -155,8 +158,8 @@ class Problem:
     ) -> None:
         dispensable = "Gg" if follower is None else "Ggf"
         for label, function in (("F", F), ("f", f), ("G", G), ("g", g)):
-            if not (callable(function) or (function is None and label in dispensable)):
-                raise ValueError(f"{label} must be a function of (x, y), got {shown(function)}")
+            fine = callable(function) or (function is None and label in dispensable)
+            require(fine, label, "a function of (x, y)", function)
         if f is None and g is not None:
             raise ValueError("g without f: a solver says itself how much an answer violates")
         whole = is_whole(repeats_lower) and repeats_lower >= 0
@@ -165,16 +168,12 @@ class Problem:
                 f"repeats_lower={shown(repeats_lower)} says how many last entries of G repeat g: "
                 "0, or at most their number when both G and g are given"
             )
-        if optimum is not None and not isinstance(optimum, Optimum):
-            raise ValueError(f"optimum must be a bilevo.Optimum or None, got {shown(optimum)}")
-        if not isinstance(budget, Budget | None):
-            raise ValueError(f"budget must be a bilevo.Budget or None, got {shown(budget)}")
-        if not isinstance(name, str | None):
-            raise ValueError(f"name must be a text or None, got {shown(name)}")
-        if not is_truth(vectorized):
-            raise ValueError(f"vectorized must be True or False, got {shown(vectorized)}")
-        if not (response is None or callable(response)):
-            raise ValueError(f"response must be a function of x, got {shown(response)}")
+        known = isinstance(optimum, Optimum | None)
+        require(known, "optimum", "a bilevo.Optimum or None", optimum)
+        require(isinstance(budget, Budget | None), "budget", "a bilevo.Budget or None", budget)
+        require(isinstance(name, str | None), "name", "a text or None", name)
+        require(is_truth(vectorized), "vectorized", "True or False", vectorized)
+        require(response is None or callable(response), "response", "a function of x", response)
         self.F, self.f, self.G, self.g = F, _unknown if f is None else f, G, g
         self.x_bounds = Bounds.of(x_bounds, "x_bounds")
         self.y_bounds = Bounds.of(y_bounds, "y_bounds")

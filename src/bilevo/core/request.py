@@ -180,21 +180,33 @@ def evaluate(level: Level, x: FloatArray, y: FloatArray) -> Procedure[Values]:
     return values
 
 
+def run(procedure: Procedure[T], answer: Callable[[Any], Any]) -> T:
+    """Run a procedure to its end; a function answers its requests."""
+    sent = None
+    while True:
+        try:
+            request = procedure.send(sent)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        sent = answer(request)
+
+
 def relayed(
     procedure: Procedure[T],
     asked: Callable[[Request], Request],
     answered: Callable[[Level, Values], Values],
 ) -> Procedure[T]:
-    """Run a procedure with its requests, and the values it is sent, changed on their way."""
-    answer: Values | None = None
+    """Run a procedure whose requests are changed, and then the values that answer them."""
+    sent = None
     while True:
         try:
-            request = procedure.send(answer)
+            request = procedure.send(sent)
         except StopIteration as end:
             result: T = end.value
             return result
         values = yield asked(request)
-        answer = answered(request.level, values) if isinstance(request, Evaluate) else None
+        sent = answered(request.level, values) if isinstance(request, Evaluate) else None
 
 
 def together(procedures: Iterable[Procedure[T]]) -> Procedure[list[T]]:
@@ -260,8 +272,8 @@ def _joined(
         except ValueError:  # rows of different sizes
             widths = [(request.x.shape[1], request[-1].shape[1]) for request in requests]
             odd = next(k for k, width in enumerate(widths) if width != widths[0])
-            told = f"rows of the sizes {widths[odd]} run together with others of {widths[0]}"
-            _raise_in(running[batch[odd]], BadRequest(f"{told}: all are (m, n)"))
+            text = f"rows of the sizes {widths[odd]} run together with others of {widths[0]}"
+            _raise_in(running[batch[odd]], BadRequest(f"{text}: all are (m, n)"))
         answer = yield joined
         sizes = [len(request.x) for request in requests]
         answers = zip(batch, split(answer, sizes), strict=True)
@@ -284,7 +296,7 @@ _SHAPES = {"x": "km", "y": "kn", "task": "k", "taken": "k"}
 
 
 def require_rows(request: Any) -> None:
-    """Refuse a request whose parts are not arrays of as many rows each."""
+    """Refuse a request whose parts are not arrays with the same number of rows."""
     if not isinstance(request, Evaluate | Step):
         instead = "yield an Evaluate, a Step or an Incumbent"
         if isinstance(request, Generator):

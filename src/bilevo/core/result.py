@@ -26,7 +26,7 @@ LONGEST_HISTORY = 10_000  # rows of a history; even, so that thinning keeps the 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One upper generation: evaluations so far, the elite, and what became of the tasks."""
+    """An upper generation: evaluations so far, the elite, and how each task was executed."""
 
     nfev_upper: int
     nfev_lower: int
@@ -213,15 +213,10 @@ class Result:
             if content.pop("format") != RESULT_FORMAT:
                 raise ValueError("another format")
             return revive(cls, content)
-        except (
-            ValueError,
-            TypeError,
-            LookupError,
-            AttributeError,
-            OverflowError,
-            RecursionError,
-        ) as e:
-            raise ValueError(f"{path} is not a result of this version: {e}") from None
+        except OSError:
+            raise
+        except Exception as error:  # a foreign file can be wrong in any way
+            raise ValueError(f"{path} is not a result of this version: {error}") from None
 
 
 def _pretty(value: Any) -> str:

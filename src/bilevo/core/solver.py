@@ -23,7 +23,7 @@ from bilevo.core.values import BadValue, Returned
 
 SolverState = TypeVar("SolverState")
 MOST_STEPS = 1000  # steps of a search that never says it is done
-BOUND_SLACK = 1e-6  # of a bound's width (or of 1): as far as solvers leave their bounds by rounding
+BOUND_SLACK = 1e-6  # of a bound's width (or of 1): solvers leave their bounds this far by rounding
 
 
 class Solver(Protocol[SolverState]):
@@ -44,19 +44,15 @@ class Solver(Protocol[SolverState]):
 
     def start(self, x: FloatArray, rng: np.random.Generator) -> SolverState:
         """Return a search for the answer to x (m,), before its first step."""
-        ...
 
     def advance(self, state: SolverState) -> SolverState:
         """Take one step, and return the state after it."""
-        ...
 
     def best(self, state: SolverState) -> tuple[Any, float, float]:
         """Return the best answer so far: y (n,) as the leader sees it, f, and its violation."""
-        ...
 
     def done(self, state: SolverState) -> bool:
         """Tell whether further steps would change nothing."""
-        ...
 
 
 class StepOutcome(NamedTuple):
@@ -79,16 +75,12 @@ class StepOutcome(NamedTuple):
 
 def bind_solver(follower: Any, problem: Any) -> Solver[Any]:
     """Return the solver to use for a problem; refuse anything that is no solver."""
-    _require_solver(follower)
-    if not callable(getattr(follower, "bind", None)):
-        own: Solver[Any] = follower
-        return own
-    made: Solver[Any] = follower.bind(problem)
-    _require_solver(made)
-    return made
+    solver = _require_solver(follower)
+    bind = getattr(follower, "bind", None)
+    return _require_solver(bind(problem)) if callable(bind) else solver
 
 
-def _require_solver(follower: Any) -> None:
+def _require_solver(follower: Any) -> Solver[Any]:
     needed = ("start", "advance", "best", "done")
     missing = [name for name in needed if not callable(getattr(follower, name, None))]
     if missing or isinstance(follower, type):
@@ -97,6 +89,8 @@ def _require_solver(follower: Any) -> None:
             f"got {shown(follower)}" + (f", which has no {', '.join(missing)}" if missing else "")
         )
     require_count("follower.cost", cost_of(follower), optional=False)
+    solver: Solver[Any] = follower
+    return solver
 
 
 def cost_of(follower: Any) -> int:
@@ -105,8 +99,8 @@ def cost_of(follower: Any) -> int:
     return int(cost) if isinstance(cost, np.integer) else cost
 
 
-def _something(state: Any, method: str) -> Any:
-    if state is None:  # usually a forgotten `return`; and None stands for a state that is lost
+def _require_state(state: Any, method: str) -> Any:
+    if state is None:  # usually a forgotten `return`; and None means a state that is lost
         raise BadValue(
             f"the follower's {method} returned None: it must return the state, also one that it "
             "has changed in place; what changes with x belongs into the state"
@@ -127,12 +121,12 @@ class CheckedSolver:
 
     def start(self, x: FloatArray, rng: np.random.Generator) -> Any:
         """Return a search before its first step."""
-        return _something(self.follower.start(x, rng), "start")
+        return _require_state(self.follower.start(x, rng), "start")
 
     def advance(self, state: Any, first: bool) -> tuple[Any, StepOutcome]:
         """Return the state and the outcome of one more step; the first one pays for the start."""
         before = 0 if first else self._spent(state)
-        state = _something(self.follower.advance(state), "advance")
+        state = _require_state(self.follower.advance(state), "advance")
         return state, StepOutcome(*self.best(state), self._done(state), self._cost(state, before))
 
     def best(self, state: Any) -> tuple[FloatArray, float, float]:
@@ -140,15 +134,14 @@ class CheckedSolver:
         told = self.follower.best(state)
         if not isinstance(told, tuple) or len(told) != 3:
             raise BadValue(f"the follower's best must be a tuple (y, f, violation), got {told!r}")
-        y, f, violation = self._inside(told[0]), *self._values(*told[1:])
+        y = self._inside(told[0])
+        f = self._numbers.number(told[1], "f")
+        violation = self._numbers.number(told[2], "violation")
         if violation < 0:
             raise BadValue(f"the follower's violation must be 0 or more, got {violation}")
         if not (np.isfinite(y).all() and math.isfinite(f) and math.isfinite(violation)):
             return y, math.inf, math.inf
         return y, f, violation
-
-    def _values(self, f: Any, violation: Any) -> tuple[float, float]:
-        return self._numbers.number(f, "f"), self._numbers.number(violation, "violation")
 
     def _inside(self, told: Any) -> FloatArray:
         y = self._numbers.real(told, "answer")

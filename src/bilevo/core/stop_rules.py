@@ -42,7 +42,7 @@ class StopRule(Protocol):
 
 
 def first_met(rules: Iterable[StopRule], progress: Progress) -> StopReason | None:
-    """Return the reason of the first rule that is met; None if the run goes on."""
+    """Return the reason of the first rule that is met; None if none is."""
     return next((rule.reason for rule in rules if rule.met(progress)), None)
 
 

@@ -1,7 +1,7 @@
-"""Marks on exceptions of the user's own functions, solvers and algorithms.
+"""Marks on exceptions from user code: functions, solvers and algorithms.
 
 Such an exception reaches the caller as it was raised, with a note that says where in the run that
-was. The note is a `Where`, by which the command line knows that this package has not raised it.
+was. The note is a `Where`: the command line knows by it that this package has not raised it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ class Where(str):
 
 
 def mark(error: BaseException, where: str) -> None:
-    """Note on an exception of the user's own code where it was raised."""
+    """Note on an exception from user code where it was raised."""
     error.add_note(Where(where))
 
 
 def is_marked(error: BaseException) -> bool:
-    """Tell whether an exception comes from the user's own code."""
+    """Tell whether an exception comes from user code."""
     return any(isinstance(note, Where) for note in getattr(error, "__notes__", ()))

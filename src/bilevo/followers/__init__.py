@@ -6,7 +6,7 @@ local search, `Population` any of our optimizers. They are loaded with their fir
 
 from typing import TYPE_CHECKING
 
-from bilevo.core.lazy import lazy_names
+from bilevo.core.extras import lazy_names
 from bilevo.core.solver import Solver
 
 if TYPE_CHECKING:

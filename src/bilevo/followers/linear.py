@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from bilevo.core.arrays import FloatArray, frozen
-from bilevo.core.checks import shown
+from bilevo.core.checks import require
 from bilevo.core.problem import Problem
 
 Model = Callable[[FloatArray], Mapping[str, Any]]
@@ -107,8 +107,8 @@ class _Exact(ABC):
     def __post_init__(self) -> None:
         for name in ("model", "tie", "answer"):
             given = getattr(self, name)
-            if not (callable(given) or (given is None and name != "model")):
-                raise ValueError(f"{name} must be a function, got {shown(given)}")
+            fine = callable(given) or (given is None and name != "model")
+            require(fine, name, "a function", given)
 
     def bind(self, problem: Problem) -> Self:
         box = problem.y_bounds

@@ -2,8 +2,8 @@
 
 scipy.optimize.minimize cannot be stopped and continued. So a step runs its search again from the
 start, takes known values from a record, and breaks off when the step's evaluations are used up.
-Nothing is evaluated twice, and the answers are those of one search without breaks, to the bit. The
-record is made of arrays, and so is a state.
+Nothing is evaluated twice, and one search without breaks would give the same answers, to the bit.
+The record is made of arrays, and so is a state.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import require_count
-from bilevo.core.checks import shown
+from bilevo.core.checks import require
 from bilevo.core.order import best_index, no_worse
 from bilevo.core.problem import Problem
 from bilevo.core.request import Values
@@ -108,8 +108,8 @@ class Minimize:
 
     `method` is L-BFGS-B or, with constraints, SLSQP, on central differences. Nelder-Mead and, with
     constraints, COBYLA need no gradients and cope with kinks. More `starts`, one after another,
-    find better answers where f has several valleys. A step makes `evaluations`, by default those of
-    five gradients, and ends early where a search does.
+    find better answers where f has several valleys. A step makes `evaluations`, by default as many
+    as five gradients take, and ends early where a search does.
     """
 
     method: str | None = None
@@ -120,16 +120,14 @@ class Minimize:
     def __post_init__(self) -> None:
         require_count("starts", self.starts, optional=False)
         require_count("evaluations", self.evaluations)
-        if not isinstance(self.method, str | None) or self.method not in (None, *METHODS):
-            raise ValueError(
-                f"method must be one of {', '.join(METHODS)}, got {shown(self.method)}"
-            )
+        known = isinstance(self.method, str | None) and self.method in (None, *METHODS)
+        require(known, "method", f"one of {', '.join(METHODS)}", self.method)
 
     def bind(self, problem: Problem) -> Minimize:
         method = self.method or usual_method(problem.g is not None)
         if problem.g is not None and not METHODS[method].constraints:
             able = ", ".join(name for name, kind in METHODS.items() if kind.constraints)
-            raise ValueError(f"{method} cannot do with constraints; these can: {able}")
+            raise ValueError(f"{method} takes no constraints; these do: {able}")
         return replace(self, method=method, lower=Lower(problem, "Minimize"))
 
     @property

@@ -15,7 +15,7 @@ import numpy as np
 
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import require_positive
-from bilevo.core.checks import shown
+from bilevo.core.checks import require
 from bilevo.core.order import best_index, no_worse, ranking
 from bilevo.core.problem import Problem
 from bilevo.core.request import Values
@@ -56,9 +56,9 @@ class Population:
     def __post_init__(self) -> None:
         needed = ("population_size", "start", "ask", "tell")
         able = all(callable(getattr(self.optimizer, name, None)) for name in needed)
-        if isinstance(self.optimizer, type) or not able:
-            told = f"such as bilevo.optimizers.CMAES(), got {shown(self.optimizer)}"
-            raise ValueError(f"optimizer must be an object with {', '.join(needed)}, {told}")
+        what = f"an object with {', '.join(needed)}, such as bilevo.optimizers.CMAES()"
+        fine = able and not isinstance(self.optimizer, type)
+        require(fine, "optimizer", what, self.optimizer)
         require_positive("precision", self.precision, finite=True)
 
     def bind(self, problem: Problem) -> Population:

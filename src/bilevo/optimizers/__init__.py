@@ -7,7 +7,7 @@ plans know it by that name, and `drc-<name>` is a registered method.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from bilevo.core.lazy import lazy_names
+from bilevo.core.extras import lazy_names
 
 if TYPE_CHECKING:
     from bilevo.optimizers.cma_es import CMAES

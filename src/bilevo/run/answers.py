@@ -2,14 +2,14 @@
 
     Live        computes answers by the user's functions and solvers, here or by workers
     Journalled  computes them, and writes each into the journal
-    Replayed    reads them from a journal, and goes on as `Journalled` at its end (see `replay`)
+    Replayed    reads them from a journal, and continues as `Journalled` at its end (see `replay`)
 
 A source also takes the run's events, because a journal keeps answers and events in one order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bilevo.core.algorithm import AlgorithmState
@@ -38,11 +38,11 @@ class Live:
         evaluator: Evaluator,
         stepper: Stepper | None,
         clock: Clock,
-        callback: Callback | None = None,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         self._evaluator, self._stepper = evaluator, stepper
         self._last: Evaluator | Stepper = evaluator
-        self._clock, self._callback = clock, callback
+        self._clock, self._callbacks = clock, callbacks
 
     @property
     def counted(self) -> int:
@@ -75,10 +75,10 @@ class Live:
         return self.stopped_by_callback(session)
 
     def stopped_by_callback(self, session: Session) -> bool:
-        """Show the callback the result so far, and tell whether it stops the run."""
+        """Show the callbacks the result so far, and tell whether one stops the run."""
         try:
-            if self._callback is not None:
-                self._callback(session.result())
+            for callback in self._callbacks:
+                callback(session.result())
         except StopIteration:
             return True
         return False

@@ -32,7 +32,7 @@ class AskTell:
         return self._session.result()
 
     def ask(self) -> Batch:
-        """Return the batch to evaluate next; the same one until it is told."""
+        """Return the batch to evaluate next; the same one until `tell` has its values."""
         batch = self._session.batch
         if batch is None:
             raise ValueError(f"the run has ended ({self._session.stop}); see .result")

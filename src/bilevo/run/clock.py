@@ -29,11 +29,11 @@ class Clock:
         return self.limit - self.elapsed
 
     def set(self, seconds: float) -> None:
-        """Go on from this time."""
+        """Continue from this time."""
         self._started, self._held = self._now() - seconds, None
 
     def hold(self, seconds: float) -> None:
-        """Stand still at this time, until `set`."""
+        """Show this time until `set` is called."""
         self._held = seconds
 
     @contextmanager

@@ -1,8 +1,8 @@
 """The contract with algorithms: checks of what they ask for and return.
 
-A request of another type or shape, points that are not finite or outside the unit box, a best pair
-whose F was not evaluated, a generation that returns no state: each is a `BadRequest`, which says
-what was wrong and what would be right.
+A `BadRequest` says what was wrong and what would be right. It is raised for a request of another
+type or shape, for points that are not finite or outside the unit box, for a best pair whose F was
+not evaluated, and for a generation that returns no state.
 
 Types, shapes and the unit box are checked for all algorithms, in less than three microseconds a
 request. Checks that need a memory of earlier requests are made for algorithms from outside the
@@ -29,13 +29,13 @@ MOST_IDLE = 10_000  # best pairs and generations without any evaluation between 
 TASKS = {"executions": ("iu", "whole numbers"), "survived": ("b", "True and False")}
 _BITS = np.dtype(np.uint64)
 _ONE = np.array(1.0).view(_BITS)  # the bits of numbers from 0 to 1 are no larger
-_above = np.greater  # to look for a 1 in its bytes takes half the time of a reduction
+_above = np.greater  # looking for a 1 in its bytes takes half the time of a reduction
 
 
 class Contract:
     """Checks an algorithm's requests and states, one after another.
 
-    `earlier_unknown` says that the run goes on from a stored state. Earlier evaluations are not
+    `earlier_unknown` says that the run continues from a stored state. Earlier evaluations are not
     known here then, so a best pair that was not evaluated since is accepted.
     """
 
@@ -112,7 +112,7 @@ class Contract:
                 f"`return` and a state, which is a {self._state.__name__}"
             )
         if not hasattr(state, "stop"):
-            raise self._bad("the state has no field `stop`: it is None while the run goes on")
+            raise self._bad("the state has no field `stop`: it is None while the run continues")
         stop = state.stop
         if stop is not None and not (isinstance(stop, StopReason) and stop in OWN_ENDS):
             reasons = ", ".join(f"StopReason.{reason.name}" for reason in OWN_ENDS)
@@ -128,7 +128,7 @@ class Contract:
                 raise self._bad(f"state.{name} is {described(tasks)}; give an array (k,) of {what}")
         if len(state.executions) != len(state.survived):
             raise self._bad(
-                f"state.executions tells of {len(state.executions)} tasks and state.survived of "
+                f"state.executions has {len(state.executions)} tasks and state.survived has "
                 f"{len(state.survived)}; give both for each task, or two empty arrays"
             )
         self.check_end(best)
@@ -139,13 +139,13 @@ class Contract:
         """Refuse an end without a best pair."""
         if best is None:
             raise self._bad(
-                "it has told no best pair: yield an Incumbent before the first generation ends"
+                "it has yielded no best pair: yield an Incumbent before the first generation ends"
             )
 
     def _require_work(self) -> None:
         if self._idle > MOST_IDLE:
             raise self._bad(
-                f"it told {MOST_IDLE} best pairs and generations without asking for an evaluation: "
+                f"it made {MOST_IDLE} best pairs and generations without asking for an evaluation: "
                 "set state.stop to end a run"
             )
 

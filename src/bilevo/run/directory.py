@@ -11,6 +11,7 @@ A run is resumed by running it again from the last snapshot on (see replay).
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -24,6 +25,7 @@ import numpy as np
 from bilevo import kernels, safe_files
 from bilevo.core.algorithm import Algorithm, AlgorithmState
 from bilevo.core.budget import OWN_ENDS, Limits, StopReason
+from bilevo.core.checks import require
 from bilevo.core.problem import Problem, Spec
 from bilevo.core.request import Incumbent
 from bilevo.core.result import Result
@@ -102,7 +104,7 @@ class RunDir:
         for record, end in file.records():
             take(file, whole, record)
             if end == reached and whole.within(limits):
-                before, start = whole.copy(), end
+                before, start = copy.deepcopy(whole), end
         if start is not file.start:  # the snapshot is of this journal, and within the limits
             self.state = state
         for stored in (whole, before):
@@ -124,14 +126,14 @@ class RunDir:
                 raise file.corrupt("its best pair is outside the bounds")
 
     def _keep_kernel(self, kernel: Any) -> None:
-        """Go on with the kernel of the run's beginning unless another one is asked for."""
+        """Keep the kernel that the run began with, unless another one is asked for."""
         if kernel == "numpy" and kernels.chosen() is None:
             self.spec = replace(self.spec, kernel="numpy")
             self._header["kernel"] = kernel
 
     def _load_snapshot(self) -> tuple[AlgorithmState | None, Position | None]:
         path = self.path / SNAPSHOT
-        if safe_files.exists(path):
+        if os.path.lexists(path):
             try:
                 state, reached = snapshot.read(path, self._kind)
                 _try_out(self._algorithm, self.spec, self._problem, state)
@@ -147,7 +149,7 @@ class RunDir:
         return snapshot.StateKind.of(self._algorithm.State, first)
 
     def source(
-        self, live: Live, clock: Clock, going_on: Callable[[Session], None] | None = None
+        self, live: Live, clock: Clock, recheck: Callable[[Session], None] | None = None
     ) -> Source:
         """Return where the run's answers come from: the journal first, if it holds any."""
         clock.hold(self._elapsed)
@@ -155,7 +157,7 @@ class RunDir:
         if self._replay is None:
             clock.set(self._elapsed)
             return journalled
-        return Replayed(self._replay, journalled, clock, self.path, going_on)
+        return Replayed(self._replay, journalled, clock, self.path, recheck)
 
     @property
     def solver_states(self) -> Path:
@@ -192,7 +194,7 @@ class RunDir:
         """Tidy up after a run, and tell whether its end is to be written."""
         if not (self.path / JOURNAL).exists():
             warn_user(f"{self.path} was removed: nothing of the run is kept")
-        if result.status in OWN_ENDS:  # nobody goes on with it
+        if result.status in OWN_ENDS:  # nobody continues it
             remove_states(self.solver_states)
         return not self._end_written and result.status is not StopReason.INTERRUPTED
 
@@ -205,8 +207,8 @@ class RunDir:
 
 def _directory(name: str | Path) -> Path:
     """Return the absolute path of a directory, which is made if there is none."""
-    if not isinstance(name, str | Path) or not str(name):
-        raise ValueError(f"run_dir must be the name of a directory, got {name!r}")
+    fine = isinstance(name, str | Path) and bool(str(name))
+    require(fine, "run_dir", "the name of a directory", name)
     directory = Path(name).absolute()
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"run_dir must be the name of a directory; {name} is a file")

@@ -1,4 +1,4 @@
-"""Having the pieces of a batch computed, here or by workers, and what happens when one fails.
+"""Computes the pieces of a batch, here or by workers, and repeats or forgives those that fail.
 
 `Evaluator` does so for evaluations of functions, `Stepper` for steps of the problem's own solver.
 A piece is one point or one step, or a fixed number of rows where functions are vectorized. Pieces
@@ -15,25 +15,18 @@ from time import perf_counter
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from bilevo.core.budget import COUNT_LIMIT, StopReason
-from bilevo.core.checks import is_whole, shown
+from bilevo.core.checks import is_whole, require
 from bilevo.core.solver import StepOutcome
 from bilevo.core.users_code import mark
 from bilevo.core.values import BadValue
 from bilevo.run.executors import Overhead, Workers
 from bilevo.run.jobs import CannotTravel, Changed, EvaluationOutcome, Job, Raised, Reply
-from bilevo.run.session import Batch, StepBatch
+from bilevo.run.session import Batch, StepBatch, Stopped
 
 OnFailure = Literal["raise", "worst"]
 FATAL = (BadValue, CannotTravel, Changed)  # repeating or forgiving them would hide a mistake
 NOTHING: Mapping[int, Any] = {}
 ROWS = 64  # of a piece, when vectorized
-
-
-class Stopped(Exception):  # noqa: N818 (not an error: a reason to stop)
-    """Ends a run in the middle of a batch, of which `counted` evaluations have been made."""
-
-    def __init__(self, reason: StopReason, counted: int) -> None:
-        self.reason, self.counted = reason, counted
 
 
 B = TypeVar("B", bound=Batch | StepBatch)
@@ -51,7 +44,7 @@ def piece_rows(vectorized: bool, points: int) -> tuple[slice, ...]:
 class Dispatcher(ABC, Generic[B, P]):
     """Computes the pieces of a batch, in this thread or by workers, and repeats those that fail.
 
-    `done` says how much of the present batch has been computed, should it be broken off.
+    `done` says how much of the present batch has been computed, in case it is broken off.
     """
 
     def __init__(
@@ -62,12 +55,9 @@ class Dispatcher(ABC, Generic[B, P]):
         vectorized: bool,
         overhead: Overhead | None,
     ) -> None:
-        if on_failure not in ("raise", "worst"):
-            raise ValueError(f'on_failure must be "raise" or "worst", got {shown(on_failure)}')
-        if not is_whole(retries) or not 0 <= retries < COUNT_LIMIT:
-            raise ValueError(
-                f"retries must be a number of repeats, 0 or more; got {shown(retries)}"
-            )
+        require(on_failure in ("raise", "worst"), "on_failure", '"raise" or "worst"', on_failure)
+        possible = is_whole(retries) and 0 <= retries < COUNT_LIMIT
+        require(possible, "retries", "a number of repeats, 0 or more", retries)
         self.done = 0
         self._forgiving = on_failure == "worst"
         self._retries, self._workers = retries, workers
@@ -169,7 +159,7 @@ class Dispatcher(ABC, Generic[B, P]):
                 self._workers.submit(i, jobs[i])
                 continue
             else:
-                computing = math.inf  # failures tell nothing of what workers cost
+                computing = math.inf  # a failure does not show what workers cost
             yield i, reply
             del jobs[i]
         if self._overhead is not None:

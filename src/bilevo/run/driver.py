@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bilevo.core.budget import StopReason
 from bilevo.core.result import Result
-from bilevo.run.dispatch import Stopped
-from bilevo.run.session import Session, Source
+from bilevo.run.session import Session, Source, Stopped
 
 
 def drive(session: Session, source: Source) -> Result:

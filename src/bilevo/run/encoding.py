@@ -23,6 +23,11 @@ LEVELS = tuple(Level)
 _NUMBER = {level: number for number, level in enumerate(LEVELS)}
 TAKEN = "turn"  # the name that `Step.taken` has in format 1
 EVALUATIONS = (RecordKind.VALUES, RecordKind.FAILURE, RecordKind.STEP)
+EVENTS: dict[RecordKind, type] = {
+    RecordKind.BEST: Incumbent,
+    RecordKind.GENERATION: Generation,
+    RecordKind.END: Result,
+}
 
 
 def digest(batch: Batch | StepBatch, rows: slice) -> int:
@@ -42,36 +47,19 @@ def piece(
     elapsed: float,
 ) -> Record:
     """Return the record of a piece; `counted` is its level's count before the batch."""
+    row, first, points = rows.start, counted + rows.start + 1, rows.stop - rows.start
     if isinstance(batch, StepBatch):
-        assert isinstance(outcome, StepOutcome)
-        return _step(batch, rows, outcome, number, counted, elapsed)
-    assert isinstance(outcome, EvaluationOutcome)
-    return _evaluation(batch, rows, outcome, number, counted, elapsed)
-
-
-def _step(
-    batch: StepBatch, rows: slice, outcome: StepOutcome, number: int, counted: int, elapsed: float
-) -> Record:
-    row = rows.start
-    asked = {"x": batch.x[row], "task": int(batch.task[row]), TAKEN: int(batch.taken[row])}
-    content = {**outcome._asdict(), "first": counted + row + 1, **asked}
-    level = _NUMBER[Level.LOWER]
-    return Record(RecordKind.STEP, level, 1, number, digest(batch, rows), elapsed, _json(content))
-
-
-def _evaluation(
-    batch: Batch, rows: slice, outcome: EvaluationOutcome, number: int, counted: int, elapsed: float
-) -> Record:
-    level, x, y = batch.level, batch.x[rows], batch.y[rows]
-    if outcome.error is None:
-        kind, payload = (
-            RecordKind.VALUES,
-            outcome.objective.tobytes() + outcome.constraints.tobytes(),
-        )
+        asked = {"x": batch.x[row], "task": int(batch.task[row]), TAKEN: int(batch.taken[row])}
+        kind, payload = RecordKind.STEP, _json({**outcome._asdict(), "first": first, **asked})
+    elif outcome.error is not None:
+        pairs = {"x": batch.x[rows], "y": batch.y[rows]}
+        kind, payload = RecordKind.FAILURE, _json({"error": outcome.error, "first": first, **pairs})
     else:
-        kind, first = RecordKind.FAILURE, counted + rows.start + 1
-        payload = _json({"error": outcome.error, "first": first, "x": x, "y": y})
-    return Record(kind, _NUMBER[level], len(x), number, digest(batch, rows), elapsed, payload)
+        assert isinstance(outcome, EvaluationOutcome)
+        kind = RecordKind.VALUES
+        payload = outcome.objective.tobytes() + outcome.constraints.tobytes()
+    level = _NUMBER[batch.level]
+    return Record(kind, level, points, number, digest(batch, rows), elapsed, payload)
 
 
 def answers(record: Record, batch: Batch | StepBatch, rows: slice) -> bool:
@@ -87,17 +75,13 @@ def outcome(record: Record) -> EvaluationOutcome | StepOutcome:
     if record.kind is RecordKind.STEP:
         return step_outcome(json.loads(record.payload))
     if record.kind is RecordKind.FAILURE:
-        return EvaluationOutcome(
-            np.full(k, np.nan), np.empty((k, 0)), json.loads(record.payload)["error"]
-        )
+        return EvaluationOutcome.failed(k, json.loads(record.payload)["error"])
     values = np.frombuffer(record.payload, np.float64).copy()
-    return EvaluationOutcome(
-        values[:k], values[k:].reshape(k, -1) if values.size > k else np.empty((k, 0))
-    )
+    return EvaluationOutcome(values[:k], values[k:].reshape(k, values.size // k - 1))
 
 
 def step_outcome(content: dict[str, Any]) -> StepOutcome:
-    """Return the step that a record's content tells of."""
+    """Return the outcome of a step from the content of its record."""
     return revive(StepOutcome, {name: content[name] for name in StepOutcome._fields})
 
 
@@ -128,30 +112,23 @@ def best(run: RunRecord, number: int, elapsed: float) -> Record:
     return Record(RecordKind.BEST, 0, 0, number, 0, elapsed, _json(told))
 
 
-def read_best(record: Record) -> Incumbent:
-    return revive(Incumbent, json.loads(record.payload))
-
-
 def generation(run: RunRecord, number: int, elapsed: float) -> Record:
     """Return the record of a generation that has just ended."""
     row = asdict(run.history[-1])
     return Record(RecordKind.GENERATION, 0, 0, number, 0, elapsed, _json(row))
 
 
-def read_generation(record: Record) -> Generation:
-    return revive(Generation, json.loads(record.payload))
-
-
 def end(result: Result, number: int) -> Record:
-    """Return the record of a run's end. History and failures stand in other records."""
+    """Return the record of a run's end. Other records hold its history and failures."""
     content = plain(asdict(result))
     for name in ("history", "failed_points", "certificate"):
         del content[name]
     return Record(RecordKind.END, 0, 0, number, 0, result.time, _json(content))
 
 
-def read_end(record: Record) -> Result:
-    return revive(Result, json.loads(record.payload))
+def event(record: Record) -> Any:
+    """Return the best pair, the generation or the result that a record holds."""
+    return revive(EVENTS[record.kind], json.loads(record.payload))
 
 
 def _json(content: dict[str, Any]) -> bytes:

@@ -13,7 +13,7 @@ from bilevo.core.request import Level
 from bilevo.core.values import Returned
 from bilevo.run.dispatch import NOTHING, ROWS, Dispatcher, Keep, OnFailure
 from bilevo.run.executors import Overhead, Workers
-from bilevo.run.jobs import EvaluationJob, EvaluationOutcome, EvaluationReply, error_line
+from bilevo.run.jobs import EvaluationJob, EvaluationOutcome, Reply, error_line
 from bilevo.run.session import Batch, Evaluated
 
 
@@ -92,17 +92,16 @@ class Evaluator(Dispatcher[Batch, EvaluationOutcome]):
             return batch.x[rows], batch.y[rows]
         return batch.x[rows.start], batch.y[rows.start]
 
-    def _compute(self, batch: Batch, rows: slice) -> EvaluationReply:
+    def _compute(self, batch: Batch, rows: slice) -> Reply:
         returned = self._returned[batch.level]
         objective, constraints = self._functions[batch.level]
         x, y = self._arguments(batch, rows)
         values = returned.objective(objective, x, y)
         outcome = EvaluationOutcome(values, returned.constraints(constraints, x, y))
-        return EvaluationReply(outcome, 0.0)
+        return Reply(outcome, 0.0)
 
     def _failed(self, rows: slice, error: Exception) -> EvaluationOutcome:
-        points = rows.stop - rows.start
-        return EvaluationOutcome(np.full(points, np.nan), np.empty((points, 0)), error_line(error))
+        return EvaluationOutcome.failed(rows.stop - rows.start, error_line(error))
 
     def _place(self, batch: Batch, rows: slice) -> str:
         x, y = batch.x[rows].tolist(), batch.y[rows].tolist()

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bilevo.core.budget import require_positive
-from bilevo.core.checks import is_whole, shown
+from bilevo.core.checks import is_whole, require
 from bilevo.core.problem import Problem
 from bilevo.run.jobs import Carrier, Job, Raised, Reply, carry_out
 from bilevo.run.warn import warn_user
@@ -27,7 +27,6 @@ class Workers(Protocol):
 
     def next(self, seconds: float) -> tuple[int, Reply | Raised] | None:
         """Return the key and reply of a job that has ended; None if none ends in that time."""
-        ...
 
     def close(self) -> None: ...
 
@@ -65,7 +64,7 @@ class ExecutorWorkers:
 class RayExecutor(Executor):
     """Ray as a `concurrent.futures` executor: `workers=RayExecutor()` after `ray.init(...)`.
 
-    Options are those of a remote function: `RayExecutor(num_cpus=2, max_retries=0)`.
+    It takes the options of a remote function: `RayExecutor(num_cpus=2, max_retries=0)`.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -93,13 +92,13 @@ def open_workers(workers: Any, problem: Problem, timeout: float | None) -> Worke
     if timeout is not None:
         require_positive("timeout", timeout)
     number = isinstance(workers, int | np.integer)
-    if number and not (is_whole(workers) and 1 <= workers <= MOST_WORKERS):
-        told = f"from 1 to {MOST_WORKERS}, or an executor; got {shown(workers)}"
-        raise ValueError(f"workers must be a number of processes {told}")
+    if number:
+        what = f"a number of processes from 1 to {MOST_WORKERS}, or an executor"
+        require(is_whole(workers) and 1 <= workers <= MOST_WORKERS, "workers", what, workers)
     if timeout is not None and not number:
         raise ValueError(
             f"timeout={timeout} needs processes that can be ended: give workers=1 or more; it "
-            "cannot be kept in this process, by threads, or by an executor of yours"
+            "cannot be kept in this process, by threads, or by your own executor"
         )
     if workers is None:
         return None

@@ -1,7 +1,7 @@
 """Jobs: the part of evaluation that may run in another thread, process or machine.
 
-A problem's functions travel by cloudpickle, so that lambdas and functions of a notebook do, too.
-What they raise travels as a value; an exception that an executor raises is the executor's own.
+A problem's functions travel by cloudpickle, so lambdas and functions of a notebook can travel, too.
+An exception that they raise is returned as a value; an exception of an executor itself is raised.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bilevo.core.values import Returned
 
 
 class CannotTravel(ValueError):  # noqa: N818 (reads as what is wrong)
-    """A problem's functions cannot be sent to workers, or not be unpacked there."""
+    """A problem's functions cannot be sent to workers, or cannot be unpacked there."""
 
 
 class EvaluationJob(NamedTuple):
@@ -46,24 +46,22 @@ class EvaluationOutcome(NamedTuple):
     constraints: FloatArray
     error: str | None = None
 
+    @classmethod
+    def failed(cls, points: int, error: str) -> EvaluationOutcome:
+        """Return the outcome of a piece of that many points which failed."""
+        return cls(np.full(points, np.nan), np.empty((points, 0)), error)
+
     @property
     def counted(self) -> int:
         return len(self.objective)
 
 
-class EvaluationReply(NamedTuple):
-    """The outcome of a piece, and the seconds it took."""
-
-    outcome: EvaluationOutcome
-    seconds: float
-
-
 class StepJob(NamedTuple):
     """A step of the problem's own solver for a task, with its leader x (m,) and its state.
 
-    `taken` steps come before this one, and the state has had `had` of them. The others are taken
-    again and must lead to the outcome `last`; all of them where the state is None. A state that
-    has travelled is `Packed`.
+    `taken` steps come before this one, and the state has had `had` of them; none if it is None. The
+    other steps are taken again, and must lead to the outcome `last`. A state that has travelled is
+    `Packed`.
     """
 
     task: int
@@ -75,16 +73,15 @@ class StepJob(NamedTuple):
     last: StepOutcome | None = None
 
 
-class StepReply(NamedTuple):
-    """A step's outcome, the solver's state after it (None once done), and the seconds it took."""
-
-    outcome: StepOutcome
-    state: Any
-    seconds: float
-
-
 Job = EvaluationJob | StepJob
-Reply = EvaluationReply | StepReply
+
+
+class Reply(NamedTuple):
+    """The outcome of a piece, the seconds it took, and a solver's state after it (None if done)."""
+
+    outcome: EvaluationOutcome | StepOutcome
+    seconds: float
+    state: Any = None
 
 
 class Changed(ValueError):  # noqa: N818 (reads as what is wrong)
@@ -92,7 +89,7 @@ class Changed(ValueError):  # noqa: N818 (reads as what is wrong)
 
 
 class Raised:
-    """An exception of the user's code; one that cannot travel is replaced by its text."""
+    """An exception from user code; one that cannot travel is replaced by its text."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -130,7 +127,7 @@ def _unpack_raised(sent: bytes, *notes: str) -> Raised:
     return Raised(error)
 
 
-def evaluate_job(problem: Problem, job: EvaluationJob) -> EvaluationReply:
+def evaluate_job(problem: Problem, job: EvaluationJob) -> Reply:
     """Return the values that a job asks for."""
     started = perf_counter()
     level, x, y, width = job
@@ -139,7 +136,7 @@ def evaluate_job(problem: Problem, job: EvaluationJob) -> EvaluationReply:
     outcome = EvaluationOutcome(
         returned.objective(objective, x, y), returned.constraints(constraints, x, y)
     )
-    return EvaluationReply(outcome, perf_counter() - started)
+    return Reply(outcome, perf_counter() - started)
 
 
 def solver_stream(seed: int, task: int) -> np.random.Generator:
@@ -147,7 +144,7 @@ def solver_stream(seed: int, task: int) -> np.random.Generator:
     return stream(seed, "own follower", 0, task)  # the name is part of all stored results
 
 
-def take_step(problem: Problem, job: StepJob) -> StepReply:
+def take_step(problem: Problem, job: StepJob) -> Reply:
     """Take one step of the problem's own solver."""
     started, solver = perf_counter(), problem.checked_solver()
     state, had = job.state, job.had
@@ -162,7 +159,7 @@ def take_step(problem: Problem, job: StepJob) -> StepReply:
                 "was resumed: the same steps must lead to the same answers"
             )
     state, outcome = solver.advance(state, had == 0)
-    return StepReply(outcome, None if outcome.done else state, perf_counter() - started)
+    return Reply(outcome, perf_counter() - started, None if outcome.done else state)
 
 
 def _same(outcome: StepOutcome, other: StepOutcome) -> bool:
@@ -219,19 +216,17 @@ class Carrier:
         if isinstance(self.problem, CannotTravel):
             return Raised(self.problem)
         try:
-            job.x.flags.writeable = False  # lost on the way
+            job.x.flags.writeable = False  # this flag does not travel
             if isinstance(job, StepJob):
-                return self._step(self.problem, job)
+                reply = take_step(self.problem, job._replace(state=unpack_state(job.state)))
+                state = None if reply.state is None else pack_state(reply.state)
+                return reply._replace(state=state)
             job.y.flags.writeable = False
             return evaluate_job(self.problem, job)
         except Exception as error:
             return Raised(error)
         except BaseException as error:  # such as SystemExit
             return Raised(RuntimeError(f"the functions raised {error_line(error)}"))
-
-    def _step(self, problem: Problem, job: StepJob) -> StepReply:
-        reply = take_step(problem, job._replace(state=unpack_state(job.state)))
-        return reply if reply.state is None else reply._replace(state=pack_state(reply.state))
 
 
 def unpack_state(state: Any) -> Any:

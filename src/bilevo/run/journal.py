@@ -10,7 +10,7 @@ Rules:
   and forced to the disk at most once a second, by a thread when nothing else is written.
 - A torn tail (the last records, cut or garbled by a crash) is cut off, and its points are evaluated
   again. Damage in front of an intact record is refused with `JournalCorrupt`.
-- Within one request, records stand in the order in which evaluations ended.
+- Within one request, records are in the order in which evaluations ended.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SYNC_EVERY = 1.0  # seconds
 LONGEST_HEADER = 2**20
 LONGEST_PAYLOAD = 2**28  # bytes of a record
 LONGEST_TAIL = 2**28  # bytes that a crash may leave garbled
-PATIENCE = 16  # times the length of a file, to look for records in it
+PATIENCE = 16  # times the length of a file: the most bytes to check in a search for records
 
 _MARK = b"\xb1\x1e"
 _HEAD = struct.Struct("<2sIBBHQId")  # mark, length, kind, level, points, number, digest, elapsed
@@ -92,20 +92,16 @@ class JournalFile:
                 written = printable(name.decode(errors="replace")[:40])
                 raise RunMismatch(
                     f"{self.path} has the format {written}, this version of bilevo has "
-                    f"{JOURNAL_FORMAT}: "
-                    "continue it with the version that wrote it"
+                    f"{JOURNAL_FORMAT}: continue it with the version that wrote it"
                 )
             raise self.corrupt("it does not begin like a journal")
         crc, _, text = rest.partition(b" ")
         try:
-            if int(crc, 16) != crc32(text) or len(crc) != 8:
-                raise self.corrupt("its header is damaged")
-            header = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            if isinstance(error, JournalCorrupt):
-                raise
-            raise self.corrupt("its header is damaged") from None
-        if not isinstance(header, dict) or not ended:
+            intact = ended and len(crc) == 8 and int(crc, 16) == crc32(text)
+            header = json.loads(text) if intact else None
+        except (ValueError, RecursionError):
+            header = None
+        if not isinstance(header, dict):
             raise self.corrupt("its header is damaged")
         return header, Position(len(line) + 1, crc32(line + b"\n"))
 
@@ -140,9 +136,9 @@ class JournalFile:
                 yield found
 
     def _intact_after(self, file: IO[bytes], offset: int, size: int) -> bool:
-        """Tell whether a whole record that follows another one stands somewhere behind.
+        """Tell whether an intact record follows somewhere after the offset.
 
-        Each candidate is checked by its sum. A file that takes too many checks counts as damaged,
+        Each candidate is checked by its crc. A file that takes too many checks counts as damaged,
         and so does one whose tail is longer than a crash can leave.
         """
         if size - offset > LONGEST_TAIL:
@@ -164,7 +160,7 @@ class JournalFile:
 
 
 def _read_record(file: IO[bytes], position: Position, size: int) -> tuple[Record, Position] | None:
-    """Read the record at a position, where the file stands, if it is whole."""
+    """Read the record at a position, which is also the file's, if it is whole."""
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
         return None
@@ -191,7 +187,7 @@ def _record(content: bytes, at: int, position: Position) -> tuple[Record, Positi
 
 
 class JournalWriter:
-    """Appends records behind a position; what stands there is cut off."""
+    """Appends records at a position; anything after it is cut off."""
 
     def __init__(self, path: Path, position: Position) -> None:
         self._path = path
@@ -200,7 +196,7 @@ class JournalWriter:
         if os.fstat(self._file).st_size != position.offset:
             os.ftruncate(self._file, position.offset)
         self._error: OSError | None = None  # of a sync in the thread; the next `append` raises it
-        self._synced, self._waiting = 0.0, False  # when last, and whether there is more to sync
+        self._synced, self._waiting = 0.0, False  # the time of the last sync; whether records wait
         self._unsynced, self._closing = threading.Event(), threading.Event()
         self._syncing = threading.Thread(target=self._sync_when_idle, daemon=True)
         self._syncing.start()

@@ -22,7 +22,7 @@ from typing import Any
 from bilevo.run.jobs import Carrier, Job, Raised, Reply, unpack
 
 MOST_FAILED_STARTS = 10  # in a row: more are no accident
-WATCH_EVERY = 0.5  # seconds between two looks whether a parent, or a worker, is alive
+WATCH_EVERY = 0.5  # seconds between two checks that a parent, or a worker, is alive
 
 
 class WorkerDied(RuntimeError):  # noqa: N818 (reads as what happened)
@@ -138,7 +138,7 @@ class WorkerPool:
         while True:
             busy = {worker.pipe: worker for worker in self._workers if worker.key is not None}
             soonest = min([until, *(worker.deadline for worker in busy.values())])
-            # What a worker has forked keeps its pipe open after its death: look now and then.
+            # A process that a worker forked keeps its pipe open after its death: check at times.
             patience = min(WATCH_EVERY, max(0.0, soonest - perf_counter()))
             ready: list[Any] = wait(list(busy), patience)
             for worker in (busy[pipe] for pipe in ready):

@@ -1,7 +1,7 @@
 """A check, when a run is resumed, that the functions are still the same.
 
 A journal knows a run by its settings and sizes, and cannot see what functions compute. So the best
-pair is evaluated again before the run goes on, and a solver takes the first step of one of its
+pair is evaluated again before the run continues, and a solver takes the first step of one of its
 searches again. A difference is a warning and no error, because functions may be noisy.
 """
 
@@ -44,7 +44,7 @@ class Recheck:
         self._slight = spec.ftol if problem.vectorized else 0.0
 
     def __call__(self, session: Session) -> None:
-        """Compare the values, once, before a session goes on."""
+        """Compare the values, once, before a session continues."""
         if self._stored.longest > LONGEST_CHECK:
             return
         record = session.record
@@ -83,8 +83,7 @@ class Recheck:
         content = json.loads(self._stored.first_step.payload)
         stored = encoding.step_outcome(content)
         x = revive_fields(Incumbent, {"x": content["x"]})["x"]
-        bounds = self._problem.x_bounds
-        if x.shape != (bounds.size,) or ((x < bounds.lower) | (x > bounds.upper)).any():
+        if x.shape != (self._problem.m,) or not self._problem.x_bounds.contain(x):
             return 0  # no run has written this journal
         place = f"the follower's first step at x = {x.tolist()}"
         batch = StepBatch(np.array([content["task"]]), np.array([0]), _row(x))
@@ -111,8 +110,8 @@ class Recheck:
 
     def _warn(self, what: str) -> None:
         warn_user(
-            f"{what}: the stored part of the run and the rest are of different functions, unless "
-            "they are noisy. recheck=False leaves the comparison out"
+            f"{what}: the stored part of the run and the rest come from different functions, "
+            "unless these are noisy. recheck=False leaves the comparison out"
         )
 
 

@@ -1,7 +1,7 @@
 """Replay: a run is resumed by running it again with the answers that its journal holds.
 
-Each answer is checked against what is asked, and each event against the one in the journal. Where
-the journal ends the run goes on.
+Each answer is checked against what is asked, and each event against the one in the journal. The run
+continues where the journal ends.
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ from bilevo.core.solver import StepOutcome
 from bilevo.run import encoding
 from bilevo.run.answers import Journalled
 from bilevo.run.clock import Clock
-from bilevo.run.dispatch import Stopped
 from bilevo.run.encoding import EVALUATIONS
 from bilevo.run.errors import RunMismatch
 from bilevo.run.journal import Position, Record, RecordKind
-from bilevo.run.session import Answers, Batch, Session, StepBatch
+from bilevo.run.session import Answers, Batch, Session, StepBatch, Stopped
 
 
 class Replayed:
     """Answers by the records of a journal, in their order; after its end by another source.
 
-    The callback is not called for generations that are replayed, but once when the run goes on.
-    `going_on` is called before the first new evaluation.
+    The callback is not called for generations that are replayed, but once when the run continues.
+    `recheck` is called before the first new evaluation.
     """
 
     def __init__(
@@ -37,12 +36,12 @@ class Replayed:
         then: Journalled,
         clock: Clock,
         directory: Path,
-        going_on: Callable[[Session], None] | None = None,
+        recheck: Callable[[Session], None] | None = None,
     ) -> None:
         self._records, self._then, self._clock = records, then, clock
-        self._directory, self._going_on = directory, going_on
+        self._directory, self._recheck = directory, recheck
         self._live = False
-        self._stored: int | None = None  # evaluations in the journal of the batch that goes on
+        self._stored: int | None = None  # evaluations of the present batch that the journal holds
         self._next = self._following()
 
     @property
@@ -50,7 +49,7 @@ class Replayed:
         return self._then.counted if self._stored is None else self._stored
 
     def _following(self) -> Record | None:
-        """Return the next record; ends that the run has gone on from are passed over."""
+        """Return the next record; skip ends after which the run was continued."""
         for record, _ in self._records:
             if record.kind is not RecordKind.END:
                 return record
@@ -79,19 +78,19 @@ class Replayed:
             self._clock.hold(self._next.elapsed)
             self._next = self._following()
         if len(known) < len(pieces):
-            self._go_on(session, sum(piece.counted for piece in known.values()))
+            self._continue(session, sum(piece.counted for piece in known.values()))
         return known
 
-    def _go_on(self, session: Session, counted: int) -> None:
+    def _continue(self, session: Session, counted: int) -> None:
         """Prepare for the first new evaluation; `counted` of its batch are in the journal."""
         self._stored = counted
         if self._caught_up(session):
             raise Stopped(StopReason.CALLBACK, counted)
         if self._clock.left <= 0:
             raise Stopped(StopReason.MAX_TIME, counted)
-        if self._going_on is not None:
+        if self._recheck is not None:
             with self._clock.paused():
-                self._going_on(session)
+                self._recheck(session)
         self._stored = None
 
     def _caught_up(self, session: Session) -> bool:
@@ -121,7 +120,7 @@ class Replayed:
             raise self._diverged(self._next)
 
     def ended(self, session: Session) -> Result:
-        """Return the result; where the journal goes on further, nothing is written."""
+        """Return the result; nothing is written if the journal has more records."""
         again = not self._live and session.stop is not StopReason.INTERRUPTED
         if again and self._caught_up(session):
             session.end(StopReason.CALLBACK)
@@ -134,7 +133,7 @@ class Replayed:
     def _diverged(self, record: Record) -> RunMismatch:
         return RunMismatch(
             f"{self._directory} holds another course of this run from record {record.number} on: "
-            "the functions, the method, or the machine and its libraries do not give what they "
-            "gave. Put them back, or use another run_dir. (A method that was changed has a new "
-            "revision; its random numbers come from `stream` only.)"
+            "the functions, the method, or the machine and its libraries give other values than "
+            "before. Restore them, or use another run_dir. (A method that is changed needs a new "
+            "revision, and takes its random numbers from `stream` only.)"
         )

@@ -58,9 +58,8 @@ class RequestChecks:
         """Check answers y; a solver gives them in the user's units."""
         self._check_points(y, name, self._n, unit=not self.solver)
         if self.solver:
-            bounds = self._answers
-            assert bounds is not None
-            if not ((y >= bounds.lower) & (y <= bounds.upper)).all():
+            assert self._answers is not None
+            if not self._answers.contain(y):
                 raise BadRequest(
                     f"{name} is outside the follower's bounds; give the y of StepValues"
                 )
@@ -177,8 +176,8 @@ class Memory:
         totals = [above + below for above in upper for below in lower]
         if totals and not any(_close(best.violation, total) for total in totals):
             raise BadRequest(
-                f"Incumbent.violation is {float(best.violation)!r}, and that of both levels "
-                f"together was {totals[-1]!r}"
+                f"Incumbent.violation is {float(best.violation)!r}, and the sum of both levels' "
+                f"violations was {totals[-1]!r}"
             )
 
     def _violations(self, level: Level, best: Incumbent, name: str, claimed: float) -> list[float]:

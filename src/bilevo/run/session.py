@@ -1,6 +1,6 @@
 """One run, paused at its next request: the generator, the counters, the limits, the history.
 
-The driver and ask/tell both use it; they differ in where the answers come from.
+`drive` and ask/tell both use it; they differ in where the answers come from.
 """
 
 from __future__ import annotations
@@ -35,12 +35,10 @@ from bilevo.run.contract import Contract
 from bilevo.run.record import RunRecord
 
 
-class Batch(NamedTuple):
-    """Points in the user's units to evaluate at one level: x (k, m) and y (k, n)."""
+class Batch(Evaluate):
+    """Points to evaluate at one level: x (k, m) and y (k, n) in the user's units."""
 
-    level: Level
-    x: FloatArray
-    y: FloatArray
+    __slots__ = ()
 
 
 class StepBatch(Step):
@@ -60,29 +58,31 @@ class Evaluated(NamedTuple):
 Answers = Evaluated | list[StepOutcome]
 
 
+class Stopped(Exception):  # noqa: N818 (not an error: a reason to stop)
+    """Ends a run in the middle of a batch, of which `counted` evaluations have been made."""
+
+    def __init__(self, reason: StopReason, counted: int) -> None:
+        self.reason, self.counted = reason, counted
+
+
 class Source(Protocol):
     """Answers a session's batches, and takes its events."""
 
     @property
     def counted(self) -> int:
         """Return the number of evaluations of the present batch so far."""
-        ...
 
     def answer(self, session: Session, batch: Batch | StepBatch) -> Answers:
         """Return the answers to the session's batch."""
-        ...
 
     def ended(self, session: Session) -> Result:
         """Return the result of a session that has ended."""
-        ...
 
     def best(self, session: Session) -> None:
         """Take note of a new best pair."""
-        ...
 
     def generation(self, session: Session, state: AlgorithmState) -> bool:
         """Take note of a generation that has ended; True stops the run."""
-        ...
 
 
 class Session:
@@ -141,20 +141,13 @@ class Session:
     def _note(self, state: AlgorithmState) -> None:
         best, counts = self.record.best, self.record.counts
         assert best is not None  # by the contract
-        self.record.history.add(
-            Generation(
-                counts[Level.UPPER],
-                counts[Level.LOWER],
-                best.F,
-                best.f,
-                best.violation,
-                tuple(state.executions.tolist()),
-                tuple(state.survived.tolist()),
-            )
-        )
+        values = best.F, best.f, best.violation
+        tasks = tuple(state.executions.tolist()), tuple(state.survived.tolist())
+        row = Generation(counts[Level.UPPER], counts[Level.LOWER], *values, *tasks)
+        self.record.history.add(row)
 
     def take(self, answers: Answers) -> None:
-        """Take the answers to the batch, count what they cost, and go on to the next batch."""
+        """Take the answers to the batch, count what they cost, and run to the next batch."""
         if isinstance(answers, Evaluated):
             self._take_values(answers)
         else:

@@ -47,7 +47,7 @@ class _Parts:
 
     classes: Classes | None = None  # that can be made again; None is any
     path: list[str] = field(default_factory=lambda: ["state"])  # of the present field
-    arrays: list[Any] = field(default_factory=list)
+    arrays: dict[str, Any] = field(default_factory=dict)
     numbers: dict[int, tuple[int, Any]] = field(default_factory=dict)  # by id; keeps the object
 
 
@@ -113,8 +113,8 @@ def _encode(state: Any, kind: StateKind | None) -> tuple[str, _Parts]:
     try:
         text = json.dumps(_plain(state, parts))
         if kind is not None:
-            arrays = {f"a{i}": array for i, array in enumerate(parts.arrays)}
-            if not kind.admits(_revive(json.loads(text), _Stored(arrays, kind.classes))):
+            again = _revive(json.loads(text), _Stored(parts.arrays, kind.classes))
+            if not kind.admits(again):
                 raise NotStorable("its class or the dimensions of its arrays change")
     except NotStorable:
         raise
@@ -134,8 +134,7 @@ def write(path: Path, state: Any, position: Position, kind: StateKind | None = N
     head = json.dumps({"format": SNAPSHOT_FORMAT, "position": list(position)})
     text = np.frombuffer(f'{head[:-1]}, "state": {state_text}}}'.encode(), np.uint8)
     content = io.BytesIO()
-    named: dict[str, Any] = {f"a{i}": array for i, array in enumerate(parts.arrays)}
-    np.savez(content, tree=text, **named)
+    np.savez(content, tree=text, **parts.arrays)
     if content.getbuffer().nbytes > LARGEST_SNAPSHOT:
         raise NotStorable(f"it takes more than {LARGEST_SNAPSHOT} bytes")
     safe_files.write_whole(path, content.getvalue())
@@ -273,8 +272,9 @@ def _known_name(kind: type, parts: _Parts) -> str:
 def _array(array: Any, parts: _Parts) -> int:
     if array.dtype.kind not in "fiub":
         raise NotStorable(f"{'.'.join(parts.path)} holds an array of {array.dtype}, not of numbers")
-    parts.arrays.append(array)
-    return len(parts.arrays) - 1
+    index = len(parts.arrays)
+    parts.arrays[f"a{index}"] = array
+    return index
 
 
 def _revive(value: Any, stored: _Stored) -> Any:

@@ -31,7 +31,6 @@ from bilevo.run.jobs import (
     Raised,
     Reply,
     StepJob,
-    StepReply,
     error_line,
     pack_state,
     solver_stream,
@@ -86,7 +85,7 @@ class StateFiles:
     def read(self, task: int, x: FloatArray, most: int) -> tuple[Any, int]:
         """Return a task's state of at most `most` steps, and their number; None, 0 without one."""
         path = self._folder / f"{task}.npz"
-        if self._folder.is_symlink() or not safe_files.exists(path):
+        if self._folder.is_symlink() or not os.path.lexists(path):
             return None, 0
         try:
             like = self._problem.checked_solver().start(x, solver_stream(self._seed, task))
@@ -156,11 +155,8 @@ class Stepper(Dispatcher[StepBatch, StepOutcome]):
     def _forget(self, batch: StepBatch, outcomes: list[StepOutcome]) -> None:
         """Drop states of tasks that are done or were not used for long."""
         self._most_held = max(self._most_held, GENERATIONS * len(batch.task))
-        over = [
-            task
-            for task, outcome in zip(batch.task.tolist(), outcomes, strict=True)
-            if outcome.done
-        ]
+        pairs = zip(batch.task.tolist(), outcomes, strict=True)
+        over = [task for task, outcome in pairs if outcome.done]
         excess = len(self._searches) - len(over) - self._most_held
         for task in over + [task for task in self._searches if task not in over][: max(excess, 0)]:
             del self._searches[task]
@@ -184,19 +180,20 @@ class Stepper(Dispatcher[StepBatch, StepOutcome]):
                 search.state = pack_state(search.state)  # threads must not change it
         return StepJob(int(task), int(taken), x, self._seed, search.had, search.state, search.last)
 
-    def _compute(self, batch: StepBatch, rows: slice) -> StepReply:
+    def _compute(self, batch: StepBatch, rows: slice) -> Reply:
         job = self._job(batch, rows)
         search = self._search(job.task)
         search.state, search.had = None, 0  # a step that fails leaves its state half changed
         return take_step(self._problem, job)
 
     def _settle(self, batch: StepBatch, rows: slice, reply: Reply | Raised) -> StepOutcome:
-        if isinstance(reply, StepReply):
+        outcome = super()._settle(batch, rows, reply)
+        if isinstance(reply, Reply):
             search = self._search(int(batch.task[rows.start]))
             search.state, search.had = reply.state, int(batch.taken[rows.start]) + 1
-            search.last = reply.outcome
+            search.last = outcome
             search.unsaved += reply.seconds
-        return super()._settle(batch, rows, reply)
+        return outcome
 
     def _failed(self, rows: slice, error: Exception) -> StepOutcome:
         y = np.full(self._problem.n, np.nan)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 from dataclasses import dataclass, field
@@ -56,11 +55,11 @@ class StoredRun:
         elif record.kind is RecordKind.STEP:
             self._add_step(record)
         elif record.kind is RecordKind.BEST:
-            self.run.best = encoding.read_best(record)
-        elif record.kind is RecordKind.END:
-            encoding.read_end(record)
+            self.run.best = encoding.event(record)
         elif record.kind is RecordKind.GENERATION:
-            self.run.history.add(encoding.read_generation(record))
+            self.run.history.add(encoding.event(record))
+        else:
+            encoding.event(record)  # an end that cannot be read is an error
 
     def _add_step(self, record: Record) -> None:
         content = json.loads(record.payload)
@@ -74,18 +73,15 @@ class StoredRun:
             self.first_step = record
 
     def within(self, limits: Limits) -> bool:
-        """Tell whether a run may have come this far."""
+        """Tell whether a run with these limits may have come this far."""
         counts = self.run.counts[Level.UPPER], self.run.counts[Level.LOWER]
         return self.elapsed < limits.time and not limits.exceeded(*counts)
-
-    def copy(self) -> StoredRun:
-        return copy.deepcopy(self)
 
     def result(self, header: dict[str, Any]) -> Result:
         """Return the run's result if it has ended, and how far it has come if not."""
         run = self.run
         if self.last is not None and self.last.kind is RecordKind.END:
-            ended = encoding.read_end(self.last)
+            ended: Result = encoding.event(self.last)
             ended.history, ended.failed_points = run.history, run.failed_points
             return ended
         m, n = header["sizes"]
@@ -93,7 +89,7 @@ class StoredRun:
             raise ValueError(f"sizes {m} and {n}")
         known = revive_fields(Result, {name: header[name] for name in ("method", "seed", "kernel")})
         result = run.result(m, n, StopReason.RUNNING, 0, self.elapsed, **known)
-        result.message = "not ended: make the call that began it again to go on with it"
+        result.message = "not ended: repeat the call that began it to continue it"
         return result
 
 

@@ -152,7 +152,7 @@ class AlgorithmTests:
         for row in result.history:
             assert len(row.executions) == len(row.survived)
 
-    def test_starts_from_a_point_of_the_users(self) -> None:
+    def test_starts_from_a_given_point(self) -> None:
         result = self.run(get("smd1"), x0=[0.5, 0.25], budget=SHORT)
         assert np.isfinite(result.F)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any
-
-import numpy as np
 
 from bilevo.api import minimize
 from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Problem
 from bilevo.core.result import Result
+from bilevo.core.solver import bind_solver
 
 
 class CountingProblem:
@@ -28,22 +28,13 @@ class CountingProblem:
 
     def __init__(self, problem: Problem, follower: Any = None) -> None:
         self.upper = self.lower = 0
-        self._original = problem
-        self.problem = Problem(
-            self._counting(problem.F, "upper"),
-            self._counting(problem.f, "lower") if problem.f_is_known else None,
-            problem.x_bounds,
-            problem.y_bounds,
-            problem.G,
-            problem.g,
-            vectorized=problem.vectorized,
-            name=problem.name,
-            optimum=problem.optimum,
-            repeats_lower=problem.repeats_lower,
-            response=problem.response,
-            budget=problem.budget,
-            follower=problem.follower if follower is None else follower,
-        )
+        self._original, self.problem = problem, copy(problem)
+        self.problem.F = self._counting(problem.F, "upper")
+        if problem.f_is_known:
+            self.problem.f = self._counting(problem.f, "lower")
+        solver = problem.follower if follower is None else follower
+        if solver is not None:
+            self.problem.follower = bind_solver(solver, self.problem)
 
     def _counting(self, function: Callable[..., Any], level: str) -> Callable[..., Any]:
         def call(x: FloatArray, y: FloatArray) -> Any:
@@ -59,7 +50,7 @@ class CountingProblem:
         for name, point, bounds in (("x", x, problem.x_bounds), ("y", y, problem.y_bounds)):
             if point.flags.writeable:
                 raise AssertionError(f"{name} can be changed by the function that is given it")
-            if not (np.all(bounds.lower <= point) and np.all(point <= bounds.upper)):
+            if not bounds.contain(point):
                 raise AssertionError(f"{name} = {point.tolist()} is outside its bounds")
 
     def minimize(self, **options: Any) -> Result:
@@ -74,5 +65,7 @@ class CountingProblem:
         counted = self.upper - before[0], self.lower - before[1]
         told = result.nfev_upper, result.nfev_lower
         if counted != told:
-            raise AssertionError(f"the functions were asked {counted}, the result says {told}")
+            raise AssertionError(
+                f"the functions were given {counted} points, the result says {told}"
+            )
         return result

@@ -10,7 +10,7 @@ import numpy as np
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import FullBudget
 from bilevo.core.problem import Spec
-from bilevo.core.request import Evaluate, Incumbent, Level, Procedure, Request, T, Values
+from bilevo.core.request import Evaluate, Incumbent, Level, Procedure, Request, T, Values, run
 from bilevo.run.request_checks import RequestChecks
 
 Formula = Callable[[Level, FloatArray, FloatArray], Any]
@@ -37,6 +37,7 @@ class Driven:
         self.asked: list[Evaluate] = []
         self.told: list[Incumbent] = []
         self._formula = formula
+        self._checks = RequestChecks(self.spec(), None)
 
     def spec(self, seed: int = 1, **others: Any) -> Spec:
         """Return what an algorithm sees of the problem; other fields of `Spec` may be given."""
@@ -48,19 +49,11 @@ class Driven:
 
     def run(self, procedure: Procedure[T]) -> T:
         """Answer a procedure's requests to its end, and return what it returns."""
-        checks = RequestChecks(self.spec(), None)
-        answer: Values | None = None
-        while True:
-            try:
-                request = procedure.send(answer)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            checks.check(request)
-            answer = self.answer(request)
+        return run(procedure, self.answer)
 
     def answer(self, request: Request) -> Values | None:
-        """Answer one request, and keep it."""
+        """Check and answer one request, and keep it."""
+        self._checks.check(request)
         if isinstance(request, Incumbent):
             self.told.append(request)
             return None

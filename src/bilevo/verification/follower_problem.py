@@ -17,7 +17,7 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import interquartile_range
 from bilevo.core.order import best_index, no_worse
 from bilevo.core.problem import Problem
-from bilevo.core.request import Evaluate, Level, Procedure, T, Values
+from bilevo.core.request import Evaluate, Level, Procedure, Request, T, Values, run
 from bilevo.core.result import Certificate
 from bilevo.core.space import UnitBox
 from bilevo.core.streams import stream
@@ -97,15 +97,12 @@ class FollowerProblem:
 
     def run(self, procedure: Procedure[T]) -> T:
         """Run a procedure of algorithms: answer its requests, whatever x they have."""
-        values: Values | None = None
-        while True:
-            try:
-                request = procedure.send(values)
-            except StopIteration as end:
-                result: T = end.value
-                return result
+
+        def answer(request: Request) -> Values:
             assert isinstance(request, Evaluate)
-            values = self(request.level, request.y)
+            return self(request.level, request.y)
+
+        return run(procedure, answer)
 
     @cached_property
     def spread(self) -> float:
