@@ -7,6 +7,7 @@ import math
 import os
 import sys
 import traceback
+import warnings
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -305,5 +306,10 @@ def _notes(error: Exception) -> list[str]:
 
 
 def entry() -> None:
-    """Run the installed command."""
+    """Run the installed command; warnings are one line, like errors."""
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        print(on_one_line(f"bilevo: warning: {message}"), file=sys.stderr)
+
+    warnings.showwarning = show
     sys.exit(main())

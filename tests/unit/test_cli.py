@@ -204,3 +204,14 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     command = f"'{sys.executable}' -m bilevo list | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert done.stderr == "" and done.stdout.splitlines()[-1] in ("0", "1")
+
+
+def test_a_warning_is_one_line_without_a_place_in_the_command_line(tmp_path) -> None:
+    (tmp_path / "warns.py").write_text(
+        "import warnings\nimport bilevo\n"
+        "def F(x, y):\n    warnings.warn('the mesh is coarse')\n    return float(x @ x + y @ y)\n"
+        "problem = bilevo.Problem(F, lambda x, y: float((y - x) @ (y - x)), [(-1, 2)], [(-1, 2)])\n"
+    )
+    ended = run("solve", "warns:problem", "--max-evals", "20", cwd=tmp_path)
+    lines = [line for line in ended.stderr.splitlines() if "mesh" in line]
+    assert lines == ["bilevo: warning: the mesh is coarse"]

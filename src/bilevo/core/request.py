@@ -38,6 +38,8 @@ class BadRequest(ValueError):  # noqa: N818 (reads as what is wrong)
 
 
 class Level(StrEnum):
+    """The leader's level or the follower's."""
+
     UPPER = "upper"
     LOWER = "lower"
 
