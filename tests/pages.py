@@ -44,7 +44,7 @@ class Block:
 
     @property
     def commands(self) -> list[str]:
-        """Of a console: the lines after a prompt, without comments."""
+        """Return the commands of a console block: the lines after a prompt, without comments."""
         lines = [line[2:] for line in self.text.splitlines() if line.startswith("$ ")]
         return [shlex.join(shlex.split(line, comments=True)) for line in lines]
 

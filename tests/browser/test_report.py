@@ -198,7 +198,7 @@ def test_the_policy_holds_even_if_something_were_not_escaped(
 
 
 def colours(page: Page, scheme: str) -> list[str]:
-    """Of the page, its text, the text of a figure and what is behind that."""
+    """Return the colours of the page, its text, the text of a figure and what is behind it."""
     media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
     page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
     found = page.js(

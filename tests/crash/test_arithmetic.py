@@ -81,7 +81,7 @@ def flat_data(rng: np.random.Generator, points: np.ndarray, kind: int) -> np.nda
 
 
 def near_singular(rng: np.random.Generator, d: int) -> np.ndarray:
-    """Of rank one or two but for rounding, of any size that a search can come to."""
+    """Make covariances of rank one or two up to rounding, of any size that a search can reach."""
     axes = rng.normal(size=(d, rng.integers(1, 3)))
     return (axes @ axes.T) * 10.0 ** rng.uniform(-60, 20)
 
@@ -126,7 +126,7 @@ VIOLATIONS = [0.0, 0.0, 0.0, 5e-324, 1e-9, 3.0, 1e12, 1.7e308, math.inf]
 
 @dataclass
 class Mixed:
-    """In place of an optimizer: keeps the weights it is to mix by."""
+    """Stands in for an optimizer, and keeps the weights it is given."""
 
     weights: tuple[float, ...] = ()
 

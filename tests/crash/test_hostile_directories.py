@@ -224,7 +224,7 @@ def test_no_link_is_followed(name: str, trap: str, cases: list[Case], tmp_path: 
 
 @pytest.mark.parametrize("name", ["lock", "journal.bin.new"])
 def test_a_new_run_overwrites_nothing_through_a_link(name: str, tmp_path: Path) -> None:
-    """As a script of a user's once showed."""
+    """A user's script once showed this."""
     victim, here = tmp_path / "victim", tmp_path / "run"
     victim.write_text("precious\n")
     here.mkdir()

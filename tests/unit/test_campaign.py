@@ -40,7 +40,7 @@ def made_up(task: Task, **values) -> store.Row:
 
 
 def troubled(task: Task) -> store.Row:
-    """Of four runs one dies, one hangs, one raises."""
+    """One of four runs dies, one hangs, one raises."""
     if task.run.number == 1:
         os._exit(3)
     if task.run.number == 2:
@@ -259,7 +259,7 @@ def test_a_script_that_makes_a_campaign_is_not_run_again_by_its_runs(tmp_path) -
 
 
 def die_while_answering(task: Task) -> store.Row:
-    """Of a row that is longer than a pipe holds, a part is sent."""
+    """Send a part of a row that is longer than a pipe holds, and die."""
     signal.setitimer(signal.ITIMER_REAL, 0)
     threading.Timer(0.2, lambda: os._exit(9)).start()
     return {**made_up(task), "error": "x" * 10_000_000}

@@ -50,7 +50,7 @@ def race(follower: Told, x_bounds: list[tuple[float, float]], **options: Any) ->
 
 
 def income(x: Any, steps: int) -> float:
-    """Of an offer: it rises to a jump at 30, and again to a lower top at 40."""
+    """Return the profit of an offer: it rises to a jump at 30, and again to a lower top at 40."""
     return -9330 * (x[0] - 10) / 20 if x[0] <= 30 else -8100 * (x[0] - 10) / 30
 
 

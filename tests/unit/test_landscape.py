@@ -1,4 +1,4 @@
-"""What a leader is up against: the follower's answers over a grid of x, and their picture."""
+"""The follower's answers over a grid of x, and their picture."""
 
 import numpy as np
 import pytest
