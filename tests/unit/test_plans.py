@@ -64,8 +64,8 @@ def test_the_plain_form_of_drc_has_none_of_its_ingredients() -> None:
 
 def test_the_plan_of_drc_plus_has_the_test_beds_with_drc_beside_it() -> None:
     runs = read_plan(PLANS / "drc-plus.toml").all_runs()
-    beds = [run for run in runs if run.method == "drc-cma-es"]
-    assert {run.problem for run in beds} == {*members(["rotated", "nonsmooth", "noisy"])}
+    variants = [run for run in runs if run.method == "drc-cma-es"]
+    assert {run.problem for run in variants} == {*members(["rotated", "nonsmooth", "noisy"])}
     plus = [run for run in runs if run.method == "drc-plus"]
     assert {run.problem for run in plus} == {*members(SUITES)}
     large = Counter((run.m, run.n) for run in plus if run.problem == "smd3")
