@@ -1,8 +1,8 @@
 """Make stored runs again: `python -m benchmarks.again --runs 40 --seed 17`.
 
-Runs of docs/data are drawn at random, one of each method after another. A line says whether a run
-has the stored evaluations and answer. `--out` writes the new answers to the last bit, so that two
-versions can be compared.
+Runs of docs/data are drawn at random, one of each method in turn. A line for each run says whether
+its number of evaluations and its answer are the same as the stored ones. `--out` writes the new
+answers to the last bit, so that two versions can be compared.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def stored(folder: Path) -> dict[str, list[Row]]:
 
 
 def drawn(count: int, seed: int, folder: Path) -> list[Row]:
-    """Draw runs at random, one of each method after another."""
+    """Draw runs at random, one of each method in turn."""
     rng = random.Random(seed)
     methods = sorted(stored(folder).items())
     by_method = [rng.sample(rows, min(count, len(rows))) for _, rows in methods]

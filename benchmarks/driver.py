@@ -79,8 +79,8 @@ def check_cost(algorithm: Algorithm[Any], m: int, n: int, points: int) -> float:
 
 
 if __name__ == "__main__":
-    print("driver cost per request (vectorized objective that does nothing), best of 5, and the")
-    print("cost of checking it: for a registered method (at most 3 us wanted), for another one")
+    print("Cost of a request in the driver (vectorized objective that does nothing), best of 5.")
+    print("Checks: the cost for a registered method (target: at most 3 us) and for another one.")
     for size in ((2, 3, 7), (10, 10, 10), (30, 30, 14)):
         m, n, points = size
         ours, others = (check_cost(method, *size) for method in (DRC(), Asks(points)))

@@ -1,9 +1,9 @@
 """One CMA-ES generation, ask and tell: ours with each kernel, and those of cma, cmaes and pymoo.
 
 All minimize the same sphere in the unit box, with bounds and with populations of 4 + floor(3 ln n),
-from the same mean and deviation. The sphere's own cost is measured too and subtracted from all. A
-search is started again after a few generations, before its distribution has shrunk too far, and
-starting is not timed. Ours are timed over many starts, so that all are timed over similar periods.
+from the same mean and deviation. The sphere's own cost is measured, too, and subtracted. A search
+is started again after a few generations, before its distribution has shrunk too far. Starting is
+not timed. Ours are timed over many starts, so that all are timed for about as long.
 """
 
 from __future__ import annotations

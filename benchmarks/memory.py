@@ -21,7 +21,7 @@ QUICK = {"evaluations": 100_000}
 
 
 def resident(kernel: kernels.Name, evaluations: int) -> Figures:
-    """Return the megabytes before a run, at parts of it, and at most."""
+    """Return the megabytes before a run, at some points of it, and at its peak."""
     process = psutil.Process()
     samples: list[tuple[float, float]] = []  # share of the run, MB
 

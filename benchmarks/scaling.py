@@ -1,8 +1,9 @@
 """How time depends on the numbers of variables, the runs of a campaign, and workers.
 
 Runs are those of drc-cma-es on SMD1, up to a fixed number of evaluations. A campaign has one
-process per run, a given number of them at once; starting the campaign is not timed, starting each
-run is. Workers are those of `minimize(workers=)`, with an objective that sleeps.
+process per run, and a given number of them run at once. The time includes the start of each run,
+but not the start of the campaign. Workers are those of `minimize(workers=)`, with an objective that
+sleeps.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The time before the first evaluation: `import bilevo`, and the first call after it.
 
-Every figure comes from a new interpreter. For an import it is the processor time of the whole
-process, with the interpreter's own start and with byte code written beforehand. For a first call it
-is the time of `minimize` on SMD1 at (2, 3) with 500 evaluations, and of the same call again. Numba
-gets a cache folder of its own: empty for a cold start, kept for a warm one.
+Every figure comes from a new interpreter. For an import, it is the processor time of the whole
+process, including the interpreter's own start; byte code was written beforehand. For calls, it is
+the time of `minimize` on SMD1 at (2, 3) with 500 evaluations, and of the same call again. Numba
+gets a cache folder of its own, which is empty for a cold start and kept for a warm one.
 """
 
 from __future__ import annotations

@@ -4,9 +4,10 @@ A run is recorded: every call of its functions and the values it returned. Then 
 timed in turn, with cma's generation at n = 3 as a measure of the machine: the run itself; its
 evaluations alone, in the same batches; and the run with functions that only return the recorded
 values, which is the cost of the optimizer and the driver. This cost is divided by the number of
-lower generations, which an optimizer that counts its `tell` found in the recorded run.
+lower generations. To count these, the recorded run uses an optimizer that counts calls of `tell`.
 
-Last comes an objective of a millisecond per point, beside which the optimizer's cost should vanish.
+At last, runs are timed with an objective that takes a millisecond per point. The optimizer's cost
+should be negligible there.
 """
 
 from __future__ import annotations

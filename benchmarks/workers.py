@@ -1,7 +1,7 @@
 """The speed-up by workers of DRC-CMA-ES at (10,10), with an objective that sleeps 20 ms.
 
-It is the ratio of evaluations per second to those with one worker. Sleeping uses no core, so that
-threads, and more processes than cores, can be compared on any machine.
+The speed-up is the number of evaluations per second divided by the number with one worker. Sleeping
+uses no core, so threads, and more processes than cores, can be compared on any machine.
 """
 
 from __future__ import annotations

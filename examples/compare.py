@@ -3,7 +3,7 @@
     python examples/compare.py                    both parts
     python examples/compare.py smd7 gold-mining   only the comparison, on these problems
 
-Part 1 solves a small problem whose follower is easily solved wrongly, and verifies the answers.
+Part 1 solves a small problem whose follower often gets a wrong answer, and verifies the answers.
 Part 2 counts what three methods spend on problems of the suites. Every number is computed here.
 """
 
@@ -174,7 +174,7 @@ def main(arguments: list[str]) -> None:
         console.print("[bold]2. What an answer costs[/]\n")
     first, *_ = [compare(console, name) for name in names or PROBLEMS]
     console.print(
-        "evaluations  of both levels; a run ends when F reaches the optimum, if known\n"
+        "evaluations  of both levels; a run ends early if F reaches the known optimum\n"
         "x tried      how many different x the leader tried; each needs an answer\n"
         "f per x      the median number of evaluations of f for one x\n"
         "F            the verified value\n"

@@ -4,11 +4,11 @@
     python examples/compare_tuning.py --page    write docs/tuning.md and its picture only
 
 The methods are drc-race, drc-cma-es, Optuna, nested-cma-es and random search. All train with the
-code of examples/tuning.py: the same data, box on log scales, patience and longest training. They
-are compared by the total number of epochs, and by the least validation loss that any network had by
-then, whether its training was finished or pruned. A seed splits the data, in the same way for all
-methods, and starts each method. Runs are stored in docs/data/tuning.csv. The script needs optuna
-and scikit-learn, and takes about 15 minutes.
+code of examples/tuning.py: the same data, box on log scales, patience and longest training. After
+equal numbers of epochs, counted over all networks of a method, they are compared by the least
+validation loss that any network had reached, whether its training was finished or pruned. A seed
+splits the data, in the same way for all methods, and starts each method. Runs are stored in
+docs/data/tuning.csv. The script needs optuna and scikit-learn, and takes about 15 minutes.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Walk:
     best: Incumbent
     step: float = 0.25
     generation: int = 0
-    stop: StopReason | None = None  # why the run ends; None: it goes on
+    stop: StopReason | None = None  # why the run ends; None while it goes on
     executions: IntArray = field(default_factory=lambda: np.zeros(0, int))  # of each task
     survived: BoolArray = field(default_factory=lambda: np.zeros(0, bool))
 

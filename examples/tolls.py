@@ -4,10 +4,10 @@ The leader sets tolls and wants the least total travel time. The follower is all
 Each driver takes the route with the least time and toll, until nobody gains by changing (Wardrop's
 user equilibrium). This equilibrium minimizes Beckmann's convex function. A Frank-Wolfe method of
 conjugate directions finds it (Mitradjieva and Lindberg 2013, The stiff is moving, Transportation
-Science 47(2)). Its gap tells how far it still is from the equilibrium, and causes an error in the
-leader's objective. One `advance` is ten iterations. So the competition decides how exactly F is
-known at a toll: searches of hopeless tolls stop at a coarse gap, and only the best reach a fine
-one.
+Science 47(2)). Its gap tells how far the flows still are from the equilibrium, and so how large the
+error in the leader's objective can be. One `advance` is ten iterations. So the competition decides
+how exactly F is known at a toll: searches of hopeless tolls stop at a coarse gap, and only the best
+reach a fine one.
 
     python examples/tolls.py --out pictures            # two minutes with Sioux Falls
     python examples/tolls.py --out pictures --small    # a few seconds
@@ -382,7 +382,7 @@ class Study:
         listed = ", ".join(f"{run.F:,.2f}" for run in runs)
         print(f"bilevo finds {listed}. With a finer gap the best is {found.F:,.2f}.")
         means = f"{steps[kept].mean():.1f} if selected, {steps[~kept].mean():.1f} if not"
-        print(f"  {result.nfev_lower} iterations for {len(steps)} tolls. Steps of a toll: {means}.")
+        print(f"  {result.nfev_lower} iterations for {len(steps)} tolls. Mean steps: {means}.")
         return result
 
     def compare(self, result: bilevo.Result, untolled: float, least: float) -> None:

@@ -3,9 +3,9 @@
 The leader chooses four hyper-parameters of a small network, all on a log scale: learning rate,
 weight decay, batch size and width. The follower is the training itself. One `advance` is an epoch
 of Adam. Training is done when the validation loss has not improved for eight epochs, or after
-fifty. The leader sees the validation loss of the best epoch so far, because one would keep that
-network. All networks together get a limited number of epochs. `drc-race` gives few epochs to most
-networks, and many to those that may become the best.
+fifty. The leader sees the validation loss of the best epoch so far, because in practice one would
+keep the network of that epoch. All networks together get a limited number of epochs. `drc-race`
+gives few epochs to most networks, and many to those that may become the best.
 
     python examples/tuning.py                           the digits, 1000 epochs, some seconds
     python examples/tuning.py friedman --epochs 300 --out pictures

@@ -7,30 +7,44 @@ from pathlib import Path
 from typing import Any
 
 PROMISES = {
-    1: ("kill -9 of a run", "it resumes to a bit-identical result and equal counters"),
-    2: ("a cut anywhere in the journal", "the same"),
+    1: ("kill -9 of a run", "it resumes, and its result and counters are the same to the last bit"),
+    2: ("a cut anywhere in the journal", "the run resumes to the same result"),
     3: (
         "a damaged journal",
         "a torn tail is repaired; damage before good records is refused with `JournalCorrupt`",
     ),
-    4: ("disk full, I/O errors", "an error that names the path; the run can be resumed"),
+    4: ("disk full, I/O errors", "an error names the path, and the run can be resumed"),
     5: ("power loss", "at most a second of evaluations is lost, and the run resumes"),
-    6: ("a worker is killed", "it is replaced and its point repeated; the same result"),
+    6: (
+        "a worker is killed",
+        "it is replaced, its point is evaluated again, and the result is the same",
+    ),
     7: (
         "the objective raises",
-        "`raise`: the original error, and the run resumes; `worst`: counted and journalled",
+        "`raise`: the original error is raised, and the run can be resumed; `worst`: the "
+        "failure is counted and stored",
     ),
     8: (
         "NaN and infinity",
-        "ranked last, never the answer; a run without other values ends with a clear status",
+        "they rank last and are never the answer; a run without other values ends with a "
+        "clear status",
     ),
-    9: ("wrong shapes and types", "accepted by rule, or `BadValue`"),
-    10: ("an evaluation that hangs", "ended by its timeout, journalled as a failure, no orphans"),
+    9: ("wrong shapes and types", "converted by fixed rules, or refused with `BadValue`"),
+    10: (
+        "an evaluation that hangs",
+        "it is ended by its timeout and stored as a failure, and no process is left over",
+    ),
     11: ("another executor", "the same bits with any executor and with 1 or 2 BLAS threads"),
     13: ("degenerate bounds and scales", "a result, or a ValueError before the first evaluation"),
-    14: ("ill-conditioned covariances", "finite and positive, or a reason to stop; no LinAlgError"),
-    15: ("allocation arithmetic", "probabilities finite, adding up to 1, each at least its base"),
-    16: ("files from a stranger", "a named error; nothing is run"),
+    14: (
+        "ill-conditioned covariances",
+        "they stay finite and positive, or the search stops with a reason; no LinAlgError",
+    ),
+    15: (
+        "allocation arithmetic",
+        "probabilities are finite, add up to 1, and are never below their base",
+    ),
+    16: ("files from a stranger", "a named error, and no code from them is run"),
     17: ("old formats", "resumed, or refused with a reason"),
     18: (
         "two writers",
@@ -39,7 +53,7 @@ PROMISES = {
     21: ("the parent is killed while workers run", "workers end; the same call goes on at once"),
     22: (
         "a kill, or a cut, while a problem's own solver is running",
-        "its states are restored or computed again; the same result",
+        "its states are restored or computed again, and the result is the same",
     ),
     23: (
         "an algorithm that breaks the rules",

@@ -177,7 +177,7 @@ def test_what_is_no_real_number_is_refused_at_once(value, figure) -> None:
                             **functions,
                         )
                     tried += 1
-    figure(9, tried, "returned things that are no numbers")
+    figure(9, tried, "returned values that are not numbers")
 
 
 @pytest.mark.parametrize("where", LEVELS)

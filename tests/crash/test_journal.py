@@ -160,7 +160,7 @@ def test_a_failing_disk_names_the_path_and_what_was_written_resumes(
         assert course(small(here)) == whole
         disk.partly = partly
     assert calls > 70
-    figure(4, calls, "calls of the system that failed")
+    figure(4, calls, "failed system calls")
 
 
 def break_off(writer: journal.JournalWriter) -> None:
@@ -190,7 +190,7 @@ def test_a_run_whose_unsynced_records_are_lost_resumes(
         lost += disk.synced < len(content)
         assert course(small(here)) == whole
     assert lost > 10
-    figure(5, lost, "losses of all that was not synced")
+    figure(5, lost, "simulated power cuts, each losing all that was not yet on the disk")
 
 
 def test_records_are_synced_once_a_second_and_within_a_second(
