@@ -1,4 +1,4 @@
-"""The calls people make: minimize, load, verify, Optimizer."""
+"""The public functions: minimize, load, verify, Optimizer."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def minimize(
     (k, n) and return (k,) and (k, c). Both levels are minimized.
 
     method
-        A name from `bilevo list`, an algorithm object, or None for our best one: drc-plus, and
+        A name from `bilevo list`, an algorithm object, or None for the default: drc-plus, or
         drc-race where the problem has a solver as its `follower`. "drc-cma-es" is the published
-        one.
+        DRC method.
     rng
         An int, numpy SeedSequence or Generator: the same seed gives the same result.
     max_evals, max_evals_upper, max_evals_lower, max_time
@@ -130,7 +130,7 @@ def minimize(
         if pool is not None:
             open_things.enter_context(closing(pool))
         settings = on_failure, retries, pool
-        evaluator = Evaluator(problem, *settings)  # refuses wrong ones before anything is written
+        evaluator = Evaluator(problem, *settings)  # refuses wrong settings before a file is written
         callbacks = [] if callback is None else [callback]
         if progress:
             line = open_things.enter_context(progress_line(printable(problem.name)))
@@ -277,7 +277,7 @@ def _problem(
             raise ValueError("minimize takes F, f, x_bounds and y_bounds, or one Problem")
         return Problem(F, f, x_bounds, y_bounds, G, g, vectorized)
     if any(extra is not None for extra in (f, x_bounds, y_bounds, G, g)) or vectorized:
-        raise ValueError("a Problem brings its own functions and bounds; give nothing beside it")
+        raise ValueError("a Problem brings its own functions and bounds; give no others with it")
     return F
 
 
@@ -331,7 +331,7 @@ def _spec(
 
 
 def _usual_budget(m: int, n: int, step_cost: int | None) -> FullBudget:
-    """Return the papers' budget; a solver ends by itself, or after a thousand steps."""
+    """Return the papers' budget; where the follower is a solver, it may take a thousand steps."""
     if step_cost is None:
         return FullBudget.for_size(m, n)
     return replace(FullBudget.for_size(m, m), lower_max=MOST_STEPS * step_cost)
@@ -378,4 +378,4 @@ def _inside(x0: Any, problem: Problem) -> FloatArray:
 
 
 def _never(x: FloatArray, y: FloatArray) -> float:
-    raise RuntimeError("ask/tell evaluates outside")
+    raise RuntimeError("with ask and tell, the caller evaluates the functions")

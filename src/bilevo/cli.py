@@ -276,13 +276,13 @@ def explain(error: Exception) -> tuple[str, int]:
     The status is 2 where this package refuses something, by a ValueError or an OSError of a file,
     and 1 for any other error and for all errors from user code.
     """
-    for one in (error, error.__cause__):  # commands that are loaded late have it as a cause
+    for one in (error, error.__cause__):  # the cause, where a command was loaded late
         if isinstance(one, MissingExtra):
             return str(one), 2
     try:
         if isinstance(error, CycloptsError):
             return str(error), 2
-    except ImportError:  # to suggest similar ones, the parser loads all commands
+    except ImportError:  # the parser loads all commands to suggest similar names
         return "unknown command; bilevo --help shows them", 2
     if not is_marked(error):
         if isinstance(error, ValueError):

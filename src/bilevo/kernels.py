@@ -2,7 +2,7 @@
 
 A kernel is written once, in NumPy, and runs as plain Python without numba. Its signature is fixed,
 so that nothing is compiled in the middle of a run; numba keeps compiled code for later processes.
-The results of both ways differ by rounding, and each way repeats its own results to the bit. So a
+Compiled and plain kernels round differently, but each repeats its own results to the bit. So a
 run keeps the kernels it began with: `Result.kernel` and the header of a journal say which.
 """
 
@@ -26,8 +26,8 @@ Name = Literal["numpy", "numba"]
 NAMES: tuple[Name, ...] = ("numpy", "numba")
 VARIABLE = "BILEVO_KERNEL"  # environment variable; "numpy" turns numba off
 
-OLDEST = (0, 61)  # version of numba
-NOTICE_AFTER = 1.0  # seconds
+OLDEST = (0, 61)  # version of numba that is used
+NOTICE_AFTER = 1.0  # seconds of compiling before a message is printed
 
 _compiled: ContextVar[bool | None] = ContextVar("compiled", default=None)
 _lock = RLock()
@@ -90,7 +90,7 @@ def _numba() -> Any:
         import numba
         import numba.extending
     except Exception as error:  # it refuses newer versions of NumPy, LLVM may not load, ...
-        warnings.warn(f"numba cannot be used: {error}. Going on without it", stacklevel=2)
+        warnings.warn(f"numba cannot be used: {error}. Continuing without it", stacklevel=2)
         return None
     if tuple(map(int, numba.__version__.split(".")[:2])) < OLDEST:
         wanted = ".".join(map(str, OLDEST))

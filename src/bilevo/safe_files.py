@@ -27,7 +27,7 @@ class UnsafeFile(ValueError):  # noqa: N818 (reads as what is wrong)
 
 def explained(error: OSError, path: Path) -> OSError:
     """Return the same error with the path, and with what to do."""
-    advice = f"{error.strerror or error}; once that is mended the same call continues the run"
+    advice = f"{error.strerror or error}; once that is fixed, the same call continues the run"
     return type(error)(error.errno, advice, str(path))
 
 

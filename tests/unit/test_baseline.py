@@ -129,7 +129,7 @@ BAD = {
     "medians[0]: it has no median; indicators are Acc_u": {
         **{"name": "x", "medians": [{"problem": "p", "m": 1, "n": 1, "method": "a"}]}
     },
-    "medians[1]: FEs of a on smd1 (2, 3) stands there twice": {
+    "medians[1]: FEs of a on smd1 (2, 3) is given twice": {
         **{"name": "x", "medians": [entry(), entry()]}
     },
     "medians[0]: marks should be like": {"name": "x", "medians": [entry(marks={"FEs": "better"})]},

@@ -201,7 +201,7 @@ def test_a_command_that_is_terminated_stops_as_by_ctrl_c(tmp_path) -> None:
             time.sleep(0.02)
         process.terminate()
         assert process.wait() == 130
-        assert process.stderr.read().endswith("stopped; the same command goes on from here\n")
+        assert process.stderr.read().endswith("stopped; the same command continues from here\n")
 
 
 WRONG = {
@@ -235,7 +235,7 @@ WRONG = {
     ],
     "runs must be a positive whole number, got 0": ["bench", "--suite", "smd", "--runs=0"],
     "sizes are two whole numbers such as 2,3; got '2'": ["bench", "--suite", "smd", "--dim", "2"],
-    "max_evals and target stand in the plan's file": [
+    "max_evals and target are set in the plan's file": [
         *("bench", str(ROOT / "plans" / "quick.toml"), "--max-evals", "100")
     ],
     "nowhere does not exist": ["table", "nowhere"],
@@ -243,7 +243,7 @@ WRONG = {
     "unknown format 'docx'": ["table", str(STORED), "--format", "docx"],
     "no runs of method ['nobody']": ["table", str(STORED), "--methods", "nobody"],
     "none of the runs is of the sizes": ["table", str(STORED), "--dim", "7,7"],
-    "the same run stands in two places": ["table", str(STORED), str(STORED)],
+    "the same run is in two places": ["table", str(STORED), str(STORED)],
     "no run has a history": ["figure", str(STORED), "--kind", "convergence", "--out", "out"],
     "unknown figure 'pie'": ["figure", str(STORED), "--kind", "pie", "--out", "out"],
     "unknown format 'gif'; known are pdf, png, svg": [

@@ -138,7 +138,7 @@ def test_allocation_is_of_the_first_problem_that_has_executions(frames) -> None:
     few = history.with_columns(executions=silent.cast(HISTORY["executions"]))
     assert figures.draw("allocation", runs, few).get_supxlabel().startswith("tp1 (2, 2)")
     none = history.with_columns(executions=pl.lit([]).cast(HISTORY["executions"]))
-    with pytest.raises(ValueError, match="no run has a history that tells executions"):
+    with pytest.raises(ValueError, match="no run has a history with executions"):
         figures.draw("allocation", runs, none)
 
 

@@ -140,7 +140,7 @@ def test_smd6_and_smd14_use_every_follower_variable() -> None:
         ("smd1", 4, 2, r"n >= floor\(m/2\) \+ 1"),
         ("smd10", 2, 2, r"n >= floor\(m/2\) \+ 2"),
         ("tp1", 3, 2, "m=2, n=2 only"),
-        ("smd99", None, None, "unknown problem 'smd99'; near to it are smd9"),
+        ("smd99", None, None, "unknown problem 'smd99'; similar names in `bilevo list`: smd9"),
     ],
 )
 def test_wrong_names_and_sizes_say_what_is_valid(name, m, n, says) -> None:

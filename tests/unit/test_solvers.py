@@ -406,7 +406,7 @@ def test_a_problem_says_that_it_has_a_solver() -> None:
 def test_a_result_says_that_its_follower_was_not_done(method: str, tmp_path: Path) -> None:
     early = {"method": method, "max_evals": 40, "run_dir": tmp_path}
     result = minimize(problem(Walker(length=100)), **early)
-    assert result.message.endswith("the answer is feasible, but its follower was not done")
+    assert result.message.endswith("the answer is feasible, but its follower's solver was not done")
     assert bilevo.load(tmp_path).message == result.message
     assert "not done" not in minimize(problem(Exact()), method=method, max_evals=40).message
 

@@ -15,9 +15,10 @@ Where the paper leaves a detail open, this reading reproduces its tables:
 - elite and refinement work as in BL-CMA-ES (see leader); the upper update uses all p pairs;
 - the weights of Eq. (10) add up to the number S of sources, not to 1. `mixing="paper"` takes them
   as printed: covariances grow and means move, so tasks settle sooner. `mixing="convex"` divides
-  by S, as one would expect to read, and costs more evaluations. As printed, the mixture depends on
-  where the origin lies: here it is the lower corner of the box, because of the unit box;
-- sources at no distance, whose leaders are equal, have equal shares in the distances of Eq. (9);
+  them by S, as is usual for a mixture, and costs more evaluations. The printed mixture depends on
+  where the origin lies: in the unit box it is the lower corner;
+- where the target and all of its sources have the same leader, all distances are 0, and the
+  distance term of Eq. (9) is the same for all sources;
 - a target is only met by a feasible pair.
 
 The paper leaves open what the sampling features of other optimizers are; `optimizers.population`
@@ -35,9 +36,10 @@ the rules of Algorithms 2-4 and changes their order:
   that waits for its refinement is left out of the update: on SMD4 the leader follows the errors
   of unrefined candidates.
 Medians at (2,3) on SMD1-6, 9 and 12 by `python benchmarks/rounds.py --runs 31`: a request holds 23
-to 24 points instead of 6.7, 3.5 to 3.6 times as many; evaluations are 0.97 to 1.02 of the exact
-mode's, those above 0.87 to 0.95. All runs met the target (in the exact mode 25 of 31 on SMD12, all
-elsewhere), and verified errors are of the same size.
+to 24 points instead of 6.7, 3.5 to 3.6 times as many. Compared with the exact mode, a run takes
+0.97 to 1.02 times as many evaluations in all, and 0.87 to 0.95 times as many at the upper level.
+All runs met the target (in the exact mode 25 of 31 on SMD12, and all on the other problems), and
+verified errors are of the same size.
 """
 
 from __future__ import annotations
@@ -92,8 +94,8 @@ class Task:
 
     index: int
     follower: AnyFollowerSearch
-    optimizer: AnyOptimizer  # of the follower search, unless a solver searches
-    means: FloatArray  # (3, n): of the search after the last two executions, and the next
+    optimizer: AnyOptimizer  # of the follower search; unused where a solver searches
+    means: FloatArray  # (3, n): after the last two executions; the third row is for the next
     gamma: float
     fitness: float = 0.0  # of the last entry: -F where feasible, -violation where not
     violation: float = 0.0  # of the last entry
@@ -113,7 +115,7 @@ class Task:
 
     @property
     def search(self) -> Any:
-        """The state of the optimizer."""
+        """Return the state of the optimizer."""
         assert isinstance(self.follower, FollowerSearch)
         return self.follower.search
 
@@ -206,7 +208,7 @@ class DRC(JointSearch):
 
     @property
     def name(self) -> str:
-        """The name of the registered method with these settings, else "drc"."""
+        """Return the name of the registered method with these settings, else "drc"."""
         for name in optimizers.NAMES:
             if self == DRC(optimizers.make(name), optimizers.make(name)):
                 return f"drc-{name}"
@@ -305,9 +307,10 @@ class DRC(JointSearch):
         return list(accumulate(selection_probability(tasks, live, self)))
 
     def cooperate(self, target: Task, near: Neighbours) -> FloatArray | None:
-        """Mix the features of near tasks that are more settled into the target's (Algorithm 4).
+        """Mix the features of near, more settled tasks into those of the target (Algorithm 4).
 
-        Returns the navigational solution, the answer of the most intense source; None without one.
+        Returns the navigational solution: the answer of the source of highest intensity, Eq. (9).
+        Returns None where there is no source.
         """
         own = target.fluctuation
         if not self.cooperation or own == math.inf:

@@ -1,4 +1,4 @@
-"""Array types, read-only views and distances, used everywhere."""
+"""Array types, read-only copies, dot products of rows, and distances."""
 
 import math
 from typing import Any

@@ -28,7 +28,8 @@ class StopReason(StrEnum):
     RUNNING = "running"
 
 
-OWN_ENDS = (StopReason.TARGET, StopReason.STAGNATION, StopReason.BUDGET)  # by the algorithm
+# Ends that the algorithm itself decides; the others come from limits and users.
+OWN_ENDS = (StopReason.TARGET, StopReason.STAGNATION, StopReason.BUDGET)
 
 
 # Sizes (m + n, n) with published settings, and those settings.

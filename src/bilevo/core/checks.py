@@ -10,7 +10,7 @@ import numpy as np
 from bilevo.core.arrays import FloatArray, frozen
 
 LONGEST_SHOWN = 200  # characters of a value in an error
-NOT_NUMBERS = (bool, np.bool_, np.timedelta64)  # although Python or NumPy count with them
+NOT_NUMBERS = (bool, np.bool_, np.timedelta64)  # although Python or NumPy calculate with them
 
 
 def shown(value: object, longest: int = LONGEST_SHOWN) -> str:

@@ -1,4 +1,4 @@
-"""Loading with the first use: parts of this package, and optional libraries."""
+"""Late loading of parts of this package, and of optional libraries."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def order_key(objective: float, violation: float) -> Key:
 
 def ranking(objective: FloatArray, violation: FloatArray) -> IntArray:
     """Return indices from best to worst; ties keep their order."""
-    if not any(violation.tolist()):  # for few numbers four times as fast as violation.any()
+    if not any(violation.tolist()):  # for few numbers this is four times as fast as violation.any()
         return objective.argsort(kind="stable")
     feasible_objective = np.where(violation > 0, 0.0, objective)
     return np.lexsort((feasible_objective, violation))

@@ -1,7 +1,7 @@
 """Our dataclasses and named tuples as JSON, and back.
 
 `plain` makes JSON's types of a value. `revive` makes a value of a given type again: the type hints
-of its fields say what each must be, and anything else is an error. Names in a file choose nothing.
+of its fields say what each must be, and anything else is an error. A file cannot choose classes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def plain(value: Any) -> Any:
 
 
 def revive(kind: type[V], content: Any) -> V:
-    """Return the value of a type that `plain` made this content of; refuse other content."""
+    """Return the value that `plain` turned into this content; refuse content of other types."""
     read: Callable[[Any], V] = _reader(typing.cast(Any, kind))
     return read(content)
 

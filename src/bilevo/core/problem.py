@@ -161,7 +161,7 @@ class Problem:
             fine = callable(function) or (function is None and label in dispensable)
             require(fine, label, "a function of (x, y)", function)
         if f is None and g is not None:
-            raise ValueError("g without f: a solver says itself how much an answer violates")
+            raise ValueError("g without f: give f too, or leave both to the solver")
         whole = is_whole(repeats_lower) and repeats_lower >= 0
         if not whole or (repeats_lower and (G is None or g is None)):
             raise ValueError(

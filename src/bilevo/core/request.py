@@ -43,7 +43,7 @@ class Level(StrEnum):
     UPPER = "upper"
     LOWER = "lower"
 
-    __hash__ = str.__hash__  # an enumeration's own is slow, and levels are keys
+    __hash__ = str.__hash__  # levels are keys, and the hash of an enumeration is slow
 
 
 class Evaluate(NamedTuple):
@@ -199,7 +199,7 @@ def relayed(
     asked: Callable[[Request], Request],
     answered: Callable[[Level, Values], Values],
 ) -> Procedure[T]:
-    """Run a procedure whose requests are changed, and then the values that answer them."""
+    """Run a procedure with its requests changed by `asked`, and their values by `answered`."""
     sent = None
     while True:
         try:
@@ -226,9 +226,10 @@ def together(procedures: Iterable[Procedure[T]]) -> Procedure[list[T]]:
 
 
 def alongside(main: Procedure[T], side: Procedure[U]) -> Procedure[tuple[T, U]]:
-    """Run `side` with `main`'s batches of the level it waits for, and alone after their end.
+    """Run two procedures; requests of `side` join the batches of `main` of the same level.
 
-    `side` adds no batch before `main` has ended. Returns both results.
+    `side` waits for such a batch while `main` runs, and makes its own batches afterwards. Returns
+    both results.
     """
 
     def main_first(waiting: dict[int, Question]) -> Level:
@@ -241,7 +242,7 @@ def alongside(main: Procedure[T], side: Procedure[U]) -> Procedure[tuple[T, U]]:
 def _joined(
     running: Sequence[Procedure[Any]], next_level: Callable[[dict[int, Question]], Level]
 ) -> Procedure[list[Any]]:
-    """Run procedures by batches of the level that `next_level` picks for those waiting."""
+    """Run procedures side by side; `next_level` picks the level of the next joint batch."""
     for procedure in running:
         if not isinstance(procedure, Generator):
             raise BadRequest(f"procedures that run together are generators, got {shown(procedure)}")
@@ -275,7 +276,7 @@ def _joined(
             widths = [(request.x.shape[1], request[-1].shape[1]) for request in requests]
             odd = next(k for k, width in enumerate(widths) if width != widths[0])
             text = f"rows of the sizes {widths[odd]} run together with others of {widths[0]}"
-            _raise_in(running[batch[odd]], BadRequest(f"{text}: all are (m, n)"))
+            _raise_in(running[batch[odd]], BadRequest(f"{text}: all must be (m, n)"))
         answer = yield joined
         sizes = [len(request.x) for request in requests]
         answers = zip(batch, split(answer, sizes), strict=True)

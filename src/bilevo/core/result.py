@@ -41,12 +41,12 @@ class Generation:
 class History:
     """The upper generations of a run: a sequence of rows, each a `Generation`, and a table.
 
-    It keeps up to 10,000 of them. Of a longer run it keeps every second, fourth, ... one and the
-    last, so that memory is bounded. `numbers` tells which ones they are.
+    It keeps up to 10,000 rows. For a longer run it keeps every second, fourth, ... generation and
+    the last one, so that memory is bounded. `numbers` tells which generations they are.
     """
 
     generations: list[Generation] = field(default_factory=list)
-    step: int = 1  # from one to the next, the last one aside
+    step: int = 1  # generations from one row to the next, except to the last row
     left_out: int = 0
 
     def __post_init__(self) -> None:
@@ -152,7 +152,7 @@ class Result:
     failures: int = 0
     failed_points: list[Failure] = field(default_factory=list)  # the first hundred
     history: History = field(default_factory=History)
-    follower_gap: float = math.nan  # of f, to the method's own independent searches
+    follower_gap: float = math.nan  # of f, above what the method's own checks found
     certificate: Certificate | None = None
     rechecked: int = 0  # evaluations made again when a run was resumed; not in nfev
 

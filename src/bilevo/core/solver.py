@@ -39,7 +39,7 @@ class Solver(Protocol[SolverState]):
     A state of arrays, numbers, texts, lists, dictionaries, dataclasses and numpy's generators is
     kept in the run directory; any other is made again after a crash. `advance` may change its state
     in place, and must do the same for the same state. All that changes belongs into the state: the
-    solver's own fields are settings, by which a run directory knows it.
+    solver's own fields are settings, by which a run directory recognises the solver.
     """
 
     def start(self, x: FloatArray, rng: np.random.Generator) -> SolverState:
@@ -100,7 +100,7 @@ def cost_of(follower: Any) -> int:
 
 
 def _require_state(state: Any, method: str) -> Any:
-    if state is None:  # usually a forgotten `return`; and None means a state that is lost
+    if state is None:  # usually a forgotten `return`; elsewhere None stands for a lost state
         raise BadValue(
             f"the follower's {method} returned None: it must return the state, also one that it "
             "has changed in place; what changes with x belongs into the state"

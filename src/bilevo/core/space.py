@@ -9,7 +9,7 @@ import numpy as np
 from bilevo.core.arrays import BoolArray, FloatArray
 from bilevo.core.problem import Bounds, Problem
 
-TILED = 32  # rows for which it pays to repeat the bounds
+TILED = 32  # up to this number of rows, repeating the bounds is faster than broadcasting
 
 
 class UnitBox:
@@ -38,7 +38,7 @@ class UnitBox:
 
     def real(self, unit: FloatArray) -> FloatArray:
         """Return rows of unit coordinates in the user's units, never outside the bounds."""
-        if self._free is None:  # the usual case, in line
+        if self._free is None:  # the usual case, without a further call
             width, lower = self._tiles.get(len(unit)) or self._tiled(len(unit))
             stretched = unit * width
             stretched += lower

@@ -20,7 +20,7 @@ SEED_LIMIT = 2**63
 
 
 class _Key(ISeedSequence):
-    """The key of a Philox, given in the way that is five times as fast as `key=`."""
+    """The key of a Philox generator as a seed sequence, five times as fast as `key=`."""
 
     def __init__(self, seed: int, name: str) -> None:
         word = int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")

@@ -1,7 +1,7 @@
 """Marks on exceptions from user code: functions, solvers and algorithms.
 
-Such an exception reaches the caller as it was raised, with a note that says where in the run that
-was. The note is a `Where`: the command line knows by it that this package has not raised it.
+Such an exception reaches the caller as it was raised, with a note that says where in the run this
+happened. The note is a `Where`. By it the command line knows that user code raised the exception.
 """
 
 from __future__ import annotations

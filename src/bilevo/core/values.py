@@ -20,7 +20,7 @@ FLOAT64 = np.dtype(np.float64)
 
 @lru_cache(64)
 def no_constraints(rows: int) -> FloatArray:
-    """Return an empty array (rows, 0); it is kept, because every evaluation needs one."""
+    """Return an empty array (rows, 0); it is cached, because every evaluation needs one."""
     return frozen(np.empty((rows, 0)))
 
 
@@ -38,7 +38,7 @@ class Returned:
     ) -> None:
         self.level = level
         self.vectorized = vectorized
-        self.count = count  # of constraints; the first value fixes it when not declared
+        self.count = count  # of constraints; if not declared, the first value sets it
         self.least = least  # the smallest number of constraints that is right
 
     def objective(self, function: Callable[..., Any], x: FloatArray, y: FloatArray) -> FloatArray:
@@ -47,7 +47,7 @@ class Returned:
             return np.array([self.number(function(x, y))])
         value = function(x, y)
         if type(value) is np.ndarray and value.dtype is FLOAT64 and value.shape == (len(x),):
-            return value.copy()  # the usual case, in line; the function may use its array again
+            return value.copy()  # the usual case, checked here; the function may reuse its array
         return self.check_objective(value, len(x))
 
     def constraints(
@@ -119,7 +119,7 @@ class Returned:
         Constraints may not be booleans: True would be a violation, which hardly anyone means.
         """
         if _is_floats(value):
-            return value.copy()  # the function may use its array again
+            return value.copy()  # the function may reuse its array
         masked = isinstance(value, np.ma.MaskedArray)
         try:
             array: Any = value if masked else np.asarray(value)

@@ -2,7 +2,7 @@
 
 Both are exact: one step solves the program of the leader's x, and the solver is done.
 
-- **Ties.** Where several solutions are optimal, it is chance which one HiGHS gives, and the
+- **Ties.** Where several solutions are optimal, HiGHS gives any one of them, and the
   leader's value may jump. `tie(x)` is a cost vector d that decides: a second solve takes the least
   d @ y among optimal solutions. The leader's own cost as d makes the follower friendly (the
   optimistic position), its negative hostile (the pessimistic one). Solutions are tied if HiGHS
@@ -223,7 +223,7 @@ class LinProg(_Exact):
         )
 
     def _best_ones(self, program: Program, solution: Any) -> Program:
-        """Fix what has a price at its bound: complementary slackness."""
+        """Fix variables and rows with a nonzero dual at their bound (complementary slackness)."""
         prices = np.append(solution.ineqlin.marginals, np.zeros_like(solution.eqlin.marginals))
         at_lower = solution.lower.marginals > TOLERANCE
         at_upper = solution.upper.marginals < -TOLERANCE
@@ -325,5 +325,5 @@ def _rows(blocks: list[tuple[Any, Any, Any]], n: int) -> tuple[Any, FloatArray, 
 
 
 def _whole(y: FloatArray, integrality: FloatArray) -> FloatArray:
-    """Round the integer variables of y, which HiGHS gives to a millionth."""
+    """Round the integer variables of y: those of HiGHS are whole up to a millionth."""
     return np.where(integrality % 2 == 1, np.round(y), y)

@@ -32,7 +32,7 @@ class Lower:
 
 
 def required(lower: Lower | None, searcher: str) -> Lower:
-    """Return what a solver searches; refuse to search before it was given to a problem."""
+    """Return the lower level to search; refuse a solver that was not given to a problem."""
     if lower is None:
         raise ValueError(f"{searcher} belongs to a problem: Problem(..., follower={searcher}())")
     return lower

@@ -3,7 +3,7 @@
 scipy.optimize.minimize cannot be stopped and continued. So a step runs its search again from the
 start, takes known values from a record, and breaks off when the step's evaluations are used up.
 Nothing is evaluated twice, and one search without breaks would give the same answers, to the bit.
-The record is made of arrays, and so is a state.
+A state holds this record as arrays, so that it can be stored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bilevo.core.request import Values
 from bilevo.followers.lower import Lower, required
 from bilevo.optimizers.gradient import METHODS, Differences, descend, usual_method
 
-GRADIENTS = 5  # of a step, unless its evaluations are given
+GRADIENTS = 5  # gradients that a step has evaluations for, unless `evaluations` is given
 
 
 class Paused(Exception):  # noqa: N818 (not an error: the step is over)

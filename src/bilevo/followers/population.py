@@ -1,8 +1,8 @@
 """Any of our population optimizers as a solver; a step is a generation.
 
-A search ends when its points agree, in place or in value, to a small part of the box or of f's
-largest differences. The published rule, on changes of f over a window, suits searches that are
-refined later. Here it would end some of them too early, and the leader would pick those.
+A search ends when its points are close together, or when their values of f are. The published rule,
+on changes of f over a window, suits searches that are refined later. Here it would end some of them
+too early, and the leader would prefer these, because their errors make F look better.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ class PopulationState:
 class Population:
     """Searches f by CMA-ES, DE or another of `bilevo.optimizers`.
 
-    It is done when the better half of a generation lies within `precision` of the box, when its f
-    agree to the square of that, as they do at a smooth minimum, or after 100 + 50 n generations.
+    It is done after 100 + 50 n generations, or sooner: when the better half of a generation lies
+    within `precision` of the box, or when its values of f differ by at most `precision` squared of
+    the largest such difference so far, as they do at a smooth minimum.
     """
 
     optimizer: PopulationOptimizer[Any] = field(default_factory=CMAES)

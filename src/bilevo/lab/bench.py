@@ -97,7 +97,7 @@ def bench(
         )
     if plan is not None:
         if limits or not target:
-            raise ValueError("max_evals and target stand in the plan's file")
+            raise ValueError("max_evals and target are set in the plan's file")
         chosen = read_plan(plan).narrowed(**wanted)
     else:
         chosen = _plan_of_options({**wanted, "max_evals": limits, "target": target})
@@ -118,7 +118,7 @@ def bench(
             for _ in complete(folder, chosen, make, again, max_time):
                 pass
     except KeyboardInterrupt:
-        _tell("stopped; the same command goes on from here")
+        _tell("stopped; the same command continues from here")
         return STOPPED
     if report:
         _write_reports(folder, chosen, against)
@@ -152,7 +152,7 @@ def _parse_limit(word: str) -> int:
 
 @contextmanager
 def _stopped_by_sigterm() -> Iterator[None]:
-    """Stop at SIGTERM as at Ctrl-C: batch systems end a command by it."""
+    """Stop at SIGTERM as at Ctrl-C, because batch systems end a command by SIGTERM."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread can handle signals
         return
@@ -164,7 +164,7 @@ def _stopped_by_sigterm() -> Iterator[None]:
 
 
 def _write_reports(folder: Path, plan: Plan, against: Against) -> None:
-    """Write a report for each way of ending, since they are not mixed."""
+    """Write a report for each limit and target, since their runs are not mixed."""
     ways = sorted({(run.budget, run.target) for run in plan.all_runs()})
     for limit, target in ways:
         parts = [str(limit)] if limit else []

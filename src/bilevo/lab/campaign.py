@@ -144,7 +144,7 @@ def evaluations_until_near(result: Result, best_F: float) -> int:
 
 
 def tasks_of(plan: Plan, max_time: float | None = None) -> list[Task]:
-    """Return the runs of a plan; what is wrong with it raises ValueError."""
+    """Return the runs of a plan; a wrong plan raises ValueError."""
     return [Task(run, plan.form(run.method), max_time) for run in plan.all_runs()]
 
 
@@ -191,7 +191,7 @@ def stored_runs(folder: Path) -> dict[Run, Row]:
 
 
 def refuse_other_forms(plan: Plan, stored: Iterable[Row]) -> None:
-    """Refuse to add to stored runs of the same method's name but another form or revision."""
+    """Refuse to add runs of a method that is stored in another form or revision."""
     forms = {name: plan.form(name) for part in plan.experiments for name in part.methods}
     ours = {name: (str(form), form.algorithm().revision) for name, form in forms.items()}
     for row in stored:
@@ -206,9 +206,9 @@ def refuse_other_forms(plan: Plan, stored: Iterable[Row]) -> None:
 
 
 def keep_settings(folder: Path, plan: Plan, max_time: float | None, anew: bool) -> str:
-    """Add a plan to the folder's settings; return the time since when all runs are made `anew`.
+    """Add a plan to the folder's settings; return the time after which rows count as made `anew`.
 
-    That time is kept until the command is done, so that a killed one can go on.
+    That time is kept until the command is done, so that a killed command can be continued.
     """
     old = read_settings(folder)
     asked = json.loads(json.dumps([asdict(part) for part in plan.experiments]))

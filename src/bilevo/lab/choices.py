@@ -18,7 +18,7 @@ from bilevo.lab.plans import SUITES
 from bilevo.lookup import parse_sizes
 from bilevo.options import Flag, Several, Whole
 
-ENDS = {  # how runs end, which is not mixed: with the column and the options that choose
+ENDS = {  # ways in which runs end, which are not mixed: the column, and the option that chooses
     "max_evals": ("budget", "--max-evals"),
     "target": ("target", "--target or --no-target"),
 }
@@ -52,11 +52,11 @@ class Which:
     def runs(self, paths: Sequence[Path]) -> pl.DataFrame:
         """Read the chosen runs of several folders or files, which have one limit and target.
 
-        A run that stands in two of them is refused.
+        A run that is in two of them is refused.
         """
         rows = pl.concat([store.runs(path) for path in paths])
         if twice := rows.filter(rows.select(store.KEY).is_duplicated()).rows(named=True):
-            raise ValueError(f"the same run stands in two places: {run_name(twice[0])}")
+            raise ValueError(f"the same run is in two places: {run_name(twice[0])}")
         chosen = rows.filter(self._wanted(rows))
         if chosen.is_empty() and len(rows):
             sizes = rows.select("m", "n").unique().sort("m", "n").rows()

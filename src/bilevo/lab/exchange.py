@@ -1,4 +1,4 @@
-"""Results from and for other programs: CSV both ways, and IOHprofiler's format.
+"""Import and export of results: CSV both ways, and IOHprofiler's format.
 
 A file of results is text by somebody else. It is read cell by cell with the CSV reader of the
 standard library, because an error has to name the line, the column and the value; and a problem's
@@ -7,8 +7,8 @@ name is looked up among the registered ones only, since `module:object` would ru
 IOHprofiler's format is that of IOHexperimenter since 0.3.3, which IOHanalyzer and iohinspector
 read. It knows one count and one value: evaluations are those of both levels together, and the
 value, raw_y, is |F - F*|, or F where the optimum is not known. Readers take the best value so far,
-so an infeasible elite has the value Inf. So has the first evaluation, of which no value is known,
-but by whose record iohinspector tells runs apart; IOHanalyzer does by lines of column names.
+so an infeasible elite has the value Inf. The first evaluation, whose value is not known, has Inf as
+well: iohinspector needs its record to tell where a run begins, IOHanalyzer a line of column names.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ REQUIRED = ("problem", "m", "n", "method", "F", "f", "nfev_upper", "nfev_lower")
 SIGNED = ("F", "f", "F_verified", "follower_gap", "F_star", "f_star")  # others are not
 TRUTH = {"true": True, "1": True, "false": False, "0": False}
 CSV_MOST = 2**29  # bytes of a file
-LARGEST = 10_000  # variables of a registered problem, which is made to know its optimum
+LARGEST = 10_000  # variables of a registered problem, which is created to read its optimum
 BIGGEST = 2**63  # whole numbers are stored in 64 bits
 
 FORMAT = "0.3.5"  # IOHprofiler's; described by JSON files since 0.3.3
@@ -47,7 +47,7 @@ IOH_COLUMNS = ["evaluations", "raw_y", *ATTRIBUTES]
 def import_csv(path: str | Path) -> pl.DataFrame:
     """Read runs from a CSV file, in its order; docs/laboratory.md describes its columns.
 
-    Whatever is wrong raises ValueError with the line, the column and the value.
+    A mistake in it raises ValueError with the line, the column and the value.
     """
     path = Path(path)
     records = _records(path)
@@ -279,7 +279,7 @@ def _safe(name: str) -> str:
 def _trace(run: Row, generations: Iterable[Row], known: Optimum | None) -> list[list[float]]:
     """Return evaluations, raw_y and attributes of a run, from its first evaluation to its last."""
     steps: dict[int, list[float]] = {1: [math.inf, *(math.nan for _ in ATTRIBUTES)]}
-    for step in (*generations, run):  # of as many evaluations, the later one counts
+    for step in (*generations, run):  # where two have as many evaluations, the later one counts
         evaluations = max(1, step["nfev_upper"] + step["nfev_lower"])
         raw = step["F"] if known is None else abs(step["F"] - known.F)
         good = step["violation"] == 0 and math.isfinite(step["F"])

@@ -1,9 +1,9 @@
 """How much memory a Parquet file takes when it is read, from its headers alone.
 
-A few megabytes can stand for gigabytes: pages are compressed, and a value that is repeated is told
-once. The footer says how many rows there are and where the pages of each column begin, and every
-page how many values it has and how long it is when uncompressed. Both are in Thrift's compact
-protocol. The footer's own sums are not believed, since no reader checks them.
+A few megabytes can become gigabytes: pages are compressed, and a repeated value is stored once. The
+footer says how many rows there are and where the pages of each column begin. The header of a page
+says how many values it has and how long it is when uncompressed. Both are in Thrift's compact
+protocol. The footer's own sums are not used, since no reader checks them.
 
 https://parquet.apache.org/docs/file-format/ and apache/thrift, thrift-compact-protocol.md
 """
@@ -20,8 +20,8 @@ FOOTER_MOST = 2**22  # bytes
 HEADER_MOST = 2**12  # bytes of a page's header
 PAGES_MOST = 100_000
 DEEPEST = 16  # structures within structures
-WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}  # of a value by its physical type; else a view of 16
-LEVELS = 8  # bytes for where a value stands in its lists
+WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}  # bytes by physical type; 16 for other types
+LEVELS = 8  # bytes for a value's place in nested lists
 TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = 1, 2, 3, 7, 8, 9, 10, 11, 12
 
 

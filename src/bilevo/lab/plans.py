@@ -80,7 +80,7 @@ class Form:
     changes: tuple[tuple[str, Any], ...] = ()
 
     def __str__(self) -> str:
-        """Write the parameters, by which runs of the same name but another form are told apart."""
+        """Write the parameters; they tell runs of the same name but another form apart."""
         changes = ", ".join(f"{name}={value!r}" for name, value in sorted(self.changes))
         return f"{self.method}: {changes}" if changes else self.method
 

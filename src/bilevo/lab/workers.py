@@ -103,7 +103,10 @@ def _child(make: Callable[[Task], Row], task: Task, answer: Connection) -> None:
 
 
 def _end_with_parent(answer: Connection) -> None:
-    """End this process when its parent has ended: nothing else can be read, since none sends it."""
+    """End this process when its parent has ended.
+
+    The parent sends nothing, so the connection only becomes readable when the parent closes it.
+    """
     connection.wait([answer])
     os._exit(1)
 
@@ -113,7 +116,7 @@ def _received(task: Task, process: Any, answer: Connection) -> Row:
     row: Row | None = None
     with suppress(EOFError, OSError):  # it died, perhaps in the middle of its row
         row = answer.recv()
-    answer.close()  # which also ends a child that has threads of its own
+    answer.close()  # this also ends a child whose own threads keep it alive
     process.join()
     if row is None:
         late = process.exitcode == -signal.SIGALRM

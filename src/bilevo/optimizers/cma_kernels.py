@@ -94,7 +94,7 @@ def inside(points: FloatArray, centre: FloatArray) -> FloatArray:
 
 @part
 def repaired(points: FloatArray, centre: FloatArray) -> FloatArray:
-    """Do the same for points of which some are outside."""
+    """Put coordinates outside the box half-way to the bound; some points are outside."""
     points = np.where(points > 1, (centre + 1) / 2, points)
     points = np.where(points < 0, centre / 2, points)
     # Mixing between tasks can put a centre itself outside the box.

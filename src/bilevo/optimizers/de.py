@@ -35,9 +35,10 @@ class DEState(Population):
     def successes(
         self, objective: FloatArray, violation: FloatArray
     ) -> tuple[BoolArray, BoolArray, FloatArray]:
-        """Archive the parents whose children are better; return where, by settings, by how much.
+        """Archive the parents whose children are better.
 
-        The settings have no part in the success of points that come from a mixture.
+        Returns which children are better, which of these owe it to their settings (points from a
+        mixture do not), and by how much all are better.
         """
         better, gains = self.gains(objective, violation)
         by_settings = better.copy()

@@ -63,7 +63,7 @@ class Population:
 
     @property
     def variance(self) -> float:
-        """The members' variance, summed over the variables."""
+        """Return the members' variance, summed over the variables."""
         away = self.points - self.mean
         return float(np.vdot(away, away)) / len(away)
 
@@ -99,7 +99,7 @@ P = TypeVar("P", bound=Population)
 
 @dataclass(frozen=True, slots=True)
 class PopulationBased(ABC, Generic[P]):
-    """The protocol of optimizers but for their own operators."""
+    """The common part of optimizers with a population; subclasses add the operators."""
 
     population: int | None = None
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from bilevo.core.arrays import TINY, FloatArray
 
-NEVER = -1.0  # a crossover rate that has become 0 stays 0
+NEVER = -1.0  # stored in place of a crossover rate that has become 0, which then stays 0
 
 
 @dataclass(slots=True, eq=False)

@@ -50,8 +50,8 @@ def get(name: str, m: int | None = None, n: int | None = None) -> Problem:
 
         near = ", ".join(get_close_matches(name, names(), n=3))
         raise ValueError(
-            f"unknown problem {name!r}; near to it are {near or 'none'} of bilevo list; "
-            "on the command line your own is module:object"
+            f"unknown problem {name!r}; similar names in `bilevo list`: {near or 'none'}. On the "
+            "command line, name a problem of your own as module:object"
         )
     problem = _FIXED[name]()
     if (m is not None and m != problem.m) or (n is not None and n != problem.n):

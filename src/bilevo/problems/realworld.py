@@ -1,8 +1,8 @@
 """Two real problems of the literature: gold mining in Kuusamo, and a company's decision making.
 
 M. M. Islam, H. K. Singh and T. Ray, "An enhanced memetic algorithm for single-objective bilevel
-optimization problems", 2017. Both levels have two goals, made one as in the BL-CMA-ES programs (He
-et al., 2019). `examples/real_world.py` finds the optima and checks them.
+optimization problems", 2017. Both levels have two goals, joined into one as in the BL-CMA-ES
+programs (He et al., 2019). `examples/real_world.py` finds the optima and checks them.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Live:
         known: Mapping[int, Any] = NOTHING,
         keep: Keep[Any, Any] | None = None,
     ) -> Answers:
-        """Compute the pieces of a batch that are not known; `keep` is given each new one."""
+        """Compute the pieces of a batch that are not known; call `keep` with each new one."""
         if isinstance(batch, StepBatch):
             assert self._stepper is not None
             self._last = self._stepper
@@ -69,7 +69,7 @@ class Live:
         return self._clock.left
 
     def best(self, session: Session) -> None:
-        """Do nothing: the session has the pair."""
+        """Do nothing: the session itself keeps the pair."""
 
     def generation(self, session: Session, state: AlgorithmState) -> bool:
         return self.stopped_by_callback(session)

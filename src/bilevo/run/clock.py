@@ -9,7 +9,7 @@ from time import perf_counter
 
 
 class Clock:
-    """Counts a run's seconds to `stop`. While a journal is replayed it is held at stored times."""
+    """Counts the seconds of a run until `stop`; during a replay it shows stored times."""
 
     __slots__ = ("_held", "_started", "_stopped", "limit")
 

@@ -28,8 +28,8 @@ from bilevo.run.request_checks import FLOAT, Memory, RequestChecks
 MOST_IDLE = 10_000  # best pairs and generations without any evaluation between them
 TASKS = {"executions": ("iu", "whole numbers"), "survived": ("b", "True and False")}
 _BITS = np.dtype(np.uint64)
-_ONE = np.array(1.0).view(_BITS)  # the bits of numbers from 0 to 1 are no larger
-_above = np.greater  # looking for a 1 in its bytes takes half the time of a reduction
+_ONE = np.array(1.0).view(_BITS)  # floats from 0 to 1, read as whole numbers, are at most this
+_above = np.greater  # searching its bytes for a 1 takes half the time of a reduction
 
 
 class Contract:

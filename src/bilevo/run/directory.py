@@ -95,7 +95,8 @@ class RunDir:
     def _open(self, limits: Limits) -> JournalWriter:
         path, first_line = self.path / JOURNAL, header_line(self._header)
         if first_line.startswith(safe_files.beginning(path, len(first_line) + 1)):
-            return JournalWriter.create(path, self._header)  # new, or killed in its first line
+            # A new run, or one that was killed before its header was whole.
+            return JournalWriter.create(path, self._header)
         file = JournalFile(path)
         self._keep_kernel(file.header.get("kernel"))
         require_same(self.path, file.header, self._header)
@@ -219,7 +220,7 @@ def _directory(name: str | Path) -> Path:
 def _first_state(algorithm: Algorithm[Any], spec: Spec) -> Any:
     """Return an algorithm's state before its first generation; None if that takes evaluations."""
     with suppress(Exception):  # some objects cannot be copied
-        algorithm = copy.deepcopy(algorithm)  # what it keeps on itself is not changed by this
+        algorithm = copy.deepcopy(algorithm)  # so that the user's object is not changed
     procedure = algorithm.init(spec)
     if isinstance(procedure, Generator):
         try:
@@ -234,7 +235,7 @@ def _first_state(algorithm: Algorithm[Any], spec: Spec) -> Any:
 def _try_out(
     algorithm: Algorithm[Any], spec: Spec, problem: Problem, state: AlgorithmState
 ) -> None:
-    """Refuse a state from which no generation can begin; nothing is evaluated."""
+    """Refuse a state with which no generation can begin; nothing is evaluated."""
     if state.stop is not None:
         return
     contract = Contract(algorithm, spec, problem, earlier_unknown=True)

@@ -1,8 +1,8 @@
-"""Computes the pieces of a batch, here or by workers, and repeats or forgives those that fail.
+"""Compute the pieces of a batch, here or by workers; repeat those that fail, or rank them last.
 
 `Evaluator` does so for evaluations of functions, `Stepper` for steps of the problem's own solver.
 A piece is one point or one step, or a fixed number of rows where functions are vectorized. Pieces
-do not depend on who computes them, so neither do results.
+do not depend on who computes them, so results do not either.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from bilevo.run.jobs import CannotTravel, Changed, EvaluationOutcome, Job, Raise
 from bilevo.run.session import Batch, StepBatch, Stopped
 
 OnFailure = Literal["raise", "worst"]
-FATAL = (BadValue, CannotTravel, Changed)  # repeating or forgiving them would hide a mistake
+# Errors that end a run: to repeat such a piece, or to rank it last, would hide a mistake.
+FATAL = (BadValue, CannotTravel, Changed)
 NOTHING: Mapping[int, Any] = {}
 ROWS = 64  # of a piece, when vectorized
 
@@ -103,7 +104,7 @@ class Dispatcher(ABC, Generic[B, P]):
         return [found[i] for i in range(len(pieces))]
 
     def _settle(self, batch: B, rows: slice, reply: Reply | Raised) -> P:
-        """Return the outcome of a piece; raise its error unless failures are forgiven."""
+        """Return the outcome of a piece; raise its error unless failures rank last."""
         if not isinstance(reply, Raised):
             return cast(P, reply.outcome)
         error, place = reply.error, self._place(batch, rows)

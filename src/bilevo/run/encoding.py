@@ -21,7 +21,7 @@ from bilevo.run.session import Batch, StepBatch
 
 LEVELS = tuple(Level)
 _NUMBER = {level: number for number, level in enumerate(LEVELS)}
-TAKEN = "turn"  # the name that `Step.taken` has in format 1
+TAKEN = "turn"  # the name of `Step.taken` in files of format 1
 EVALUATIONS = (RecordKind.VALUES, RecordKind.FAILURE, RecordKind.STEP)
 EVENTS: dict[RecordKind, type] = {
     RecordKind.BEST: Incumbent,

@@ -91,7 +91,7 @@ def _differences(there: dict[str, Any], here: dict[str, Any]) -> Iterator[str]:
 
 
 def _leaves(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values of nested dictionaries under dotted names; information is left out."""
+    """Yield the values of nested dictionaries under dotted names, except `written_by`."""
     for key, value in content.items():
         if prefix + key == "written_by":
             continue

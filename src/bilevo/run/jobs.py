@@ -59,9 +59,9 @@ class EvaluationOutcome(NamedTuple):
 class StepJob(NamedTuple):
     """A step of the problem's own solver for a task, with its leader x (m,) and its state.
 
-    `taken` steps come before this one, and the state has had `had` of them; none if it is None. The
-    other steps are taken again, and must lead to the outcome `last`. A state that has travelled is
-    `Packed`.
+    The task has taken `taken` steps before this one. The state is the one after `had` of them (None
+    after none). The steps in between are taken again, and must lead to the outcome `last`. A state
+    that comes from another process is `Packed`.
     """
 
     task: int

@@ -1,8 +1,8 @@
 """A lock on a run directory, so that one process writes in it.
 
 It is a lock of `flock`, which ends with its process. Unlike a POSIX record lock it stays when the
-file is opened and closed again, as when the directory is copied. It belongs to the open file. A
-forked child would keep that open after its parent's death; so children close it.
+file is opened and closed again, as when the directory is copied. It belongs to the open file, which
+a forked child would keep open after its parent's death. So children close it.
 """
 
 from __future__ import annotations

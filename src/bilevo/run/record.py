@@ -123,7 +123,7 @@ def _answer(result: Result, unfinished: bool) -> str:
 def _certainty(gap: float, unfinished: bool) -> str:
     """Say how certain the follower's part of an answer is."""
     if unfinished:
-        return ", but its follower was not done"
+        return ", but its follower's solver was not done"
     if gap == 0:
         return ", and an independent search of the follower found none better"
     return f"; an independent search improved the follower by {gap:.3g}" if gap > 0 else ""

@@ -132,7 +132,7 @@ class Replayed:
 
     def _diverged(self, record: Record) -> RunMismatch:
         return RunMismatch(
-            f"{self._directory} holds another course of this run from record {record.number} on: "
+            f"the run in {self._directory} took another course from record {record.number} on: "
             "the functions, the method, or the machine and its libraries give other values than "
             "before. Restore them, or use another run_dir. (A method that is changed needs a new "
             "revision, and takes its random numbers from `stream` only.)"

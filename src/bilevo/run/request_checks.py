@@ -137,7 +137,7 @@ class Pairs:
 
 
 class Memory:
-    """The requests and answers so far, as far as later requests are checked against them."""
+    """Earlier requests and answers, to check later requests against them."""
 
     def __init__(self, earlier_unknown: bool, solver: bool) -> None:
         self._earlier_unknown, self._solver = earlier_unknown, solver

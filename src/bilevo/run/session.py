@@ -251,7 +251,7 @@ class Session:
         return self._limits.exceeded(upper, lower + points)
 
     def end(self, reason: StopReason, evaluated: int = 0) -> None:
-        """Stop here, maybe in the middle of a generation; the incumbent is the answer.
+        """Stop here, maybe in the middle of a generation; the best pair is the answer.
 
         `evaluated` points of the present batch are counted, though their values are lost.
         """

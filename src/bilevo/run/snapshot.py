@@ -3,7 +3,7 @@
 A state is a tree of dataclasses, named tuples, lists, tuples, dictionaries, numbers, strings,
 enums, arrays and numpy's random generators. States of the problem's own solver are stored alike.
 The file names the classes, and only classes that the algorithm's `State` declares, or its first
-state holds, are made again: to read a file runs no code of the file's choosing. A snapshot saves
+state holds, are made again, so a file cannot choose code to run. A snapshot saves
 time and nothing else; one that cannot be used is ignored, and the whole journal is replayed.
 """
 
@@ -209,7 +209,7 @@ def _name(kind: type) -> str:
 def _plain(value: Any, parts: _Parts) -> Any:
     """Return JSON for a value; its arrays are kept apart."""
     if isinstance(value, Enum):
-        member = value.name in type(value).__members__  # combinations of flags are none
+        member = value.name in type(value).__members__  # combinations of flags are not members
         chosen = {"member": value.name} if member else {"value": value.value}
         return {"enum": _known_name(type(value), parts), **chosen}
     if value is None or type(value) in (bool, int, float, str):

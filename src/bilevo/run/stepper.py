@@ -79,7 +79,7 @@ class StateFiles:
         try:
             place = Position(search.had, crc32(x.tobytes()))
             snapshot.write(path, unpack_state(search.state), place)
-        except snapshot.NotStorable:  # nor will the solver's other states be
+        except snapshot.NotStorable:  # the solver's other states cannot be stored either
             self._usable = False
 
     def read(self, task: int, x: FloatArray, most: int) -> tuple[Any, int]:

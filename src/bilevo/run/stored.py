@@ -29,11 +29,11 @@ class StoredRun:
     """
 
     run: RunRecord = field(default_factory=RunRecord)
-    pieces: int = 0  # evaluations and steps, as they were handed out
+    pieces: int = 0  # how many pieces of batches were answered
     elapsed: float = 0.0
     longest: float = 0.0  # seconds between two records: about the longest evaluation
     widths: dict[int, int] = field(default_factory=dict)  # numbers per point, by level
-    first_step: Record | None = None  # the last first step of a solver that did not fail
+    first_step: Record | None = None  # the latest record of a search's first step that did not fail
     last: Record | None = None
 
     def add(self, record: Record) -> None:

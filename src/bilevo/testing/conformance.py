@@ -212,7 +212,7 @@ class Watched:
         self._algorithm, self.begun = algorithm, 0
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # copying asks for some before there is an algorithm
+        if name.startswith("_"):  # copying reads such names before `algorithm` is set
             raise AttributeError(name)
         return getattr(self._algorithm, name)
 

@@ -1,7 +1,7 @@
 """Verification by a solver: the problem's own solver, or a second one, answers again.
 
-Each start has a random stream of its own and knows nothing of the run. Where f is a function, it
-compares the answers; else the values that solvers report are compared.
+Each start has a random stream of its own and knows nothing of the run. Answers are compared by f
+where it is a function, and else by the values that the solvers report.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def verify_by_solver(
         best, follower = best_answer(found), FollowerProblem(problem, x, seed)
         scale = follower.spread
         spent += len(found) + follower.counts[Level.LOWER]
-    else:  # f varies at least as much as the answers of different starts do
+    else:  # estimate how much f varies by the answers found
         best = best_answer(found)
         spread = interquartile_range(np.array([answer.f for answer in found]))
         scale = max(abs(best.f) + spread, SMALLEST_F)

@@ -106,7 +106,7 @@ class FollowerProblem:
 
     @cached_property
     def spread(self) -> float:
-        """How much f varies over the box: the interquartile range of 32 points."""
+        """Return how much f varies over the box: the interquartile range at 32 points."""
         points = stream(self.seed, "verify", 3).random((32, self.box.size))
         return interquartile_range(self(Level.LOWER, points).objective)
 

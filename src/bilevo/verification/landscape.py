@@ -52,7 +52,7 @@ class Landscape:
 
     @property
     def feasible(self) -> BoolArray:
-        """Where both levels' constraints hold (k,)."""
+        """Tell where both levels' constraints hold (k,)."""
         return np.asarray((self.violation == 0) & (self.lower_violation == 0))
 
     def on_grid(self, values: FloatArray) -> FloatArray:

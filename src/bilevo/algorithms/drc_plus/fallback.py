@@ -3,8 +3,8 @@
 It runs the competition of drc with three changes, none of which needs smooth followers:
 
 - A follower's value has to settle for one execution less.
-- Changes of f up to a tenth of the spread of F among the last leaders count as none: finer ones do
-  not change the order of leaders.
+- A change of f counts as none if it is below a tenth of the spread of F among the last leaders,
+  because it does not change the order of leaders.
 - The candidate is refined only if it is no worse than the elite. Else the elite is refined, in one
   of four generations.
 """
@@ -23,7 +23,7 @@ from bilevo.core.streams import stream
 from bilevo.optimizers.protocol import AnyOptimizer
 
 RESOLVED = 0.1  # of the spread of F: smaller differences of f do not matter
-REFINED = 0.25  # of the generations without a better candidate refine the elite
+REFINED = 0.25  # probability to refine the elite in a generation without a better candidate
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,13 +36,13 @@ LEADER_DIFFERENCE = 1e-5  # of the box: well above the errors of F that follower
 LEADER_TOLERANCE = 1e-9  # of F
 LEADER_ITERATIONS = 15
 SAME_F = 1e-7  # of f: answers that differ by less are ties
-FLAT_REACH = 0.05  # of the box: f must be level so far along a flat direction
-F_ERROR = 0.05  # of a difference in F: the error that a follower may leave in it
+FLAT_REACH = 0.05  # of the box: f must stay level this far along a flat direction
+F_ERROR = 0.05  # of a difference in F: the error of F that an unfinished follower may cause
 
 
 @dataclass(slots=True, eq=False)
 class LeaderView:
-    """What a run has learnt of followers, and of their effect on F."""
+    """What a run has learnt about followers, and about their effect on F."""
 
     known: Experience
     generation: int = 0
@@ -67,7 +67,7 @@ class LeaderView:
 
     @property
     def total(self) -> int:
-        """Evaluations of both levels so far."""
+        """Return the number of evaluations of both levels so far."""
         return self.spent + self.known.spent
 
     def accept_elite(self, pair: Pair) -> Procedure[None]:
@@ -76,7 +76,7 @@ class LeaderView:
         yield pair.incumbent
 
     def f_tolerance(self, difference: float) -> float:
-        """Return the tolerance on f that resolves a difference of `difference` in F."""
+        """Return how exactly f must be solved so that a difference in F can be seen."""
         if not math.isfinite(difference):
             return self.known.tight
         allowed = F_ERROR * difference / max(self.sensitivity, 1e-9)
@@ -101,12 +101,12 @@ class LeaderView:
         self.flat = np.asarray(flat[change <= SAME_F * self.known.size(pair.f)])
 
     def resolve_ties(self, task: WarmTask, again: bool = True) -> Procedure[WarmTask]:
-        """Return a task at the leader's best among the ties around its answer.
+        """Move a task to the tie around its answer that is best for the leader.
 
         Flat directions may change with x. Where f rises along them, they are found again, once.
         """
         pair = task.pair
-        flat = FlatSet(pair.y, self.flat)  # searches that run beside this one may replace it
+        flat = FlatSet(pair.y, self.flat)  # searches beside this one may replace self.flat
         if not flat.size or pair.lower_violation > 0:
             return task
         G: dict[bytes, FloatArray] = {}  # the leader's constraints by coordinates
@@ -129,7 +129,7 @@ class LeaderView:
     def search_ties(
         self, task: WarmTask, flat: FlatSet, G: dict[bytes, FloatArray]
     ) -> Procedure[SearchEnd]:
-        """Search F over a flat set; G is given the leader's constraints of all points."""
+        """Search F over a flat set, and store the leader's constraints of all points in G."""
         pair, k = task.pair, flat.size
         G[np.zeros(k).tobytes()] = task.G
 
@@ -151,7 +151,7 @@ class LeaderView:
     def test_against_neighbours(
         self, follower: WarmFollower, task: WarmTask
     ) -> Procedure[WarmTask]:
-        """Return a task, or a better one for its follower that other answers lead to."""
+        """Try answers of other followers, and return the task with the better answer."""
         new = yield from follower.test_against_neighbours(task, self.known.tight)
         if new is task:
             return task
@@ -222,7 +222,7 @@ class Phi:
 def descent(
     state: LeaderView, follower: WarmFollower, x: FloatArray, ceiling: float
 ) -> Procedure[SearchEnd]:
-    """Search phi locally from x; give up where the search will not come below a ceiling."""
+    """Search phi locally from x; stop early if it is not expected to fall below `ceiling`."""
     m = len(x)
     box = np.zeros(m), np.ones(m)
     rule = LocalRule(

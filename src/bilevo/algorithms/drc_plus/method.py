@@ -1,6 +1,6 @@
 """drc-plus: DRC with followers that learn from each other, leaders that descend, and certificates.
 
-The method is ours; docs/drc-plus.md tells what each ingredient is worth. DRC (see drc) lets
+The method is ours; docs/drc-plus.md measures what each ingredient saves. DRC (see drc) lets
 searches of followers compete for evaluations. Here most searches of followers take one gradient and
 one step, because they start from answers of other followers (see warm_follower). The rest
 follows from that:
@@ -14,9 +14,9 @@ follows from that:
   restarts (`sample`). CMA-ES gets a quarter of the evaluations. Where CMA-ES has become narrow, a
   descent replaces the rest of it. Where a descent ends at a kink, a small CMA-ES follows
   (`polish`).
-- **Certificate** (`certify_elite`). When an elite ends a descent, or is about to end the run,
-  independent global searches solve its follower again. A better answer replaces the elite's, and
-  the run continues.
+- **Certificate** (`certify_elite`). When a descent has ended at a new elite, and before the run
+  ends, independent global searches solve the elite's follower again. A better answer replaces the
+  elite's, and the run continues.
 
 Where local searches of followers do not settle (kinks, noise), none of this works, and the run is
 handed to DRC with followers that stop sooner (see fallback).
@@ -49,7 +49,7 @@ ACCEPTED_CHANGE = 0.1  # of the spread of F: after a smaller change predictions 
 ROUND_ITERATIONS = 3  # of a follower before its leader is ranked again
 ROUNDS = 3  # of the competition in a generation
 DESCENT_SHARE = 3  # evaluations of descents for each one of CMA-ES
-MOST_REFUTATIONS = 3  # of the ends of one descent
+MOST_REFUTATIONS = 3  # after which a descent is not repeated any more
 FRUITLESS_RESTARTS = 2  # that end a run; four times as many where it has a target
 ROUGH_F = 1e-2  # of f: where followers are not smooth, a smaller gain refutes no answer
 
@@ -90,7 +90,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
         )
 
     def generation(self, spec: Spec, state: DRCPlusState) -> Procedure[DRCPlusState]:
-        """Find the first pair; later hop, or make a generation of CMA-ES, by their shares."""
+        """Find the first pair; later hop or make a generation of CMA-ES, as DESCENT_SHARE says."""
         before = state.total
         if state.elite is None:
             yield from self.find_first_pair(spec, state)
@@ -156,7 +156,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
     def certify_elite(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
         """Solve the elite's follower again by independent searches; replace a refuted elite.
 
-        A replaced elite that is worse than the last certified one gives way to that.
+        If the new elite is worse than the last certified one, that one is the elite again.
         """
         if state.certified or not self.certificate:
             return
@@ -298,7 +298,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
     def compete(
         self, spec: Spec, state: DRCPlusState, x: FloatArray, scale: FloatArray
     ) -> Procedure[list[WarmTask]]:
-        """Continue the searches for leaders in the better half; without competition, for all."""
+        """Continue the searches of leaders in the better half, or of all without `competition`."""
         follower = self.follower(spec, state)
         tasks = yield from together(follower.start(row, scale) for row in x)
         yield from state.evaluate_leaders(tasks)
@@ -359,13 +359,13 @@ class DRCPlus(Algorithm[DRCPlusState]):
 
 def is_refuted(state: DRCPlusState, elite: Pair, best: Pair) -> bool:
     """Tell whether the best answer found is better for the follower than the elite's."""
-    smooth_tolerance = SAME_F if len(state.flat) else 0.0  # ties give up a little of f
+    smooth_tolerance = SAME_F if len(state.flat) else 0.0  # a tie may have a slightly higher f
     tolerance = smooth_tolerance if state.fallback is None else ROUGH_F
     gained = elite.f - best.f > tolerance * state.known.size(elite.f)
     return gained or best.lower_violation < elite.lower_violation
 
 
 def budget_of(spec: Spec) -> BudgetUsed:
-    """Return the budget of the upper level, or about as many evaluations as DRC needs with it."""
+    """Return the limits: `upper_max`, and in total about what DRC would use with that budget."""
     upper = spec.budget.upper_max
     return BudgetUsed(upper=upper, total=upper * spec.budget.lower_window / 2)

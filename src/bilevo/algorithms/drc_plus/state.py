@@ -33,7 +33,7 @@ class LeaderSearch:
 
     @property
     def deviations(self) -> FloatArray:
-        """The standard deviations (m,)."""
+        """Return the standard deviations (m,)."""
         return np.asarray(self.leader.sigma * np.sqrt(self.leader.C.diagonal()))
 
     @property
@@ -66,8 +66,8 @@ class DRCPlusState(LeaderView):
     ends: FloatArray = field(kw_only=True)  # of descents, (k, m)
     descending: int = 0  # evaluations of descents
     sampling: int = 0  # evaluations of the search
-    restart_elite: Pair | None = None  # the elite at the last restart that had a better one
-    fruitless: int = 0  # restarts since
+    restart_elite: Pair | None = None  # the elite at the last restart at which it had improved
+    fruitless: int = 0  # restarts since then, without a better elite
     fallback: LeaderState | None = None  # the state of DRC, where followers are not smooth
     stop: StopReason | None = None
     executions: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -85,7 +85,7 @@ class DRCPlusState(LeaderView):
         self.executions, self.survived = np.array([self.total - before]), np.ones(1, np.bool_)
 
     def remember_end(self, x: FloatArray) -> None:
-        """Remember where a descent ended, if none did before."""
+        """Remember where a descent ended, unless another one ended there before."""
         if (np.abs(self.ends - x).max(axis=1) > 1e-3).all():
             self.ends = np.concatenate([self.ends, x[None]])[-100:]
 

@@ -58,9 +58,9 @@ class Experience:
 
     x: FloatArray
     y: FloatArray
-    hessian: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # where one is known
+    hessian: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # empty if unknown
     smooth: float = 1.0  # share of recent local searches that settled
-    searches: int = 0  # local ones
+    searches: int = 0  # local searches so far
     f_scale: Scale = field(default_factory=Scale)
     spent: int = 0  # lower evaluations so far
 
@@ -94,12 +94,12 @@ class Experience:
 
     @property
     def rough(self) -> bool:
-        """Whether most local searches do not settle."""
+        """Tell whether most local searches do not settle."""
         return self.smooth < SMOOTH_SHARE
 
     @property
     def unit(self) -> float:
-        """The size of differences of f, as far as seen."""
+        """Return the size of the differences of f seen so far."""
         return self.f_scale.tolerance(1.0)
 
     def size(self, f: float) -> float:
@@ -108,11 +108,11 @@ class Experience:
 
     @property
     def tight(self) -> float:
-        """The tolerance of a search that is to leave no error behind."""
+        """Return the tolerance on f of a search whose remaining error does not count."""
         return TIGHT * self.unit
 
     def predictions(self, x: FloatArray, scale: FloatArray, regression: bool) -> FloatArray:
-        """Return answers (k, n) to start from: by regression, and of the nearest leader.
+        """Return answers (k, n) to start from: a predicted one, and the nearest leader's.
 
         The regression is linear, over the 2 (m + 1) nearest leaders. Weights fall with the
         distance, which is in units of `scale`.
@@ -150,8 +150,8 @@ class WarmTask:
     lower: Values  # the follower's values at the answer, one row
     G: FloatArray = field(default_factory=lambda: np.empty(0))  # the leader's constraints there
     solved: bool = False
-    tolerance: float = math.inf  # to which it was solved
-    hessian: FloatArray | None = None  # its own, for its next search
+    tolerance: float = math.inf  # on f, to which it was solved
+    hessian: FloatArray | None = None  # its own, to start its next search with
     executions: int = 0  # evaluations
     moved: float = math.inf  # by how much the last search changed F
 
@@ -235,7 +235,7 @@ class WarmFollower:
         """
         new = yield from self.search_locally(task, tolerance, iterations)
         if not new.solved and ITERATIONS > iterations <= new.executions / (self.spec.n + 1):
-            return new  # its iterations are used up, so nothing is known of its end
+            return new  # its iterations are used up: it does not show whether f is smooth
         if new.pair.lower_violation == 0:
             self.known.count(new.solved)
         if not new.solved and new.pair.lower_violation > 0:
@@ -297,7 +297,7 @@ class WarmFollower:
         return WarmTask.of_search(search)
 
     def test_against_neighbours(self, task: WarmTask, tolerance: float) -> Procedure[WarmTask]:
-        """Return a task, or a better one that answers of other followers lead to.
+        """Search from answers of other followers; return the task with the better answer.
 
         Where there are constraints, the answer without them is tried too. F is not evaluated.
         """
@@ -364,7 +364,7 @@ class WarmFollower:
     def find_basin(
         self, x: FloatArray, rng: np.random.Generator, cma: CMAES, relaxed: bool, patience: int
     ) -> Procedure[FollowerSearch]:
-        """Run CMA-ES over the box until it is narrow; without finite values for `patience`."""
+        """Run CMA-ES until it is narrow; stop after `patience` generations without a finite f."""
         state = cma.start(Start.uniform(self.spec.spread[self.spec.m :], rng))
         rule = FollowerRule(window=10**9, longest=100 + 50 * self.spec.n)
         search = FollowerSearch(x, cma, state, rng, rule, self.known.f_scale)

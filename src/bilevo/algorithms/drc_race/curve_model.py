@@ -25,7 +25,7 @@ from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.order import ranking
 
 ROOT5 = math.sqrt(5)
-NEAR_BEST = 0.05  # of the median difference to the best value: smaller ones count as alike
+NEAR_BEST = 0.05  # of the median distance to the best value: smaller distances hardly count
 JITTER = 1e-4  # a variance that keeps covariances invertible
 NEW = -1  # the number of a new task, which the model has not learnt from
 
@@ -40,7 +40,8 @@ OTHERS = {"a": (0.8, 0.7), "b": (0.3, 0.7), "c": (1.0, 0.7), "e": (0.5, 0.7)} | 
 def scores(objective: FloatArray, violation: FloatArray) -> FloatArray:
     """Return values for a model, in Deb's order, with mean 0 and deviation 1.
 
-    Feasible ones are on a log scale from the best. The others follow in equal steps.
+    Feasible values become the logarithm of their distance to the best one. The others follow in
+    equal steps.
     """
     feasible = (violation == 0) & np.isfinite(objective)
     z = np.zeros(len(objective))
@@ -77,12 +78,12 @@ class Rows:
 
 @dataclass(slots=True, eq=False)
 class Relations:
-    """What relates two sets of rows: squared differences (r, q, m), sums of shares, same tasks."""
+    """Two sets of rows compared: squared differences (r, q, m), sums of shares, same tasks."""
 
     squares: FloatArray
     t: FloatArray
     same: BoolArray
-    lasting: FloatArray  # the ratio of shares, for rows of a task
+    lasting: FloatArray  # the smaller share over the larger one for rows of one task, else 0
 
     @classmethod
     def between(cls, x: FloatArray, t: FloatArray, task: IntArray, rows: Rows) -> Relations:
@@ -111,7 +112,7 @@ class Kernel:
         self.matern = (1 + ROOT5 * r + 5 / 3 * r2) * fall
         self.decay = beta / (beta + t)
         self.x_part = a * a + e * e * self.decay
-        self.falls = 5 / 3 * (1 + ROOT5 * r) * fall  # of M by the log of a length, without squares
+        self.falls = 5 / 3 * (1 + ROOT5 * r) * fall  # dM/d(log length), without squares
         self.value = self.x_part * self.matern + (c * c) * self.decay
         self.value += (b * b + e * e * self.decay) * same + (s * s) * relations.lasting
 
@@ -181,7 +182,7 @@ class CurveModel:
 
     @property
     def lengths(self) -> FloatArray:
-        """The length scale of each variable (m,)."""
+        """Return the length scale of each variable (m,)."""
         return np.asarray(np.exp(self.settings[: self.rows.x.shape[1]]))
 
     def at_end(self, x: FloatArray, task: IntArray) -> tuple[FloatArray, FloatArray]:

@@ -1,7 +1,8 @@
-"""Descents of drc-race: CMA-ES near one leader, for the digits that a model of F cannot give.
+"""Descents of drc-race: CMA-ES near one leader, because a model of F gives few digits.
 
-A descent ends when it is narrow. Once it is fairly narrow, it also ends when it comes to where
-another one has ended, or when its leaders differ by less in F than they are behind the answer.
+A descent ends when it is narrow. Once it is fairly narrow, it also ends where another one has
+ended, or when it has too little to gain: F varies less among its leaders than its best F is above
+the answer's.
 Where it finds nothing better for some generations, it continues nearer to its best leader: at a
 jump half of all leaders lie beyond the jump, and CMA-ES does not shorten its steps by itself.
 """
@@ -28,18 +29,18 @@ GAIN_LASTS = 3  # generations that a descent may continue after it has improved 
 
 @dataclass(slots=True, eq=False)
 class Descent:
-    """A CMA-ES in progress, its best pair, and whether it pays."""
+    """A CMA-ES in progress, its best pair, and how much it has gained lately."""
 
     search: CMAState
     best: Pair | None = None
     barren: int = 0  # generations without a better pair
     gains: int = 0  # generations that it may still continue, because it has improved the answer
-    steps: int = 0  # it has taken, less the steps of exploring since its start
+    steps: int = 0  # its own steps minus the steps of exploring since its start
     fruitful: bool = False  # whether it has improved the answer by much
 
     @property
     def width(self) -> float:
-        """The largest standard deviation of its leaders."""
+        """Return the largest standard deviation of its leaders."""
         return float(self.search.sigma * math.sqrt(self.search.C.diagonal().max()))
 
     def note(self, best: Pair, improved_answer: bool, much: bool, steps: int) -> None:
@@ -59,7 +60,7 @@ class Descent:
         self.search, self.barren = optimizer.start(start), 0
 
     def over(self, answer: Pair, ends: list[FloatArray], median: float) -> bool:
-        """Tell whether it has converged or does not pay; `median` is of its leaders' F."""
+        """Tell whether it has converged or will gain nothing; `median` is its leaders' median F."""
         assert self.best is not None
         if self.width < CONVERGED_WIDTH:
             return True

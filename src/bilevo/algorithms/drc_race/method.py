@@ -9,8 +9,8 @@ each other. There are two kinds of generations:
                cost. The others are new leaders, at points where the model expects most. Rounds grow
                with a task's age. So a task that is not expected to win soon gets no more steps, but
                it may get some later.
-    descend    CMA-ES makes a generation near the best leader, for the digits that a model cannot
-               give and for optima at a jump. The better half of its followers is solved to the end.
+    descend    CMA-ES makes a generation near the best leader, because a model gives few digits and
+               misses optima at a jump of F. The better half of its followers is solved to the end.
 
 A run starts with a Latin hypercube. When exploring has found nothing better for a while, a descent
 starts. It continues while it improves the answer; else exploring and descending get equal shares of
@@ -65,11 +65,11 @@ from bilevo.optimizers.sampling import latin_hypercube
 
 FIRST_STEPS = 3  # in a new task's first round
 ROUND_GROWTH = 0.5  # of a task's age: steps in its next round
-ROUND_TASKS = 4  # that take steps side by side when exploring
+ROUND_TASKS = 4  # tasks that take steps side by side when exploring
 MOST_POOLED = 100  # tasks that the model learns from
-MOST_NEWER = 30  # tasks since its last round, then a task gets no more: states take memory
-REFIT_GROWTH = 1.2  # of the number of tasks: then the model's settings are fitted again
-RESTART_DISTANCES = (0.35, 0.2, 0.1)  # from the ends of descents, of the next ones' starts
+MOST_NEWER = 30  # tasks: a task that more than these have come after gets no steps, to save memory
+REFIT_GROWTH = 1.2  # the model's settings are fitted again when the tasks have grown by this factor
+RESTART_DISTANCES = (0.35, 0.2, 0.1)  # of a new descent's start from the ends of others
 
 
 @dataclass(slots=True, eq=False)
@@ -79,7 +79,7 @@ class RaceTask:
     follower: SolverSearch
     F: list[float] = field(default_factory=list)
     violation: list[float] = field(default_factory=list)
-    last: int = 0  # number of tasks in the run at its last round
+    last: int = 0  # how many tasks the run had at its last round
     outlook: float = -math.inf  # the expected score at its end; -inf while unknown
 
     @property
@@ -125,7 +125,7 @@ class DRCRaceState(leader.LeaderState):
 
     @property
     def usual(self) -> float:
-        """The mean number of steps to a task's end, or a guess."""
+        """Return the mean number of steps of finished tasks, or a guess while there are none."""
         return self.finished_steps / self.finished if self.finished else 2.0 * self.longest
 
 
@@ -276,7 +276,7 @@ def accept_best(spec: Spec, state: DRCRaceState, tasks: list[RaceTask]) -> Proce
 
 
 def thinned(pool: list[RaceTask], lengths: FloatArray) -> list[RaceTask]:
-    """Return the tasks to learn from: of the worse half, those nearest to others are dropped.
+    """Return the tasks to learn from; in the worse half, drop those nearest to other tasks.
 
     Bad tasks are kept where they are sparse, so that their leaders are not tried again.
     """
@@ -338,7 +338,7 @@ def tasks_to_continue(state: DRCRaceState, model: CurveModel, count: int) -> lis
 def propose_leaders(
     state: DRCRaceState, model: CurveModel, count: int, rng: np.random.Generator
 ) -> FloatArray:
-    """Return new leaders (count, m) where the model expects most, apart from each other."""
+    """Return new leaders (count, m) of large expected gain, at a distance from each other."""
     m = model.rows.x.shape[1]
     top = sorted(state.pool, key=lambda task: task.outlook)[:6]
     points = [rng.random((200, m))]

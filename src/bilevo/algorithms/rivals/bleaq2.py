@@ -16,13 +16,14 @@ What differs from the program, and why:
 - there is no stop at an error of 1e-2, because the published accuracies are smaller;
 - constraints count as they are, without the program's windows of 1e-4. The follower's constraints
   count above too, because bilevo's answers have to meet them;
-- where models leave an answer open, the follower of a leader from a local search keeps the answer
-  that the search has chosen, because a mutation, one time in n, would lose the gain;
+- models may leave variables of an answer open, and the program then mutates them. For a leader that
+  a local search has found they stay as they are, because the mutation, made with probability 1/n,
+  would lose the gain;
 - checking the elite replaces no answer by one that is better by rounding only;
 - the second search for the first population's followers does not replace better answers;
 - the elite's follower is solved again only once there are enough pairs for a local search;
-- slips are not repeated: taking the oldest pairs for the nearest (see `rivals.mappings`), and
-  reading an index of unsolved members as one of all members.
+- two mistakes are not repeated: taking the oldest pairs for the nearest (see `rivals.mappings`),
+  and reading an index of unsolved members as one of all members.
 """
 
 from __future__ import annotations
@@ -87,22 +88,22 @@ class BLEAQ2Leaders(Leaders):
 
     @property
     def best(self) -> int:
-        """The index of the best solved member, or of the best of all if none is solved."""
+        """Return the index of the best solved member, or of the best of all if none is solved."""
         keys = self.keys
         among = [i for i, member in enumerate(self.members) if is_solved(member)]
         return min(among or range(len(keys)), key=keys.__getitem__)
 
     @property
     def ranks(self) -> list[tuple[float, ...]]:
-        """Keys that put solved members first, then follow Deb's order."""
+        """Return keys that put solved members first, and sort the rest in Deb's order."""
         members = zip(self.members, self.keys, strict=True)
         return [(float(not is_solved(member)), *key) for member, key in members]
 
     def enter(self, newcomers: list[Pair], rng: np.random.Generator) -> None:
         """Let newcomers and random members compete for the members' places.
 
-        While few members are solved, they are places of unsolved ones. The best solved member is
-        never lost.
+        While at least half of the members are unsolved, only unsolved members can be replaced. The
+        best solved member is never lost.
         """
         count = max(len(newcomers), 2)
         unsolved = [i for i, member in enumerate(self.members) if not is_solved(member)]
@@ -158,7 +159,7 @@ class BLEAQ2(Algorithm[LeaderState]):
 
     @property
     def local_size(self) -> int:
-        """The population of the genetic search below where it starts from known answers."""
+        """Return the size of a genetic search for a follower that starts from known answers."""
         return max(4, self.population // 10)
 
     def init(self, spec: Spec) -> Procedure[LeaderState]:
@@ -280,7 +281,7 @@ class BLEAQ2(Algorithm[LeaderState]):
         pool: FloatArray | None = None,
         name: str = "follower",
     ) -> FollowerTask:
-        """Return a follower to solve, by a small population near a guess or else by a full one."""
+        """Return a follower to solve: with a guess, by a small population around it."""
         rng = stream(spec.seed, name, state.generation, i)
         samples = terms(spec.n) + spec.n
         if guess is None:
@@ -380,7 +381,7 @@ def at_both_levels(points: FloatArray, m: int) -> Procedure[tuple[FloatArray, Fl
     x, y = points[:, :m], points[:, m:]
     lower = yield from evaluate(Level.LOWER, x, y)
     upper = yield from evaluate(Level.UPPER, x, y)
-    if len(points) == 1:  # a first answer, should the run end before a follower is solved
+    if len(points) == 1:  # report a pair, in case the run ends before any follower is solved
         yield first_incumbent(x, y, upper, lower)
     constraints = np.concatenate([upper.constraints, lower.constraints], axis=1)
     return np.column_stack([upper.objective, lower.objective]), constraints

@@ -71,7 +71,7 @@ from bilevo.core.streams import SEED_LIMIT, stream
 from bilevo.optimizers.cma_es import CMAES, CMAState
 from bilevo.optimizers.protocol import Start
 
-STARTS = 3  # of a search of type II
+STARTS = 3  # independent starts of a search of type II
 SAME_VALUE = 1e-6  # difference of f that counts as none
 WIDE = 0.3  # deviation of a restart, as of the first start in most boxes
 
@@ -92,9 +92,9 @@ class GOState:
     """A run at the boundary of a generation."""
 
     context: Context
-    search: leader.LeaderState  # of the first group
+    search: leader.LeaderState  # the search of the first group
     groups: list[Group] = field(default_factory=list)  # still to be optimized
-    number: int = 0  # of the group being optimized
+    number: int = 0  # the number of the group being optimized
     stop: StopReason | None = None
     executions: IntArray = field(default_factory=lambda: np.ones(1, np.int64))
     survived: BoolArray = field(default_factory=lambda: np.ones(1, np.bool_))
@@ -303,7 +303,7 @@ def solve_alone(
 def decide_ties(optimizer: CMAES, follower: FollowerSearch, rivals: list[Pair]) -> Procedure[None]:
     """Search from an answer and its rivals; among points of the same f the leader's F decides.
 
-    Where it is flat, f shows no way: the search spreads as far as the rivals are apart.
+    The search is as wide as the rivals are apart, because a flat f does not widen it.
     """
     tolerance = follower.scale.tolerance(SAME_VALUE)
     best, least = follower.answer, follower.answer.f

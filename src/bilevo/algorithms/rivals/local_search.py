@@ -17,7 +17,7 @@ from bilevo.core.request import Level, Procedure, Values, together
 FOLLOWER_TOLERANCE = 1e-13  # of f, as its errors are noise in the leader's differences
 LEADER_TOLERANCE = 1e-9  # of F
 POLISH_DIFFERENCE = 1e-6  # of the box: changes F by more than the followers' errors do
-ALLOWED = 1e-6  # loss of f that does not make an answer another one
+ALLOWED = 1e-6  # answers whose f differs by less are ties
 
 
 def polish_follower(
@@ -42,7 +42,8 @@ def polish_leader(
     """Search locally from a leader x with the answer y; return all pairs that were evaluated.
 
     Each follower is searched locally, with at most `max_lower` points, from the answer to the
-    nearest leader of this search. So where followers have several answers, all give the same one.
+    nearest leader of this search. So where followers have several best answers, neighbours get the
+    same one.
     """
     pairs: list[Pair] = []
     followed = Archive.of([Pair(x, y, 0.0, 0.0, 0.0, 0.0)])

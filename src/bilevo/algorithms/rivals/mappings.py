@@ -6,7 +6,7 @@ Both are quadratic models over the archived leaders nearest to an x; some of the
 validation. Local searches follow them: on models of F, or on F itself (`exact_by_...`).
 
 The authors' program computes only the first distance and so takes the oldest leaders, not the
-nearest. That slip is not repeated.
+nearest. That mistake is not repeated.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class Sizes:
 
     @property
     def mapping(self) -> int:
-        """The number for psi and phi; m of them are for validation."""
+        """Return the number for psi and phi; m of them are for validation."""
         return self.training + self.m
 
     @property
     def joint(self) -> int:
-        """The number for models over (x, y)."""
+        """Return the number for models over (x, y)."""
         return terms(self.m + self.n) + 3 * self.m
 
     @property
@@ -72,7 +72,7 @@ class Mappings:
     phi_error: float
     psi_validation: float  # root mean squared, in unit coordinates
     phi_validation: float
-    low: FloatArray  # of the training leaders
+    low: FloatArray  # lower corner of the training leaders
     high: FloatArray
 
     @classmethod

@@ -49,7 +49,7 @@ from bilevo.core.streams import stream
 LOWEST, USUAL, FULL = 0, 1, 2  # fidelities; `USUAL` is the highest that all children are rated at
 EFFORT = 1 / 10, 1 / 3, 1 / 2  # of the lower budget, spent on DE at each fidelity
 CHECKED, CHECKED_AT_RANDOM = 0.1, 2  # share and number of children rated at the next fidelity too
-DISAGREE, AGREE = 0.8, 0.95  # rank correlations that raise and, twice running, lower the fidelity
+DISAGREE, AGREE = 0.8, 0.95  # rank correlations below and above which the fidelity changes
 NEAR_SHARE = 2 / 3  # of a follower's first points: around a known answer; the others are anywhere
 LEAST_DEVIATION = 1e-3  # of the near points, as a share of the box
 POLISH_SHARE = 0.1  # of the total budget: for the leader's local search
@@ -136,7 +136,7 @@ class MFBLA(Algorithm[MFBLAState]):
         return RandDE(self.population, F=(0.5, 0.9))
 
     def before_polish(self, spec: Spec) -> float:
-        """Return the lower evaluations after which the rest of the budget polishes the elite."""
+        """Return after how many lower evaluations the last local search begins."""
         share = self.share or float(np.interp(spec.m + spec.n, SIZES, SHARES))
         total = share * spec.budget.upper_max * spec.budget.lower_max
         return (1 - POLISH_SHARE) * total
@@ -182,7 +182,10 @@ class MFBLA(Algorithm[MFBLAState]):
     def check_fidelity(
         self, spec: Spec, state: MFBLAState, children: list[Child]
     ) -> Procedure[None]:
-        """Rate some children at the next fidelity too, and move the fidelity if orders differ."""
+        """Rate some children at the next fidelity too, and adapt the fidelity.
+
+        It rises when the two orders differ much, and falls when they agree twice in a row.
+        """
         order = leader_ranking([child.rated for child in children])
         best = max(1, round(CHECKED * len(children)))
         rng = stream(spec.seed, "check", state.generation)
@@ -217,7 +220,10 @@ class MFBLA(Algorithm[MFBLAState]):
         self.refresh(state)
 
     def find_elite(self, spec: Spec, state: MFBLAState, children: list[Child]) -> Procedure[None]:
-        """Make the member the elite that is the best when solved twice at full fidelity."""
+        """Make the best member the elite, once it is solved twice at full fidelity.
+
+        A member may fall behind when it is solved again; then the next best one is solved.
+        """
         solved: set[int] = set()
         while (best := int(leader_ranking(state.pairs)[0])) not in solved:
             pair, child = state.pairs[best], children[best]

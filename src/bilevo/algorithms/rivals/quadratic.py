@@ -6,9 +6,9 @@ optimization based on iterative approximation of multiple mappings", Journal of 
 kept.
 
 What differs, and why: the program reads the diagonal of a purely quadratic model from the
-coefficients of the full one, a slip that is not repeated. Models are fitted in coordinates relative
-to the points' mean and spread, because points are often within a thousandth of the box. A convex
-model whose stationary point lies inside the box needs no solver.
+coefficients of the full one, a mistake that is not repeated. Models are fitted in coordinates
+relative to the points' mean and spread, because points are often within a thousandth of the box. A
+convex model whose stationary point lies inside the box needs no solver.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Quadratic:
 
     @property
     def finite(self) -> bool:
-        """Whether no coefficient is too large; steep values close together make large ones."""
+        """Tell whether no coefficient is too large, as those of steep values close together are."""
         sizes = (abs(self.constant), np.abs(self.linear).max(), np.abs(self.square).max())
         return max(map(float, sizes)) < OVERFLOWING
 

@@ -13,8 +13,8 @@ reached only with local searches at both levels. All else is inferred or our own
 - a pair becomes the elite only after its follower was solved once more by IMODE (a pair from a
   local search is checked a generation later). If no pair is as good as the elite, the elite's
   follower is solved once more. Otherwise leaders would profit from their followers' local optima;
-- there is a local search of the leader every third generation, and when the elite stays. Where
-  followers were seen to have several best answers, one over y comes before it, for the answer that
+- the leader is searched locally every third generation, and whenever the elite has not changed. If
+  a follower was seen to have several best answers, a local search over y first finds the one that
   is best for the leader.
 """
 

@@ -39,6 +39,6 @@ def centres_of(answers: FloatArray, count: int, seed: int) -> FloatArray:
     from threadpoolctl import threadpool_limits  # scikit-learn depends on it
 
     count = min(count, len(np.unique(answers, axis=0)))
-    with threadpool_limits(1):  # threads would add up in varying order, and round otherwise
+    with threadpool_limits(1):  # threads would sum in varying order, which changes rounding
         kmeans = KMeans(count, n_init=1, random_state=seed % 2**32).fit(answers)
     return np.asarray(np.clip(kmeans.cluster_centers_, 0.0, 1.0), dtype=np.float64)

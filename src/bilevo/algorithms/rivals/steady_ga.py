@@ -53,7 +53,7 @@ class SteadyGAState:
 
     @property
     def variance(self) -> float:
-        """The sum of the coordinates' variances, times N - 1."""
+        """Return the sum of the coordinates' variances, times N - 1."""
         return self.squares - float(self.total @ self.total) / len(self.keys)
 
 

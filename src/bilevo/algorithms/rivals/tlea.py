@@ -11,7 +11,7 @@ What differs from the published program, and why:
 - its helper for distances reads the leaders' coordinates in another order than they are stored;
   here a distance is between two leaders, as intended;
 - distances are taken in the unit box, so that they do not depend on the user's units. Where all
-  variables have one width the ratio of a leader's to a follower's distance is the program's;
+  variables have the same width, leaders' and followers' distances keep the program's ratio;
 - its order of points that are all infeasible (see `BalancedCMAES`) is used where a search learns
   from its points, at both levels. Best answers and the elite are chosen by Deb's order, which on
   SMD9-12 makes no difference. Without the special order runs on SMD12 end at answers that are
@@ -59,8 +59,8 @@ LEAST_WEIGHT = 0.1  # the farther neighbour's weight, before the weights are mad
 class BalancedCMAES(CMAES):
     """CMA-ES with the published program's order where all points are infeasible.
 
-    Objectives then count beside violations, unless they are far larger: a search outside the
-    feasible region then does not only approach the nearest feasible point.
+    Objectives then count together with violations, unless they are far larger. So a search outside
+    the feasible region is not simply drawn to the nearest feasible point.
     """
 
     def ranked_by(
@@ -168,14 +168,14 @@ class TLEADE(TLEA):
     name = registered("tlea-de")
 
     def rule(self, spec: Spec, optimizer: AnyOptimizer) -> FollowerRule:
-        """Count, in the rounds, the start and then 14 + floor(3 ln n) evaluations for each."""
+        """Return the end rule; in the rounds, 14 + floor(3 ln n) evaluations count as one round."""
         if optimizer is not self.tasks:
             return TLEA.rule(self, spec, optimizer)
         rounds = math.ceil(spec.budget.lower_max / (14 + int(3 * math.log(spec.n))))
         return FollowerRule(DE_WINDOW, rounds + 1)
 
     def exponent(self, nearer: float, farther: float) -> float:
-        """Return a larger exponent the less two neighbours differ."""
+        """Return an exponent that is larger where the two neighbours' distances are alike."""
         gap = farther - nearer
         return 3.0 if gap < 0.2 else 2.0 if gap < 0.4 else 1.0
 

@@ -1,8 +1,8 @@
 """Derivatives at a point by finite differences, in batches, for local searches.
 
 All neighbours of a point are one batch. A batch with both neighbours of every variable, wider
-apart, gives curvatures as well. A neighbour that fails is replaced by the one on the other side;
-where both fail, the variable rests.
+apart, gives curvatures as well. A neighbour that fails is replaced by the one on the other side. If
+both fail, the next step does not change the variable (`Iterate.resting`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Iterate:
     values: Values
     gradient: FloatArray  # (d,)
     jacobian: FloatArray  # (c, d)
-    resting: BoolArray  # (d,): no neighbour could be evaluated
+    resting: BoolArray  # (d,): variables to keep, because no neighbour could be evaluated
     curvature: FloatArray | None = None  # (d,), where both neighbours were asked for
 
     @property
@@ -116,7 +116,7 @@ class Sampler:
     def distances(self, values: Values, B: FloatArray | None) -> FloatArray | float:
         """Return distances to neighbours that give curvatures.
 
-        Where a Hessian B is known roughly, they are as small as four digits need.
+        Where a Hessian B is known roughly, they are just large enough for four correct digits.
         """
         widest = max(CURVATURE_DIFFERENCE, self.difference)
         if B is None:

@@ -59,7 +59,7 @@ class Pair:
         return no_worse(self.f, self.lower_violation, other.f, other.lower_violation)
 
     def answers_alike(self, y: FloatArray, f: float, violation: float) -> bool:
-        """Tell whether the answer and its values are these, to the bit."""
+        """Tell whether the answer and its values equal the given ones, to the bit."""
         values = (f, violation) == (self.f, self.lower_violation)
         return values and np.array_equal(y, self.y, equal_nan=True)
 
@@ -139,7 +139,7 @@ class FollowerSearch:
 
     @property
     def answer(self) -> Pair:
-        """The best answer so far; the first execution finds one."""
+        """Return the best answer so far; the first execution finds one."""
         assert self.best is not None
         return self.best
 
@@ -216,7 +216,7 @@ class SolverSearch:
 
     @property
     def answer(self) -> Pair:
-        """The best answer so far; the first execution finds one."""
+        """Return the best answer so far; the first execution finds one."""
         assert self.best is not None
         return self.best
 

@@ -293,7 +293,7 @@ class JointSearch(Algorithm[LeaderState]):
         return followers
 
     def rule(self, spec: Spec, optimizer: AnyOptimizer) -> FollowerRule:
-        """Return when a follower search by an optimizer ends."""
+        """Return the rule by which a follower search by an optimizer ends."""
         return FollowerRule.of(spec.budget, optimizer.population_size(spec.n))
 
     def refine(
@@ -315,7 +315,7 @@ class JointSearch(Algorithm[LeaderState]):
             return pair
         lost = pair.violation == 0 and new.violation > 0
         slight = pair.f - new.f < state.f_scale.tolerance(ABSOLUTE)
-        # A leader on its constraint does not lose feasibility to the follower's rounding.
+        # Where the leader is on a constraint, the follower's rounding must not make it infeasible.
         return pair if lost and slight else new
 
     def conclude(
@@ -337,7 +337,7 @@ class JointSearch(Algorithm[LeaderState]):
 
         The refinement runs beside the next search, and the refined pair joins the upper update of
         that generation. Until then the candidate is left out: a follower's error may make its F too
-        good, and the leader would follow. Without an elite, or when the target is met, nothing
+        good, and mislead the upper search. Without an elite, or when the target is met, nothing
         waits.
         """
         late: list[Pair] = []
@@ -391,7 +391,7 @@ class JointSearch(Algorithm[LeaderState]):
         """Refine a challenger, which may become the elite; without one, refine the elite."""
         elite = state.elite
         if challenger is None:
-            # It may get worse for the leader: the follower's optimality comes first.
+            # The new answer may be worse for the leader, because it has to be the follower's best.
             state.elite = yield from self.refine(spec, state, state.the_elite, name)
             return state.elite
         refined = yield from self.refine(spec, state, challenger, name)
@@ -427,7 +427,7 @@ def candidate_index(pairs: list[Pair]) -> int:
 
 
 def challenges(spec: Spec, state: LeaderState, candidate: Pair) -> bool:
-    """Tell whether to refine the candidate, not the elite; a coin decides when it is worse."""
+    """Tell whether to refine the candidate, not the elite: by chance if the candidate is worse."""
     coin = stream(spec.seed, "coin", state.generation).random()
     return state.elite is None or candidate.no_worse(state.elite) or bool(coin < 0.5)
 

@@ -33,8 +33,8 @@ SLOPE_DIFFERENCE = 2.0**-26  # of the box, between neighbours: the root of the m
 MARGIN = 1e-9  # see `LocalRule.margin`
 TRIALS = 8  # step lengths tried before a direction is given up
 CURVED = 1e-3  # cosine between a step and the change of the gradient that shows curvature
-INDEFINITE = 1e-14  # of a Hessian's largest eigenvalue: a smaller one may be none
-MOST_GAIN = 5.0  # times the gain that a model expects: a search will not gain more
+INDEFINITE = 1e-14  # of a Hessian's largest eigenvalue: a smaller one may be rounding
+MOST_GAIN = 5.0  # times the gain that the model expects: the most that a search is taken to gain
 ARMIJO = 1e-4  # part of the expected decrease that a step has to bring
 
 
@@ -59,10 +59,10 @@ class LocalRule:
     tolerance: float = 1e-10  # of the objective
     difference: float = SLOPE_DIFFERENCE
     margin: float = MARGIN  # of the box, kept from linearized constraints
-    ceiling: float = math.inf  # a search that will not come below it is given up
-    unit: float = 1.0  # of the objective: a value whose rounding counts
-    repairing: bool = False  # a violation is undone however small the gain is
-    trusting: bool = False  # the last step is a whole one that gains what was expected
+    ceiling: float = math.inf  # a search that is not expected to fall below it stops
+    unit: float = 1.0  # size of the objective to which rounding errors are relative
+    repairing: bool = False  # steps that reduce a violation are taken even if they gain little
+    trusting: bool = False  # a whole step that gains what was expected ends the search
 
 
 class HessianSource(Enum):
@@ -138,7 +138,7 @@ class LocalSearch:
         if merit(here.values, model.penalty) - MOST_GAIN * self.left > rule.ceiling:
             self.stop(converged=False)
             return
-        # A violation is worth undoing even by a small step.
+        # Even a small step is worth taking if it undoes a violation.
         repairing = rule.repairing and here.values.violation[0] > 0 < self.left
         if self.left >= rule.tolerance or repairing:
             taken = yield from line_search(sampler, here, proposal, model.penalty)
@@ -226,7 +226,7 @@ class Model:
     ) -> tuple[bool, float]:
         """Tell whether a step was taken whole, and how far its gain is from the expected one.
 
-        After a whole step, the gain that is left is of that size.
+        After a whole step, that difference also estimates how much is left to gain.
         """
         (point, values), step = taken, proposal.step
         whole = bool((np.abs(point - here.point) >= 0.99 * np.abs(step)).all())

@@ -74,8 +74,8 @@ def tie_order(
 def flat_directions(at: At, y: FloatArray, scale: float = 0.0) -> Procedure[FloatArray]:
     """Return directions (k, n) in which f has no curvature at y, by finite differences.
 
-    `at` evaluates the follower at rows of y. A curvature is none if it is small beside the largest
-    one, or beside `scale`.
+    `at` evaluates the follower at rows of y. A curvature counts as none if it is small relative to
+    the largest one, or to `scale`.
     """
     n = len(y)
     h = np.where(y > 0.5, -FLAT_DIFFERENCE, FLAT_DIFFERENCE)
@@ -140,8 +140,9 @@ def search_widely(
 ) -> Procedure[tuple[FloatArray, float, float] | None]:
     """Search F all over a flat set by CMA-ES; return the preferred tie, or None without any.
 
-    Answers are ties up to a value f and a violation of the follower; others count as infeasible. A
-    tie is returned as its y (n,) with the follower's value and violation.
+    An answer is a tie if the follower's violation, plus what its value exceeds `f` by, is at most
+    `violation`; others count as infeasible. A tie is returned as its y (n,) with the follower's
+    value and violation.
     """
     cma, k = CMAES(), flat.size
     reach = 2 * math.sqrt(len(flat.y))  # coordinates of CMA-ES are from 0 to 1

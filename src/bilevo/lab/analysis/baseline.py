@@ -13,9 +13,10 @@ It is a JSON file, which anybody can write from the tables of a paper:
     }
 
 `name` and `medians` are needed. An entry names a problem with its sizes and a method, as stored
-runs name them, and has some of INDICATORS; `marks` has the source's own verdicts against its
-`reference` method, which is the first one unless the file says otherwise. `max_evals` and `target`
-say how the source's runs ended, as in a plan; by default without a limit, at the known optimum.
+runs name them, and has some of INDICATORS. Its `marks` are the results of the source's own tests
+against its `reference` method, which is the first one unless the file says otherwise. `max_evals`
+and `target` say how the source's runs ended, as in a plan. By default there was no limit, and runs
+ended at the known optimum.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ Key = tuple[Case, str, str]  # a case, a method and an indicator
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """Published medians, whose they are, and how their runs ended."""
+    """Published medians, who published them, and how their runs ended."""
 
     name: str
     medians: Mapping[Key, float]
@@ -52,7 +53,7 @@ class Baseline:
     methods: tuple[str, ...]  # in the order of the file
     reference: str
     source: str = ""
-    runs: int | None = None  # behind each median
+    runs: int | None = None  # from which each median is taken
     max_evals: int = 0  # the limit of every run; 0: there was none
     target: bool = True  # whether runs ended at the known optimum
 
@@ -61,12 +62,12 @@ class Baseline:
 
     @property
     def capitalized(self) -> str:
-        """Return the name as a sentence begins with it."""
+        """Return the name with a capital, to begin a sentence."""
         return self.name[:1].upper() + self.name[1:]
 
     @property
     def left_out(self) -> str:
-        """Say why its figures do not stand beside those of runs that ended otherwise."""
+        """Say why its figures are not shown beside runs that ended in another way."""
         limit = f"a limit of {self.max_evals} evaluations" if self.max_evals else "no limit"
         ended = "ended" if self.target else "did not end"
         return (
@@ -76,7 +77,7 @@ class Baseline:
 
 
 def read_baseline(path: Path) -> Baseline:
-    """Read a baseline file; what is wrong with it raises ValueError with the file's name."""
+    """Read a baseline file; a wrong file raises ValueError with its name."""
     try:
         return baseline_of(json.loads(content(path, BASELINE_MOST)))
     except (OSError, ValueError, RecursionError) as error:
@@ -135,7 +136,7 @@ def _add_entry(entry: Any, medians: dict[Key, float], marks: dict[Key, str]) -> 
     require_known_keys(signs, tuple(found), "marks")
     for name, value in found.items():
         if (case, method, name) in medians:
-            raise ValueError(f"{name} of {method} on {case.problem} {case.size} stands there twice")
+            raise ValueError(f"{name} of {method} on {case.problem} {case.size} is given twice")
         medians[case, method, name] = value
     marks |= {(case, method, name): sign for name, sign in signs.items()}
 

@@ -3,13 +3,12 @@
 All of them are computed from two frames, `runs` (one row a run) and `history` (one row a
 generation). A run is a step function over the evaluations of both levels: the best |F - F*| of its
 feasible elites so far, its answer included. It is inf before the first feasible elite, keeps its
-last value after its end, and is inf throughout for a run that failed. F can pass below F* while the
-follower is not solved; |F - F*| takes that as a distance like any other, as the accuracy in tables
-does. Where the optimum is not known, a curve shows the elite's F as it was at the time: the best F
-so far would be the one with the greatest error of the follower.
+last value after its end, and is inf throughout for a run that failed. F can fall below F* while the
+follower is not solved; this counts as a distance too, as in the accuracies of tables. Where the
+optimum is not known, a curve shows F of the elite at each time, not the best F so far, which may be
+low only because of a follower's error.
 
-Methods of which only the answers are known (other programs' results) have no curve; `left_out`
-names them.
+Methods with answers only (results of other programs) have no curve; `left_out` names them.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from bilevo.lab.store import FAILED
 from bilevo.plot import Stage, stages
 
 TARGETS = np.logspace(2, -6, 51)  # as many as COCO has; a run ends where the last one is met
-POINTS = 300  # of a curve at most: more than a printed column can show
+POINTS = 300  # at most in a curve: more than a printed column can show
 QUARTILES = (0.25, 0.5, 0.75)
 
 Counts = NDArray[np.int64]
@@ -59,7 +58,7 @@ class Goal(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Name what a curve towards it shows."""
+        """Return the name of what a convergence curve shows."""
         return "|F - F*|" if self.known else f"F ({self.best})"
 
 
@@ -158,9 +157,9 @@ def methods(runs: pl.DataFrame) -> list[str]:
 
 
 def goal(runs: pl.DataFrame, case: Case) -> Goal:
-    """Return the optimum of a case that some run tells, or the best F of all runs.
+    """Return the optimum of a case if a run has stored it, or else the best F of all runs.
 
-    The best is a verified one where there is any: an F that is not may be out of reach.
+    Verified values come first: the leader may be unable to reach an F that is not verified.
     """
     ours = runs.filter(_of(case))
     known = ours.filter(pl.col("F_star").is_finite())["F_star"]
@@ -192,8 +191,8 @@ def convergence(history: pl.DataFrame, runs: pl.DataFrame, case: Case) -> Conver
 def ecdf(history: pl.DataFrame, runs: pl.DataFrame) -> Ecdf:
     """Compute the share of (run, target) pairs reached over evaluations, by method.
 
-    Only cases with a known optimum that every method with a history has runs on: shares over
-    different problems could not be compared.
+    Only cases with a known optimum count, and only those on which every method with a history has
+    runs: shares over different problems could not be compared.
     """
     names = [name for name in methods(runs) if name in set(methods(history))]
     known = {place: aim for place in cases(runs) if (aim := goal(runs, place)).known}
@@ -227,7 +226,7 @@ def allocation(history: pl.DataFrame, runs: pl.DataFrame, case: Case) -> Allocat
             columns = ("generation", "executions", "survived")
             shown[method] = stages(*(rows[column].to_list() for column in columns))
     if not shown:
-        raise ValueError(f"no run on {case} has a history that tells executions of tasks")
+        raise ValueError(f"no run on {case} has a history with executions of tasks")
     return Allocation(case, shown, numbers, [x for x in methods(ours) if x not in shown])
 
 

@@ -2,9 +2,9 @@
 
 There are two views of a sample. Tables show what completed runs report (`sample`), infeasible ones
 included. Tests, ranks, effect sizes and the best of a row use `standing`, which puts feasible
-answers first: an infeasible or failed run is infinitely far from any optimum. Evaluations are those
-of completed runs in both views. A run that found no finite pair at all is infinitely far in both.
-The floor holds for accuracies only: differences below it mean nothing, and it makes them ties.
+answers first: an infeasible or failed run has the value inf. Evaluations are those of completed
+runs in both views. A run that found no finite pair at all has the value inf in both. The floor is
+for accuracies only: differences below it mean nothing, so it makes them ties.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Group:
     def numbered_standing(
         self, indicator: str, floor: float | None = None
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the numbers of runs, and what each counts as in comparisons."""
+        """Return the numbers of runs, and the value of each in comparisons."""
         numbers, values = self.columns["number"], self.values(indicator, floor)
         if indicator in self.known:
             wrong = self._violates("violation")
@@ -117,7 +117,7 @@ class Group:
         return numbers[there], values[there]
 
     def standing(self, indicator: str, floor: float | None = None) -> FloatArray:
-        """Return what runs count as in comparisons."""
+        """Return the values of runs in comparisons; see the head of this file."""
         return self.numbered_standing(indicator, floor)[1]
 
     @property
@@ -153,7 +153,7 @@ class Group:
 
     @property
     def until_near(self) -> float:
-        """Return the evaluations of completed runs per run that came near the optimum."""
+        """Return the cost of one success: all evaluations over the runs that came near F*."""
         near = self._column("near")
         if np.isnan(near).any():
             return np.nan
@@ -196,7 +196,7 @@ def grouped(runs: pl.DataFrame) -> Groups:
 
 
 def _with_known(of: dict[str, Group]) -> dict[str, Group]:
-    """Tell the groups of a case their qualities: their own, or without any answer the case's."""
+    """Set `known` of the groups of a case: their own qualities, or the case's without answers."""
     own = {name: {one for one in QUALITIES if len(group.sample(one))} for name, group in of.items()}
     case = set().union({"F", "f"}, *own.values())
     case |= {"Acc_u", "Acc_l"} if _has_optimum(of) else set()
@@ -210,7 +210,7 @@ def _has_optimum(of: dict[str, Group]) -> bool:
     return any(np.isfinite(group.F_star) for group in of.values())
 
 
-@cache  # looking through what is installed is slow
+@cache  # searching all installed packages is slow
 def registered_methods() -> dict[str, registry.Method]:
     """Return the registered methods, in the order of tables and colours."""
     return registry.methods()
@@ -236,12 +236,12 @@ def base_method(name: str) -> str:
 
 
 def of_known_optimum(groups: Groups) -> Groups:
-    """Return the cases whose optimum some run tells."""
+    """Return the cases whose optimum is stored with a run."""
     return {case: methods for case, methods in groups.items() if _has_optimum(methods)}
 
 
 def require_floor(floor: float | None) -> None:
-    """Refuse a floor that is no floor."""
+    """Refuse a floor that is no number from 0."""
     if floor is not None and not 0 <= floor < np.inf:
         raise ValueError(f"floor is {floor}; it should be a number from 0, or None")
 
@@ -283,7 +283,7 @@ def compare_all(
     holm: bool = False,
     alpha: float = statistics.ALPHA,
 ) -> tuple[Comparisons, set[int]]:
-    """Compare every method with the reference, wherever both have runs enough.
+    """Compare every method with the reference, wherever both have enough runs.
 
     Also return the sizes of samples that are too small for the test. Holm's correction takes all
     comparisons as one family.

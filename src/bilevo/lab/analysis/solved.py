@@ -64,7 +64,7 @@ def effort(study: Study) -> Table:
 
 
 def _until_near(group: Group | None) -> Cell:
-    """Show what a success costs; doubtful where half of the runs failed, whose cost is unknown."""
+    """Show the cost of a success; doubtful if half of the runs, of unknown cost, failed."""
     if group is None:
         return Cell(np.nan, WHOLE)
     text = "never" if np.isinf(group.until_near) else None
@@ -99,7 +99,7 @@ def _solved_cells(
 ) -> list[Cell]:
     """Return the cells of each method: evaluations of one case, the mean ratio, and solved runs.
 
-    The ratio is to the median of the baseline that stands `beside`, of its reference method.
+    The ratio is to the median of the baseline's reference method (see `Study.beside`).
     """
     line = []
     for name in study.methods:
@@ -142,7 +142,7 @@ def _solved_cell(groups: Iterable[Group | None]) -> Cell:
 
 
 def ablation(study: Study) -> Table:
-    """Show what forms of a method cost beside the reference over all problems, and what they solve.
+    """Show the cost of a method's forms relative to the reference, and what they solve.
 
     Problems without runs of the reference are left out.
     """

@@ -2,12 +2,12 @@
 
 - Spread is scipy.stats.iqr, whose quartiles are interpolated linearly. Papers made with MATLAB have
   its quartiles, which lie a little farther apart for few runs.
-- The Wilcoxon rank-sum test is scipy.stats.mannwhitneyu, the same test, and not ranksums: that one
-  knows no correction for ties, and a floor on accuracies makes many. Without ties small samples are
+- The Wilcoxon rank-sum test is scipy.stats.mannwhitneyu, which is the same test. scipy's ranksums
+  has no correction for ties, and a floor on accuracies makes many. Without ties small samples are
   tested exactly. Samples that are all alike have p = 1.
 - The signed-rank test (scipy.stats.wilcoxon) takes pairs: runs of the same number. Pairs are by
-  number only: seeds of different methods share nothing. Pairs of equals are taken out first,
-  Wilcoxon's own rule, so that more of the rest can be tested exactly.
+  number only: seeds of different methods share nothing. Pairs of equals are taken out first, as
+  Wilcoxon did, so that more of the rest can be tested exactly.
 - A test is only made where samples are large enough for it to find a difference at all.
 - Holm's correction is written here because scipy has none; it has Benjamini and Hochberg's only,
   which controls another error.
@@ -53,12 +53,12 @@ class Ranking(NamedTuple):
 
 
 def median(values: FloatArray) -> float:
-    """Return the median; NaN of nothing."""
+    """Return the median; NaN without values."""
     return float(np.median(values)) if len(values) else np.nan
 
 
 def spread(values: FloatArray) -> float:
-    """Return the interquartile range; NaN of nothing, and where both quartiles are infinite."""
+    """Return the interquartile range; NaN without values, or if both quartiles are infinite."""
     from scipy import stats
 
     if not len(values):
@@ -79,7 +79,7 @@ def signed_rank(values: FloatArray, reference: FloatArray) -> Comparison:
     """Make the Wilcoxon signed-rank test of one or more pairs."""
     from scipy import stats
 
-    differ = values != reference  # also: no infinity is taken from another
+    differ = values != reference  # this also avoids inf - inf
     if not differ.any():
         return Comparison(1.0, 0.0)
     apart = values[differ] - reference[differ]
@@ -132,7 +132,7 @@ def friedman(medians: FloatArray, alpha: float = ALPHA) -> Ranking:
     if not blocks:
         raise ValueError("a Friedman test needs a problem with runs of all methods")
     ranks = stats.rankdata(medians, axis=1)
-    tied = bool((ranks == ranks[0, 0]).all())  # the statistic is 0 / 0
+    tied = bool((ranks == ranks[0, 0]).all())  # the statistic would be 0 / 0
     p = 1.0 if tied else float(stats.friedmanchisquare(*medians.T).pvalue)
     difference = critical_difference(methods, blocks, alpha)
     return Ranking([float(rank) for rank in ranks.mean(axis=0)], p, difference, blocks)

@@ -20,7 +20,7 @@ from bilevo.lab.store import FAILED, IMPORTED
 # How figures are written: accuracies, counts, shares, ratios and ranks, values of problems.
 SCIENTIFIC, WHOLE, SHARE, PLAIN, GENERAL = ".2e", ".0f", ".0%", ".2f", ".6g"
 SIGNS = "+/-/="  # better, worse and alike, in the DRC paper's order
-DOUBT = "!"  # beside a figure that most of its runs do not bear out
+DOUBT = "!"  # marks a figure of which at least half of the runs gave no good answer
 TROUBLES = {  # by attributes of `samples.Group` that count runs
     "failed": "Runs that failed and are left out",
     "infeasible": "Runs that ended infeasible",
@@ -30,7 +30,7 @@ TROUBLES = {  # by attributes of `samples.Group` that count runs
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A figure and how it is written, with what stands beside it; NaN where there is none."""
+    """A figure (NaN where there is none), its format, and what a table shows beside it."""
 
     value: float
     form: str = SCIENTIFIC
@@ -41,7 +41,7 @@ class Cell:
     best: bool = False  # of its row
     doubt: bool = False  # too many of its runs gave no good answer; never the best
     text: str | None = None  # what is written instead of the value
-    named: bool = False  # whether the text holds a name, which may be anybody's
+    named: bool = False  # whether the text holds a name, which is escaped
 
     @property
     def written(self) -> str:
@@ -275,7 +275,7 @@ def test_notes(study: Study, marked: bool, too_few: set[int]) -> list[str]:
 
 
 def span(numbers: Iterable[int]) -> str:
-    """Write a number, or from which to which they are."""
+    """Write numbers as the only one, or as a range such as "3 to 5"."""
     found = set(numbers)
     least, most = min(found), max(found)
     return str(least) if least == most else f"{least} to {most}"

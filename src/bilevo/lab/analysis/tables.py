@@ -1,4 +1,4 @@
-"""Tables of stored runs: values with what stands beside them, which `formats` turns into text.
+"""Tables of stored runs, as values; `formats` turns them into text.
 
     accuracy      Acc_u and Acc_l as reported, and verified: F at the follower's true answer
     evaluations   of either level
@@ -124,8 +124,8 @@ def _doubt_note(rows: list[TableRow]) -> list[str]:
 def _is_merit(indicator: str, of: dict[str, Group], study: Study) -> bool:
     """Tell whether smaller is better.
 
-    The follower's f at another x is that of another problem, and an F that is not verified may owe
-    its value to a follower that is not solved.
+    For f it is not, because f at another x belongs to another problem. For an F that is not
+    verified it is not, because F may be low only as the follower is not solved.
     """
     if indicator in EVALUATIONS:
         return not study.limit
@@ -134,7 +134,7 @@ def _is_merit(indicator: str, of: dict[str, Group], study: Study) -> bool:
 
 
 def _median_standing(study: Study, group: Group | None, indicator: str) -> float:
-    """Return the median of what runs count as in comparisons."""
+    """Return the median of `Group.standing`."""
     return np.nan if group is None else statistics.median(group.standing(indicator, study.floor))
 
 
@@ -156,7 +156,7 @@ def _median_cell(
 
 
 def _is_doubtful(study: Study, group: Group, indicator: str) -> bool:
-    """Tell whether half of the runs or more have no good answer; for counts, a near one."""
+    """Tell whether half of the runs or more have no good answer; for counts, none near F*."""
     if indicator in QUALITIES:
         return bool(np.isposinf(_median_standing(study, group, indicator)))
     if study.limit:

@@ -1,7 +1,7 @@
-"""Documents that hold tables: `python -m bilevo.lab.show.documents PAGE...` makes them anew.
+"""Documents that hold tables: `python -m bilevo.lab.show.documents PAGE...` updates the tables.
 
-A table stands between two marks, and only what stands between them is replaced. In a page on runs
-the first mark has the arguments of `bilevo table`, with paths as seen from the working folder:
+A table is between two marks, and only the text between them is replaced. In a page about runs the
+first mark has the arguments of `bilevo table`, with paths relative to the working folder:
 
     <!-- table: results/quick --kind accuracy -->
     <!-- end -->
@@ -20,14 +20,15 @@ LIKE = "results/quick --kind accuracy"
 
 
 def marked(name: str) -> re.Pattern[str]:
-    """Return a pattern for a table in a document: a mark with its name, a pattern, to its end."""
+    """Return a pattern for a marked table of a document; `name` is itself a pattern."""
     return re.compile(rf"(<!-- table: {name} -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
 def filled(text: str, pattern: re.Pattern[str], made: Callable[..., str], like: str) -> str:
-    """Fill the `marked` tables of a document from their names; where nothing is made, it stays.
+    """Replace the `marked` tables of a document by what `made` returns for their names.
 
-    `like` is a name that the pattern matches, to show where a mark is not right.
+    Where that is empty, the table stays as it is. `like` is an example of a right name, for the
+    error about a wrong mark.
     """
 
     def fill(match: re.Match[str]) -> str:

@@ -75,7 +75,7 @@ def draw(
     """Draw one of FIGURES, of all that the frames have.
 
     Convergence has a panel for each problem; allocation shows the first problem whose histories
-    tell executions of tasks. Methods without a history, or without times, are named below the
+    have executions of tasks. Methods without a history, or without times, are named below the
     figure. `indicator` and `floor` are for the ranks of the critical-difference diagram.
     """
     if kind not in FIGURES:
@@ -160,7 +160,7 @@ def _allocation(data: Data) -> Figure:
     """Draw the allocation on the first problem that has executions to show."""
     found, _ = _of_cases(data, curves.allocation)
     if not found:
-        raise ValueError("no run has a history that tells executions: allocation cannot be shown")
+        raise ValueError("no run has a history with executions: allocation cannot be shown")
     first = found[0]
     figure = draw_stages([(data.names[name], stages) for name, stages in first.stages.items()])
     figure.set_size_inches(PAGE, 0.9 + 1.3 * len(first.stages))

@@ -1,8 +1,8 @@
 """Tables as plain text, Markdown, CSV and LaTeX.
 
 A cell has the median, in parentheses its interquartile range or what the reference saves, the mark,
-and in brackets the baseline's median; a sign of doubt stands right after the median. Names of
-problems and methods may be anybody's: each format escapes what has a meaning in it.
+and in brackets the baseline's median; a sign of doubt follows right after the median. Names of
+problems and methods may come from other people's files: each format escapes its special characters.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def markdown(table: Table) -> str:
 
 
 def csv_text(table: Table) -> str:
-    """Write values in full, with columns of their own for what stands beside them."""
+    """Write values in full; spreads, marks and baselines have columns of their own."""
     columns: Lines = []
     for i, head in enumerate(table.header):
         cells = [_in_full(row[i]) for row in table.rows]

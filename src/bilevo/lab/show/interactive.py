@@ -1,9 +1,9 @@
 """The figures of a report, as plotly describes them; `curves` computes what they show.
 
 A view is one picture: traces and a layout, plain lists and dictionaries that become JSON. plotly
-reads a small HTML in texts (tags, links, entities), so names from results pass through `literal`;
-and it takes numbers and dates in names for such, so positions on axes are counted and labelled.
-How axes and legends look is said once, in templates/report.js.
+reads a small HTML in texts (tags, links, entities), so names from results pass through `literal`.
+It reads names that look like numbers or dates as such, so axes have counted positions with labels.
+The look of axes and legends is set in templates/report.js.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The file holds everything, plotly included, and needs no network: its Content-Se
 forbids every request, and every script but its own two, known by their hashes. Names of problems
 and methods and messages of errors are other people's text. They are escaped by the template
 (jinja2), in the data of figures (JSON, where < and > are written as numbers) and for plotly
-(`interactive.literal`), so that the policy is only the second line of defence.
+(`interactive.literal`); the policy protects should that fail.
 """
 
 from __future__ import annotations

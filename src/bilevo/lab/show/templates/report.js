@@ -52,7 +52,7 @@
   };
   const CONFIG = {
     responsive: true, displaylogo: false, showSendToCloud: false, plotlyServerURL: "",
-    // All there are: plotly's own choice has one that sends a figure to its makers.
+    // Plotly's default buttons would include one that sends the figure to Plotly's server.
     modeBarButtons: [["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
     toImageButtonOptions: { format: "svg" },
   };
