@@ -1,1 +1,1 @@
-"""From stored runs to samples, statistics, tables and curves: values, not text."""
+"""Samples, statistics, tables and curves of stored runs: values, not text."""
