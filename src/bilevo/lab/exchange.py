@@ -35,8 +35,8 @@ REQUIRED = ("problem", "m", "n", "method", "F", "f", "nfev_upper", "nfev_lower")
 SIGNED = ("F", "f", "F_verified", "follower_gap", "F_star", "f_star")  # others are not
 TRUTH = {"true": True, "1": True, "false": False, "0": False}
 CSV_MOST = 2**29  # bytes of a file
-LARGEST = 10_000  # variables of a registered problem, which is created to read its optimum
-BIGGEST = 2**63  # whole numbers are stored in 64 bits
+MOST_VARIABLES = 10_000  # variables of a registered problem, which is created to read its optimum
+INT64_LIMIT = 2**63  # whole numbers are stored in 64 bits
 
 FORMAT = "0.3.5"  # IOHprofiler's; described by JSON files since 0.3.3
 SUITE = "bilevo"
@@ -184,7 +184,7 @@ def _whole(cell: str) -> int:
     """Read a whole number, also 2e5 and 100.0, as other programs write counts."""
     number = _parse_number(cell)
     value = int(number) if re.search(r"[.eE]", cell) and number.is_integer() else int(cell)
-    if abs(value) >= BIGGEST:
+    if abs(value) >= INT64_LIMIT:
         raise ValueError
     return value
 
@@ -236,8 +236,10 @@ def _optimum(problem: str, m: int, n: int) -> Optimum | None:
     """Return the known optimum of a registered problem; refuse sizes that it does not have."""
     if problem not in problems.names():
         return None
-    if max(m, n) > LARGEST:
-        raise ValueError(f"{problem} with m={m}, n={n}: more than {LARGEST} variables of a level")
+    if max(m, n) > MOST_VARIABLES:
+        raise ValueError(
+            f"{problem} with m={m}, n={n}: more than {MOST_VARIABLES} variables of a level"
+        )
     known = problems.get(problem, m, n).optimum
     return known if known is not None and math.isfinite(known.F) else None
 
