@@ -26,7 +26,7 @@ Name = Literal["numpy", "numba"]
 NAMES: tuple[Name, ...] = ("numpy", "numba")
 VARIABLE = "BILEVO_KERNEL"  # environment variable; "numpy" turns numba off
 
-OLDEST = (0, 61)  # version of numba that is used
+OLDEST = (0, 61)  # the oldest version of numba that works
 NOTICE_AFTER = 1.0  # seconds of compiling before a message is printed
 
 _compiled: ContextVar[bool | None] = ContextVar("compiled", default=None)
@@ -66,7 +66,7 @@ def kernel(signature: str) -> Callable[[Callable[..., R]], Kernel[R]]:
 
 
 def part(function: Callable[P, R]) -> Callable[P, R]:
-    """Declare a function that kernels of the same file call and are compiled with."""
+    """Declare a helper of the kernels in the same file; it is compiled together with them."""
     _parts.append(function)
     return function
 
@@ -117,7 +117,7 @@ def default() -> Name:
 
 @contextmanager
 def using(name: Name) -> Iterator[None]:
-    """Use these kernels inside; threads that are started inside use the default."""
+    """Use these kernels in a `with` block; threads that start in it use the default."""
     prepare(name)
     token = enter(name)
     try:
@@ -175,7 +175,7 @@ def _compile(numba: Any, made: Kernel[R]) -> Callable[..., R]:
 
 
 def _register(extending: Any) -> None:
-    """Register the functions that kernels call with numba."""
+    """Tell numba about the helpers that kernels call."""
     while _parts:
         extending.register_jitable(_parts.pop())
     while _stand_ins:

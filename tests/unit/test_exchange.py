@@ -89,7 +89,7 @@ def test_numbers_are_read_as_other_programs_write_them(tmp_path: Path) -> None:
             [HEADER + ",colour,F1", LINE],
             r"unknown columns \['colour', 'F1'\]; known are problem, m",
         ),
-        ([HEADER + ",F", LINE], "several columns F"),
+        ([HEADER + ",F", LINE], "more than one column of the names F"),
         (["problem,m,n,method,F,f", LINE], "no column nfev_upper, nfev_lower; it has problem, m"),
         ([HEADER, LINE, "", LINE + ",1"], "line 4: 9 values, but there are 8 columns"),
         ([HEADER, LINE.replace("0.25", "good")], "line 2: column F: 'good' is no number"),

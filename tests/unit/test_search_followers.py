@@ -196,7 +196,7 @@ def test_mistakes_are_named() -> None:
     for kind in (Minimize, Population):
         with pytest.raises(ValueError, match=f"{kind.__name__} searches f, and problem has none"):
             problem(kind(), None)
-        with pytest.raises(ValueError, match="belongs to a problem"):
+        with pytest.raises(ValueError, match="must be given to a problem"):
             kind().start(X, np.random.default_rng(1))
 
 

@@ -1,4 +1,4 @@
-"""BL-CMA-ES: a joint CMA-ES above whose marginal starts a full CMA-ES search for every follower.
+"""BL-CMA-ES: a joint CMA-ES, and a full CMA-ES search for every follower from its marginal.
 
 X. He, Y. Zhou and Z. Chen, "Evolutionary bilevel optimization based on covariance matrix
 adaptation", IEEE Transactions on Evolutionary Computation 23(2), 2019.

@@ -34,5 +34,7 @@ class Lower:
 def required(lower: Lower | None, searcher: str) -> Lower:
     """Return the lower level to search; refuse a solver that was not given to a problem."""
     if lower is None:
-        raise ValueError(f"{searcher} belongs to a problem: Problem(..., follower={searcher}())")
+        raise ValueError(
+            f"{searcher} must be given to a problem: Problem(..., follower={searcher}())"
+        )
     return lower

@@ -28,9 +28,9 @@ def checked(
 ) -> Checks:
     """Check a pair by the follower's known response, or by solving the follower again.
 
-    The gap is infinite where y is infeasible below; all are NaN without an answer to check. Where
-    only a solver knows f, there is no other source: `violation` is what the solver told with y,
-    and `violation_verified` is infinite where it finds no feasible answer.
+    The gap is infinite if y is infeasible for the follower. All values are NaN if x or y is
+    missing. If only a solver knows f, `violation` is the one that the solver reported with y, and
+    `violation_verified` is infinite if the solver finds no feasible answer.
     """
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         return Checks()

@@ -8,7 +8,7 @@ IOHprofiler's format is that of IOHexperimenter since 0.3.3, which IOHanalyzer a
 read. It knows one count and one value: evaluations are those of both levels together, and the
 value, raw_y, is |F - F*|, or F where the optimum is not known. Readers take the best value so far,
 so an infeasible elite has the value Inf. The first evaluation, whose value is not known, has Inf as
-well: iohinspector needs its record to tell where a run begins, IOHanalyzer a line of column names.
+well: iohinspector finds the beginning of a run by this record, IOHanalyzer by the column names.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _check_header(path: Path, header: list[str]) -> None:
     if unknown := [name for name in header if name not in RUNS]:
         raise ValueError(f"{path} has unknown columns {unknown}; known are {', '.join(RUNS)}")
     if twice := [name for name, times in Counter(header).items() if times > 1]:
-        raise ValueError(f"{path} has several columns {', '.join(twice)}")
+        raise ValueError(f"{path} has more than one column of the names {', '.join(twice)}")
     if missing := [name for name in REQUIRED if name not in header]:
         raise ValueError(f"{path} has no column {', '.join(missing)}; it has {', '.join(header)}")
 
@@ -262,7 +262,7 @@ def _write_new(path: Path, text: str) -> None:
 
 
 def _check_dimensions(runs: pl.DataFrame) -> None:
-    """Refuse sizes of a problem with the same m + n, which is all that this format knows."""
+    """Refuse two sizes of a problem with the same m + n: the format cannot tell them apart."""
     sizes: dict[tuple[str, int], tuple[int, int]] = {}
     for problem, m, n in runs.select("problem", "m", "n").unique().sort("m").iter_rows():
         other = sizes.setdefault((problem, m + n), (m, n))
@@ -290,7 +290,7 @@ def _trace(run: Row, generations: Iterable[Row], known: Optimum | None) -> list[
 
 
 def _block(trace: list[list[float]]) -> str:
-    """Write the lines of a run, which start with the names of the columns, as R reads them, too."""
+    """Write the lines of a run: column names, then numbers in the form that R can read."""
     in_r = {"nan": "NaN", "inf": "Inf", "-inf": "-Inf"}
     lines = [IOH_COLUMNS, *([in_r.get(repr(one), repr(one)) for one in record] for record in trace)]
     return "".join(" ".join(line) + "\n" for line in lines)

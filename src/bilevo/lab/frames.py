@@ -1,4 +1,4 @@
-"""The library of frames that stored runs need: `from bilevo.lab.frames import pl`."""
+"""polars, the library of data frames, or an error: `from bilevo.lab.frames import pl`."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def _scalarize(weight: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
     """Make one goal of two by penalized boundary intersection.
 
     a and b are the goals' distances from their utopia point. The reference program does not
-    normalize the weights of the second distance; neither does this.
+    normalize the weights in the distance `across`; neither does this function.
     """
     rest = 1.0 - weight
     along = np.abs(weight * a + rest * b) / np.sqrt(weight * weight + rest * rest)
@@ -30,7 +30,7 @@ def gold_mining() -> Problem:
     """Make the problem in which a government taxes a mine, which sets its production.
 
     The government also sets the mine's weight of profit. The optimum is F = -314.2206 at tax 51.52,
-    weight 0.9526, production 12.44. Lower values belong to a production that the mine would change.
+    weight 0.9526, production 12.44. Smaller F need a production that the mine would not choose.
     """
 
     def F(x: FloatArray, y: FloatArray) -> FloatArray:
@@ -72,7 +72,7 @@ _UPPER = np.array(
 )
 _UPPER_LIMIT = np.array([987.0, 135.0, 830.0, 565.0])
 _BRANCH_PROFIT = np.array([4.47, 5.46, -6.23, -4.78, 7.34])
-# In place of x2 the reference program takes y2 in the goal, but not in the constraint.
+# The reference program takes y2 instead of x2 in the goal, but x2 in the constraint.
 _SATISFACTION_GOAL = np.array([5.34, 0.0, 9.45, 6.37 + 3.74, 5.45])
 _SATISFACTION = np.array([5.34, 3.74, 9.45, 6.37, 5.45])
 _LOWER = np.array(
@@ -88,7 +88,7 @@ _LOWER_LIMIT = np.array([105.0, 830.0, 565.0, 0.0, 0.0])
 
 
 def decision_making() -> Problem:
-    """Make the problem of a chief executive who plans for profit and quality above division heads.
+    """Make the problem of a chief executive, who plans profit and quality, and division heads.
 
     The optimum is F = -1094.4774 at x = (93.761, 69.102, w), y = (0, 62.347, 31.933) with weights w
     such as 0.1. It is also the optimum of the linear program of F and all constraints, without a

@@ -1,4 +1,4 @@
-"""Ask and tell, for users who evaluate themselves: a thin wrapper over the session."""
+"""Ask and tell, for users who call their functions themselves: a thin layer over the session."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from bilevo.run.session import Answers, Batch, Session, StepBatch, Stopped
 
 
 class Replayed:
-    """Answers by the records of a journal, in their order; after its end by another source.
+    """A source that takes its answers from a journal, and after its end from another source.
 
     The callback is not called for generations that are replayed, but once when the run continues.
     `recheck` is called before the first new evaluation.
@@ -49,7 +49,7 @@ class Replayed:
         return self._then.counted if self._stored is None else self._stored
 
     def _following(self) -> Record | None:
-        """Return the next record; skip ends after which the run was continued."""
+        """Return the next record; skip records of an end after which the run was continued."""
         for record, _ in self._records:
             if record.kind is not RecordKind.END:
                 return record
@@ -62,7 +62,7 @@ class Replayed:
         return self._then.complete(session, batch, self._known(session, batch))
 
     def _known(self, session: Session, batch: Batch | StepBatch) -> dict[int, Any]:
-        """Return the outcomes that the journal holds: all of them but for the last batch."""
+        """Return the stored outcomes of a batch; the last batch may lack some."""
         first, pieces = self._then.next_number, self._then.begin(batch)
         known: dict[int, Any] = {}
         while self._next is not None and len(known) < len(pieces):
@@ -82,7 +82,7 @@ class Replayed:
         return known
 
     def _continue(self, session: Session, counted: int) -> None:
-        """Prepare for the first new evaluation; `counted` of its batch are in the journal."""
+        """Prepare for the first new evaluation; the journal holds `counted` of its batch."""
         self._stored = counted
         if self._caught_up(session):
             raise Stopped(StopReason.CALLBACK, counted)

@@ -40,15 +40,15 @@ from bilevo.run.jobs import (
 from bilevo.run.journal import Position
 from bilevo.run.session import StepBatch
 
-HELD = 64  # states at least, however small a batch is
-GENERATIONS = 4  # of tasks whose states are held
+HELD = 64  # the number of states that are held at least
+GENERATIONS = 4  # states of the tasks of this many generations are held
 STORED_AFTER = 1.0  # seconds of steps that would have to be made again
 _FILE_NAME = re.compile(r"\d+\.npz(\.new)?")
 
 
 @dataclass(slots=True)
 class TaskState:
-    """A task's state after `had` steps, its last outcome, and the seconds not stored in a file."""
+    """A task's state after `had` steps, its last outcome, and the seconds since it was stored."""
 
     state: Any = None
     had: int = 0
@@ -83,7 +83,10 @@ class StateFiles:
             self._usable = False
 
     def read(self, task: int, x: FloatArray, most: int) -> tuple[Any, int]:
-        """Return a task's state of at most `most` steps, and their number; None, 0 without one."""
+        """Return a stored state of a task and its number of steps, at most `most`.
+
+        Without such a state, return None and 0.
+        """
         path = self._folder / f"{task}.npz"
         if self._folder.is_symlink() or not os.path.lexists(path):
             return None, 0
@@ -111,7 +114,7 @@ def remove_states(folder: Path) -> None:
 
 
 class Stepper(Dispatcher[StepBatch, StepOutcome]):
-    """Has the problem's own solver take steps, here or by workers."""
+    """Calls the problem's own solver for steps, here or in workers."""
 
     def __init__(
         self,

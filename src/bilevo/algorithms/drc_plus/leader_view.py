@@ -32,7 +32,7 @@ from bilevo.core.problem import Spec
 from bilevo.core.request import Level, Procedure, Values, together
 from bilevo.core.streams import stream
 
-LEADER_DIFFERENCE = 1e-5  # of the box: well above the errors of F that followers leave
+LEADER_DIFFERENCE = 1e-5  # of the box: well above the errors that followers leave in F
 LEADER_TOLERANCE = 1e-9  # of F
 LEADER_ITERATIONS = 15
 SAME_F = 1e-7  # of f: answers that differ by less are ties
@@ -101,7 +101,7 @@ class LeaderView:
         self.flat = np.asarray(flat[change <= SAME_F * self.known.size(pair.f)])
 
     def resolve_ties(self, task: WarmTask, again: bool = True) -> Procedure[WarmTask]:
-        """Move a task to the tie around its answer that is best for the leader.
+        """Return a task at the leader's best among the ties around the task's answer.
 
         Flat directions may change with x. Where f rises along them, they are found again, once.
         """

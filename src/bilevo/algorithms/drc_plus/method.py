@@ -45,13 +45,13 @@ from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
 
-ACCEPTED_CHANGE = 0.1  # of the spread of F: after a smaller change predictions are accepted
+ACCEPTED_CHANGE = 0.1  # if F changes by less of its spread, predictions are accepted
 ROUND_ITERATIONS = 3  # of a follower before its leader is ranked again
 ROUNDS = 3  # of the competition in a generation
 DESCENT_SHARE = 3  # evaluations of descents for each one of CMA-ES
 MOST_REFUTATIONS = 3  # after which a descent is not repeated any more
-FRUITLESS_RESTARTS = 2  # that end a run; four times as many where it has a target
-ROUGH_F = 1e-2  # of f: where followers are not smooth, a smaller gain refutes no answer
+FRUITLESS_RESTARTS = 2  # end a run; with a target, four times as many
+ROUGH_F = 1e-2  # the relative gain of f that refutes an answer if followers are not smooth
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +121,8 @@ class DRCPlus(Algorithm[DRCPlusState]):
     def find_first_pair(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
         """Solve the first follower from scratch, and descend from there.
 
-        Until then the elite has the middle of the follower's box, and later the first search's
-        answer, so that a run that is stopped has a pair.
+        So that a run that is stopped early has a pair, the elite first has the middle of the
+        follower's box as its answer, and then the answer of the first search.
         """
         x, middle = state.search.leader.mean.copy(), np.full((1, spec.n), 0.5)
         follower = self.follower(spec, state)
@@ -222,7 +222,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
     def polish(
         self, spec: Spec, state: DRCPlusState, hessian: FloatArray, left: float
     ) -> Procedure[None]:
-        """Run CMA-ES where a descent ended at a kink, shaped by the descent's Hessian."""
+        """Run CMA-ES from the end of a descent at a kink; its shape comes from the Hessian."""
         eigenvalues, vectors = np.linalg.eigh(hessian)
         variances = 2 * left / np.maximum(eigenvalues, 1e-12 * eigenvalues[-1])
         covariance = (vectors * np.clip(variances, 1e-16, 1e-2)) @ vectors.T

@@ -128,7 +128,7 @@ class JointModels:
     def around(
         cls, x: FloatArray, pairs: Archive, phi: Quadratic, scale: Scale, sizes: Sizes
     ) -> JointModels:
-        """Fit to the pairs nearest to x. Without slack no pair would satisfy exact models."""
+        """Fit models to the pairs nearest to x, with some slack for their errors."""
         near = pairs.nearest(x, sizes.joint)
         columns = np.concatenate([near.F, near.f, near.G, near.g], axis=1)
         objective, f, *constraints = fit(near.pairs, columns)
@@ -165,7 +165,7 @@ def exact_by_psi(
 def exact_by_phi(
     state: LeaderState, start: Pair, mappings: Mappings
 ) -> Procedure[tuple[FloatArray, FloatArray]]:
-    """Search F by SQP near the start over (x, y), with f at most phi(x) and all constraints."""
+    """Search F by SQP near the start over (x, y), under f <= phi(x) and all constraints."""
     m, slack = len(start.x), state.f_scale.tolerance(SLACK)
 
     def at(points: FloatArray) -> Procedure[Values]:
@@ -189,7 +189,7 @@ def search_near(at: At, start: FloatArray) -> Procedure[FloatArray]:
 
 
 def phi_validation(state: LeaderState, mappings: Mappings) -> float:
-    """Return phi's error in the units of psi's, for values as large as in published problems."""
+    """Return phi's error, scaled so that it can be compared with psi's."""
     return mappings.phi_validation / (WIDTH * state.f_scale.tolerance(1.0))
 
 

@@ -19,8 +19,8 @@ What differs from the published program, and why:
 
 TLEA-DE uses DE in the followers' rounds only, with its own number of rounds and its own window, and
 transfers what DE has learnt about its settings. The upper level and refinement stay CMA-ES, as in
-the program. The program looks up the best answer at a wrong index, and counts settings without
-success as zeros in their means; here both are as intended.
+the program. The program looks up the best answer at a wrong index, and averages settings
+without success as zeros; here both are as intended.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from bilevo.optimizers.success import NEVER, Memory
 SOURCES = 2  # near searches that a search may take over from
 DE_WINDOW = 4  # rounds without change that end a search of TLEA-DE
 FAR_LARGER = 50  # times the violation: objectives this large would hide it
-LEAST_WEIGHT = 0.1  # the farther neighbour's weight, before the weights are made to add up to 1
+MOST_FAR_WEIGHT = 0.1  # largest weight of the farther neighbour, before scaling to a sum of 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class TLEA(JointSearch):
 
     def exponent(self, nearer: float, farther: float) -> float:
         """Return the least of 1.0, 1.1, ... that makes the farther source's weight at most 0.1."""
-        needed = math.log(1 / LEAST_WEIGHT) / math.log(1 + math.tan(math.pi * farther / 2))
+        needed = math.log(1 / MOST_FAR_WEIGHT) / math.log(1 + math.tan(math.pi * farther / 2))
         return max(1.0, math.ceil(10 * needed) / 10)
 
 
@@ -187,12 +187,12 @@ def has_stalled(follower: FollowerSearch) -> bool:
 
 
 def task_distances(followers: list[FollowerSearch]) -> FloatArray:
-    """Return distances between searches: of leaders, and increasingly of followers' answers."""
+    """Return distances between searches; answers count more and more beside leaders over time."""
     x = np.array([follower.x for follower in followers])
     y = np.array([follower.answer.y for follower in followers])
     rounds = max(follower.executions for follower in followers)
     time = rounds / max(follower.rule.longest for follower in followers)
-    omega = (1 / (1 + math.log(1.6718 - time)) - 0.6605) * y.shape[1] / x.shape[1]  # from 0 to 1
+    omega = (1 / (1 + math.log(1.6718 - time)) - 0.6605) * y.shape[1] / x.shape[1]  # 0 to n / m
     apart_x, largest_x = fractional_distances(x)
     apart_y, largest_y = fractional_distances(y)
     largest = max(largest_x, largest_y)

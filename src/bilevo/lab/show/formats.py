@@ -1,8 +1,8 @@
 """Tables as plain text, Markdown, CSV and LaTeX.
 
-A cell has the median, in parentheses its interquartile range or what the reference saves, the mark,
-and in brackets the baseline's median; a sign of doubt follows right after the median. Names of
-problems and methods may come from other people's files: each format escapes its special characters.
+A cell has the median, its interquartile range or the savings of the reference (in parentheses), the
+mark, and the baseline's median (in brackets). A sign of doubt follows right after the median. Names
+of problems and methods may come from other people's files, so each format escapes them.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def show(lines: Lines, markdown: bool) -> str:
 
 
 def csv_line(values: Iterable[Any]) -> str:
-    """Write a line of CSV; the writer's own ending makes it quote single carriage returns."""
+    """Write a line of CSV. With the ending CR LF, the writer quotes single carriage returns."""
     file = StringIO()
     csv.writer(file, lineterminator="\r\n").writerow(values)
     return file.getvalue().removesuffix("\r\n") + "\n"
@@ -167,8 +167,9 @@ def csv_line(values: Iterable[Any]) -> str:
 def guarded(text: str) -> str:
     """Put an apostrophe before a text that a spreadsheet would take for a formula.
 
-    Such texts begin with one of = + - @, a tab or an end of line. One that has apostrophes before
-    that gets one more, so that `unguarded` gives every text back. A lone sign is no formula.
+    Such texts begin with one of = + - @, a tab or an end of line. Apostrophes
+    may stand before it; such a text gets one more, so that `unguarded` gives every text back. A
+    lone sign is no formula.
     """
     return f"'{text}" if FORMULA.match(text) else text
 
@@ -179,7 +180,10 @@ def unguarded(text: str) -> str:
 
 
 def pieces(cell: Cell, full: bool = False) -> dict[str, str]:
-    """Return the value and what is BESIDE it as text, or as numbers in full; empty for nothing."""
+    """Return the value and the parts BESIDE it as texts; `full` writes all digits.
+
+    A part that a cell lacks is an empty text.
+    """
     spread = ".4g" if cell.form == GENERAL else cell.form
     numbers = {"IQR": (cell.spread, spread), "saved": (cell.saved, ".1%")}
     numbers["baseline"] = cell.baseline, cell.form
