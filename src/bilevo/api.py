@@ -197,12 +197,13 @@ def verify(
     solver = problem.follower if follower is None else bind_solver(follower, problem)
     with kernels.using(kernels.default()):
         if solver is None:
-            res.certificate = verify_by_search(problem, x, y, seed_of(rng), starts)
+            certificate = verify_by_search(problem, x, y, seed_of(rng), starts)
         else:
             claimed = claimed_answer(problem, x, y, res.f, res.violation)
             checked = problem.checked_solver(solver)
-            res.certificate = verify_by_solver(checked, problem, claimed, x, seed_of(rng), starts)
-    return res.certificate
+            certificate = verify_by_solver(checked, problem, claimed, x, seed_of(rng), starts)
+    res.accept(certificate)
+    return certificate
 
 
 class Optimizer(AskTell):

@@ -30,6 +30,7 @@ class StopReason(StrEnum):
 
 # Ends that the algorithm itself decides; the others come from limits and users.
 OWN_ENDS = (StopReason.TARGET, StopReason.STAGNATION, StopReason.BUDGET)
+SUCCESSFUL_ENDS = (StopReason.TARGET, StopReason.STAGNATION)
 
 
 # Sizes (m + n, n) with published settings, and those settings.

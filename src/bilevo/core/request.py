@@ -72,8 +72,10 @@ class Step(NamedTuple):
 class Incumbent(NamedTuple):
     """The best pair so far: x (m,), y (n,), its values and its violation at both levels.
 
-    `gap` is how far f is above what independent searches of the follower found; NaN without any.
-    `unfinished` says that the problem's own solver was not done with this answer.
+    `unfinished` says that the problem's own solver was not done with this answer. The other fields
+    hold what a method's own check of the follower's answer found. `searches` independent searches
+    cost `check_evals` evaluations, `agreeing` of them ended at the best f, and f is `gap` above
+    that; NaN without a check. `certified` says that the answer passed.
     """
 
     x: FloatArray
@@ -83,6 +85,10 @@ class Incumbent(NamedTuple):
     violation: float
     gap: float = math.nan
     unfinished: bool = False
+    certified: bool = False
+    searches: int = 0
+    agreeing: int = 0
+    check_evals: int = 0
 
 
 class Values(NamedTuple):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bilevo.core.arrays import FloatArray
-from bilevo.core.budget import StopReason
+from bilevo.core.budget import SUCCESSFUL_ENDS, StopReason
 from bilevo.core.extras import need
 from bilevo.core.notebook import sparkline, table
 from bilevo.core.plain_data import plain, revive
@@ -112,11 +112,15 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """The outcome of `bilevo.verify`, which solves the follower at a result's x independently.
+    """What independent searches of the follower at a result's x found.
 
     `y`, `F` and `f` are the best follower answer found and its values. `follower_gap` is how far
     the result's own f is above it; inf when the result's y violates g. `feasible` tells whether the
     verified pair satisfies both levels' constraints.
+
+    `confirmed` says that the result's answer stands: the searches were made in full, and none found
+    a better one. It does not say that x is the leader's best. Where the follower is `indifferent`,
+    other answers are as good for it; F of the answers found is from `F_best` to `F_worst`.
     """
 
     y: FloatArray
@@ -127,11 +131,24 @@ class Certificate:
     nfev_lower: int
     nfev_upper: int
     message: str
+    confirmed: bool = False
+    by: str = "verify"  # or the method that made it
+    effort: str = ""  # of `bilevo.verify`
+    searches: int = 0
+    agreeing: int = 0  # of the searches: they ended at the best f
+    indifferent: bool = False
+    F_best: float = math.nan
+    F_worst: float = math.nan
 
 
 @dataclass(slots=True)
 class Result:
-    """The answer of a run. `x` and `y` are NaN when it ended before any pair was evaluated."""
+    """The answer of a run. `x` and `y` are NaN when it ended before any pair was evaluated.
+
+    `success` is True if the run ended by its own rule or at its target, the answer is feasible, and
+    it is `certified`: independent searches found no better answer of the follower. See
+    `certificate` for their effort. No method can say that x is the best for the leader.
+    """
 
     x: FloatArray
     y: FloatArray
@@ -152,7 +169,8 @@ class Result:
     failures: int = 0
     failed_points: list[Failure] = field(default_factory=list)  # the first hundred
     history: History = field(default_factory=History)
-    follower_gap: float = math.nan  # of f, above what the method's own checks found
+    certified: bool = False
+    follower_gap: float = math.nan  # how far f is above the best that independent searches found
     certificate: Certificate | None = None
     rechecked: int = 0  # evaluations made again when a run was resumed; not in nfev
 
@@ -164,10 +182,18 @@ class Result:
     def feasible(self) -> bool:
         return self.violation == 0 and math.isfinite(self.F) and math.isfinite(self.f)
 
+    def accept(self, certificate: Certificate) -> None:
+        """Take a certificate: it decides whether the answer is certified, and the success."""
+        self.certificate, self.certified = certificate, certificate.confirmed
+        self.follower_gap = certificate.follower_gap
+        self.success = self.status in SUCCESSFUL_ENDS and self.feasible and self.certified
+        ending = self.message.partition("; ")[0]
+        self.message = f"{ending}; {certificate.message}"
+
     def summary(self) -> dict[str, Any]:
         """Return the answer without its history: numbers and lists, in the order people read."""
-        names = "x y F f violation nfev_upper nfev_lower nfev nit success status message method"
-        names += " seed version time"
+        names = "x y F f violation nfev_upper nfev_lower nfev nit success certified status message"
+        names += " method seed version time"
         values = {name: getattr(self, name) for name in names.split()}
         return {**values, "x": self.x.tolist(), "y": self.y.tolist()}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict
 from typing import Any
 from zlib import crc32
@@ -105,10 +104,9 @@ def best(run: RunRecord, number: int, elapsed: float) -> Record:
     """Return the record of a new best pair."""
     assert run.best is not None
     told = run.best._asdict()
-    if math.isnan(told["gap"]):  # left out, as in files that are older than these two fields
-        del told["gap"]
-    if not told["unfinished"]:
-        del told["unfinished"]
+    for name, default in Incumbent._field_defaults.items():  # older files do not have these fields
+        if told[name] == default or told[name] != told[name]:
+            del told[name]
     return Record(RecordKind.BEST, 0, 0, number, 0, elapsed, _json(told))
 
 
@@ -121,7 +119,7 @@ def generation(run: RunRecord, number: int, elapsed: float) -> Record:
 def end(result: Result, number: int) -> Record:
     """Return the record of a run's end. Other records hold its history and failures."""
     content = plain(asdict(result))
-    for name in ("history", "failed_points", "certificate"):
+    for name in ("history", "failed_points"):
         del content[name]
     return Record(RecordKind.END, 0, 0, number, 0, result.time, _json(content))
 

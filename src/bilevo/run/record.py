@@ -11,7 +11,7 @@ import numpy as np
 
 from bilevo.core.budget import StopReason
 from bilevo.core.request import Incumbent, Level
-from bilevo.core.result import Failure, History, Result
+from bilevo.core.result import Certificate, Failure, History, Result
 from bilevo.version import __version__
 
 LISTED = 100  # failed points that a result lists
@@ -99,20 +99,38 @@ class RunRecord:
             failures=self.failures,
             failed_points=self.failed_points,
             history=self.history.copy(),
-            follower_gap=best.gap,
             rechecked=self.rechecked,
         )
-        ended = reason not in (StopReason.INTERRUPTED, StopReason.RUNNING)
-        result.success = ended and result.feasible
-        result.message = (
-            f"{_REASONS[reason].format(points=refused)}; {_answer(result, best.unfinished)}"
-        )
+        result.message = f"{_REASONS[reason].format(points=refused)}; {_answer(result, best)}"
+        if best.searches:
+            result.accept(own_certificate(result, best))
         return result
 
 
-def _answer(result: Result, unfinished: bool) -> str:
+def own_certificate(result: Result, best: Incumbent) -> Certificate:
+    """Return the certificate that a method made of its best pair."""
+    return Certificate(
+        y=best.y.copy(),
+        F=best.F,
+        f=best.f - max(best.gap, 0.0),
+        follower_gap=best.gap,
+        feasible=result.feasible,
+        nfev_lower=best.check_evals,
+        nfev_upper=0,
+        message=_answer(result, best),
+        confirmed=best.certified and not best.unfinished,
+        by=result.method,
+        searches=best.searches,
+        agreeing=best.agreeing,
+        F_best=best.F,
+        F_worst=best.F,
+    )
+
+
+def _answer(result: Result, best: Incumbent) -> str:
+    """Say whether the answer is feasible, and what is known of its follower."""
     if result.feasible:
-        return f"the answer is feasible{_certainty(result.follower_gap, unfinished)}"
+        return f"the answer is feasible, {_certainty(best)}"
     if np.isfinite(result.F) and np.isfinite(result.f):
         return f"the best pair violates constraints by {result.violation:.3g}"
     if np.isnan(result.x).any():
@@ -120,10 +138,13 @@ def _answer(result: Result, unfinished: bool) -> str:
     return "no pair with finite values was found"
 
 
-def _certainty(gap: float, unfinished: bool) -> str:
+def _certainty(best: Incumbent) -> str:
     """Say how certain the follower's part of an answer is."""
-    if unfinished:
-        return ", but its follower's solver was not done"
-    if gap == 0:
-        return ", and an independent search of the follower found none better"
-    return f"; an independent search improved the follower by {gap:.3g}" if gap > 0 else ""
+    if best.unfinished:
+        return "but its follower's solver was not done"
+    if best.certified:
+        return f"and {best.searches} independent searches of the follower found no better answer"
+    if best.searches:
+        found = f"{best.agreeing} of {best.searches} independent searches agree"
+        return f"but its follower is not certified: {found}"
+    return "but its follower is not certified: bilevo.verify checks it"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bilevo.core.arrays import FloatArray
-from bilevo.core.checks import described, real_number
+from bilevo.core.checks import described, is_whole, real_number
 from bilevo.core.problem import Bounds, Spec
 from bilevo.core.request import (
     BadRequest,
@@ -106,8 +106,12 @@ class RequestChecks:
                 raise BadRequest(f"Incumbent.{name} is {described(given)}; give a number")
             if math.isnan(number) and name != "gap":
                 raise BadRequest(f"Incumbent.{name} is NaN; what failed has the value inf")
-        if not isinstance(best.unfinished, bool | np.bool_):
-            raise BadRequest(f"Incumbent.unfinished is {described(best.unfinished)}; give a bool")
+        for name in ("unfinished", "certified"):
+            if not isinstance(given := getattr(best, name), bool | np.bool_):
+                raise BadRequest(f"Incumbent.{name} is {described(given)}; give a bool")
+        for name in ("searches", "agreeing", "check_evals"):
+            if not is_whole(given := getattr(best, name)) or given < 0:
+                raise BadRequest(f"Incumbent.{name} is {described(given)}; give a whole number")
         if best.violation < 0:
             raise BadRequest(f"Incumbent.violation is {best.violation}; it is 0 or more")
         self._check_points(best.x[None], "Incumbent.x", self._m)

@@ -238,8 +238,19 @@ class Session:
 
     def _note_best(self, best: Incumbent) -> None:
         x, y = self.x_box.real(best.x[None])[0], self.y_box.real(best.y[None])[0]
-        F, f, violation, gap = map(float, (best.F, best.f, best.violation, best.gap))
-        self.record.best = Incumbent(x, y, F, f, violation, gap, bool(best.unfinished))
+        self.record.best = Incumbent(
+            x,
+            y,
+            float(best.F),
+            float(best.f),
+            float(best.violation),
+            float(best.gap),
+            bool(best.unfinished),
+            bool(best.certified),
+            int(best.searches),
+            int(best.agreeing),
+            int(best.check_evals),
+        )
         if self._source is not None:
             self._source.best(self)
 

@@ -136,6 +136,7 @@ def make_certificate(
         nfev_lower=counts[Level.LOWER],
         nfev_upper=counts[Level.UPPER],
         message=_message(gap, best.violation, gap <= negligible, F, feasible),
+        confirmed=best.violation == 0 and gap <= negligible,
     )
 
 
