@@ -175,9 +175,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
                 state.elite, least = last, last.f
         state.certified_elite, state.certified = state.the_elite, True
         gap = max(0.0, state.the_elite.f - least)
-        yield state.the_elite.incumbent._replace(
-            gap=gap, certified=True, searches=1, agreeing=1
-        )
+        yield state.the_elite.incumbent._replace(gap=gap, certified=True, searches=1, agreeing=1)
 
     def run_fallback(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
         """Make a generation of DRC, for followers that are not smooth."""
