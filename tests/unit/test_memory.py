@@ -36,7 +36,7 @@ def pair(x: Any, y: Any, F: float) -> Any:
 def test_a_long_history_is_thinned_evenly_and_ends_with_the_last_generation(
     count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(result, "LONGEST_HISTORY", 8)
+    monkeypatch.setattr(result, "MAX_ROWS", 8)
     history = History()
     for number in range(1, count + 1):
         history.add(row(number))
@@ -50,7 +50,7 @@ def test_a_long_history_is_thinned_evenly_and_ends_with_the_last_generation(
 def test_a_run_thins_its_history_and_counts_its_generations(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(result, "LONGEST_HISTORY", 8)
+    monkeypatch.setattr(result, "MAX_ROWS", 8)
     problem = bilevo.problems.get("smd1")
     options = {"method": "drc-cma-es", "max_evals": 6000, "target": False, "run_dir": tmp_path}
     long = bilevo.minimize(problem, **options)
@@ -71,7 +71,7 @@ def test_a_history_of_a_usual_length_is_whole() -> None:
 def test_a_thinned_history_is_stored_with_its_numbers(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(result, "LONGEST_HISTORY", 8)
+    monkeypatch.setattr(result, "MAX_ROWS", 8)
     ended = bilevo.minimize(bilevo.problems.get("smd1"), max_evals=300)
     for number in range(ended.nit + 1, 30):
         ended.history.add(row(number))
@@ -82,7 +82,7 @@ def test_a_thinned_history_is_stored_with_its_numbers(
 def test_a_journal_of_many_generations_is_read_as_it_was_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(result, "LONGEST_HISTORY", 8)
+    monkeypatch.setattr(result, "MAX_ROWS", 8)
     read, run = StoredRun(), RunRecord()
     for number in range(1, 50):
         run.history.add(row(number))

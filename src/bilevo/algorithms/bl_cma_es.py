@@ -1,10 +1,10 @@
-"""BL-CMA-ES: a joint CMA-ES, and a full CMA-ES search for every follower from its marginal.
+"""BL-CMA-ES: a joint CMA-ES over (x, y), whose marginal in y starts a CMA-ES per follower.
 
 X. He, Y. Zhou and Z. Chen, "Evolutionary bilevel optimization based on covariance matrix
 adaptation", IEEE Transactions on Evolutionary Computation 23(2), 2019.
 
 The published program runs the lower searches one after another. Here they run side by side in one
-batch; the answers are the same because each search draws from its own random stream.
+batch. That gives the same answers, because each search draws from its own random stream.
 """
 
 from __future__ import annotations

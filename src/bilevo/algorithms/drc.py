@@ -2,44 +2,44 @@
 
 D. Xu, K. Ye, Z. Zheng, T. Zhou, G. G. Yen and M. Jiang, "An Efficient Dynamic Resource Allocation
 Framework for Evolutionary Bilevel Optimization" (DRC-BLEA), 2024, cited below by its algorithm and
-equation numbers. Read it with this file:
+equation numbers. They are found here:
 
-    Algorithm 1  DRC.generation             framework, one pass of its loop
+    Algorithm 1  DRC.generation             the framework, one pass of its loop
     Algorithm 2  DRC.compete                dynamic resource competition
     Algorithm 3  selection_probability      Eqs. (2)-(8)
     Algorithm 4  DRC.cooperate              cooperation in competition, Eqs. (9)-(10)
 
-Where the paper leaves a detail open, this reading reproduces its tables:
-- population sizes are 4 + floor(3 ln d): the paper prints 4 + floor(ln d), its figures need the 3;
-- the competition stops at once when half of the tasks have finished, not at the end of a round;
-- elite and refinement work as in BL-CMA-ES (see leader); the upper update uses all p pairs;
-- the weights of Eq. (10) add up to the number S of sources, not to 1. `mixing="paper"` takes them
-  as printed: covariances grow and means move, so tasks settle sooner. `mixing="convex"` divides
-  them by S, as is usual for a mixture, and costs more evaluations. The printed mixture depends on
-  where the origin lies: in the unit box it is the lower corner;
-- where the target and all of its sources have the same leader, all distances are 0, and the
-  distance term of Eq. (9) is the same for all sources;
-- a target is only met by a feasible pair.
+The paper leaves some details open. The following choices reproduce its tables:
+- Population sizes are 4 + floor(3 ln d). The paper prints no factor 3, but its figures need it.
+- The competition stops at once when half of the tasks have finished, not at the end of a round.
+- Elite and refinement work as in BL-CMA-ES (see leader). The upper update uses all p pairs.
+- The weights of Eq. (10) add up to the number S of sources, not to 1. `mixing="paper"` takes them
+  as printed. Then covariances grow and means move, so tasks settle sooner. `mixing="convex"`
+  divides them by S, as is usual for a mixture, and costs more evaluations. The printed mixture
+  depends on where the origin lies; here it is the lower corner of the unit box.
+- If the target and all of its sources have the same leader, all distances are 0. Then the distance
+  term of Eq. (9) is the same for all sources.
+- Only a feasible pair can meet the target.
 
-The paper leaves open what the sampling features of other optimizers are; `optimizers.population`
-says what they are here for those that keep a population. The competition is the same for all.
+The paper does not say what the sampling features of other optimizers are. `optimizers.population`
+says what they are here if the optimizer keeps a population. The competition is always the same.
 
-`parallel="rounds"` is a variant of ours for slow objectives on many workers. The paper executes one
+`parallel="rounds"` is our own variant for slow objectives on many workers. The paper executes one
 task at a time, so that a request holds the few points of one lower generation. The variant keeps
-the rules of Algorithms 2-4 and changes their order:
-- half of the tasks are drawn at once, without repetition, and executed side by side. After two such
-  draws (a round of p executions) their new answers are evaluated above in one batch, and rated.
-  Draws within a round do not see its ratings. The competition still stops at the execution that
-  ends it;
-- refinement runs beside the next generation's competition (see `JointSearch.conclude_later`).
-  The refined pair joins that generation's upper update, also when it is the elite. A candidate
-  that waits for its refinement is left out of the update: on SMD4 the leader follows the errors
+the rules of Algorithms 2-4 but changes their order:
+- Half of the tasks are drawn at once, without repetition, and executed side by side. After two such
+  draws (a round of p executions), F is evaluated at their new answers in one batch, and the tasks
+  are rated. Draws do not see the ratings of their own round. The competition still stops at the
+  execution that ends it.
+- Refinement runs beside the next generation's competition (see `JointSearch.conclude_later`).
+  The refined pair joins that generation's upper update, even if it is the elite. A candidate that
+  waits for its refinement is left out of the update, because on SMD4 the leader follows the errors
   of unrefined candidates.
-Medians at (2,3) on SMD1-6, 9 and 12 by `python benchmarks/rounds.py --runs 31`: a request holds 23
-to 24 points instead of 6.7, 3.5 to 3.6 times as many. Compared with the exact mode, a run takes
-0.97 to 1.02 times as many evaluations in all, and 0.87 to 0.95 times as many at the upper level.
-All runs met the target (in the exact mode 25 of 31 on SMD12, and all on the other problems), and
-verified errors are of the same size.
+These are medians at (2,3) on SMD1-6, 9 and 12 by `python benchmarks/rounds.py --runs 31`. A request
+holds 23 to 24 points instead of 6.7 (3.5 to 3.6 times as many). Relative to the exact mode, a run
+takes 0.97 to 1.02 times the evaluations, and 0.87 to 0.95 times the upper evaluations. All runs met
+the target (in the exact mode 25 of 31 on SMD12, and all on the other problems). Verified errors
+are of the same size.
 """
 
 from __future__ import annotations
@@ -67,16 +67,16 @@ from bilevo.core.streams import stream
 from bilevo.kernels import kernel
 from bilevo.optimizers.protocol import AnyOptimizer
 
-MATURE = 3  # executions after which a task takes part in cooperation
-Neighbours = list[tuple["Task", float]]  # other tasks and their distances: only ratios count
-LARGEST = 1e300  # fitness is kept within this, so that its sums are numbers
+MATURE = 3  # How many executions a task needs before it takes part in cooperation.
+Neighbours = list[tuple["Task", float]]  # other tasks and their distances (only ratios count)
+MAX_FITNESS = 1e300  # The largest size of a fitness, so that sums of fitness stay finite.
 
 
 @kernel("f8(f8[:,::1])")
 def fluctuation(means: FloatArray) -> float:
     """Return std(.) of Eq. (9): the norm of the standard deviations of three means (3, d).
 
-    The means move up by one row, to make room for the next.
+    The means move up by one row, which makes room for the next mean.
     """
     u, v = means[1] - means[0], means[2] - means[1]
     means[0], means[1] = means[1], means[2]
@@ -87,26 +87,26 @@ def fluctuation(means: FloatArray) -> float:
 class Task:
     """A follower's search in the competition, with the discounted sums of its archive.
 
-    The archive of Algorithm 2 is only ever read through the discounted means of Eqs. (3) and (6),
-    so their sums are kept instead. How an infeasible or failed entry is rated depends on the worst
-    entries of all tasks, which change: such entries are counted, and rated when the mean is taken.
+    The archive of Algorithm 2 is used only in the discounted means of Eqs. (3) and (6), so their
+    sums are kept instead. The rating of an infeasible or failed entry depends on the worst entries
+    of all tasks, which change. So these entries are counted, and rated when a mean is needed.
     """
 
     index: int
     follower: AnyFollowerSearch
-    optimizer: AnyOptimizer  # of the follower search; unused where a solver searches
-    means: FloatArray  # (3, n): after the last two executions; the third row is for the next
+    optimizer: AnyOptimizer  # of the follower search; unused if a solver searches
+    means: FloatArray  # (3, n): of the last two executions, and a row for the next one
     gamma: float
-    fitness: float = 0.0  # of the last entry: -F where feasible, -violation where not
+    fitness: float = 0.0  # of the last entry: -F if feasible, otherwise -violation
     violation: float = 0.0  # of the last entry
     entries: float = 0.0  # discounted number of archive entries
-    infeasible: float = 0.0  # discounted number of them that are infeasible or failed
-    failed: float = 0.0  # discounted number of them that failed
-    fitness_sum: float = 0.0  # discounted, without those that failed
+    infeasible: float = 0.0  # discounted number of infeasible or failed entries
+    failed: float = 0.0  # discounted number of failed entries
+    fitness_sum: float = 0.0  # discounted sum over the entries that did not fail
     worst_feasible: float = math.inf  # lowest fitness among the feasible entries
-    worst_violation: float = 0.0  # largest one among the infeasible entries
+    worst_violation: float = 0.0  # largest violation among the infeasible entries
     potentials: float = 0.0  # discounted number of values of PT, Eq. (5)
-    potential_sum: float = 0.0
+    potential_sum: float = 0.0  # discounted sum of these values
     fluctuation: float = math.inf  # std(.) of Eq. (9); inf before the third execution
 
     @property
@@ -120,14 +120,14 @@ class Task:
         return self.follower.search
 
     def execute(self, state: LeaderState, guide: FloatArray | None = None) -> Procedure[None]:
-        """Execute the search once, and rate a new answer by the leader."""
-        improved = yield from self.execute_below(guide)
+        """Execute the search once, and evaluate F at a new answer."""
+        improved = yield from self.execute_search(guide)
         yield from self.rate(state, improved)
 
-    def execute_below(self, guide: FloatArray | None = None) -> Procedure[bool]:
+    def execute_search(self, guide: FloatArray | None = None) -> Procedure[bool]:
         """Execute the search once; return True if there is a new answer."""
         improved = yield from self.follower.execute(guide)
-        if isinstance(self.follower, SolverSearch):  # it has no distribution that others could use
+        if isinstance(self.follower, SolverSearch):  # it has no distribution that helps other tasks
             return improved
         self.means[2] = self.optimizer.mean(self.search)
         fluctuates = fluctuation(self.means)
@@ -169,7 +169,7 @@ class DRC(JointSearch):
     """Dynamic resource competition with any population-based optimizer at either level.
 
     `cooperation`, `selection` and `stop` switch off one ingredient each, for ablations.
-    `parallel="rounds"` asks for more points at once, in another order than the paper's.
+    `parallel="rounds"` asks for more points at once, in another order than in the paper.
     """
 
     gamma: float = 0.5
@@ -208,7 +208,7 @@ class DRC(JointSearch):
 
     @property
     def name(self) -> str:
-        """Return the name of the registered method with these settings, else "drc"."""
+        """Return the name of the registered method with these settings, or "drc" without one."""
         for name in optimizers.NAMES:
             if self == DRC(optimizers.make(name), optimizers.make(name)):
                 return f"drc-{name}"
@@ -249,7 +249,7 @@ class DRC(JointSearch):
         near: list[Neighbours],
         rng: np.random.Generator,
     ) -> Procedure[None]:
-        """Run a round of p executions, each of which sees the result of the last."""
+        """Run a round of p executions, each of which uses the result of the last."""
         live = unfinished(tasks)
         wheel = self.wheel(tasks, live)
         fitness, violation = last_entries(tasks)
@@ -274,15 +274,15 @@ class DRC(JointSearch):
     ) -> Procedure[None]:
         """Run a round of p executions in two halves of distinct tasks; rate answers at its end.
 
-        There are two batches below and one above. An answer that the second half replaces is not
-        rated.
+        This makes two lower batches and one upper batch. An answer that the second half replaces is
+        not rated.
         """
         before, answers = last_entries(tasks), [task.pair for task in tasks]
         drawn: dict[int, Task] = {}
         for _ in range(2):
             half = self.draw(tasks, (len(tasks) + 1) // 2, rng)
             yield from together(
-                task.execute_below(self.cooperate(task, near[task.index])) for task in half
+                task.execute_search(self.cooperate(task, near[task.index])) for task in half
             )
             drawn |= {task.index: task for task in half}
             if self.decided(tasks):
@@ -294,7 +294,7 @@ class DRC(JointSearch):
             task.add_potential(evolving_potential(task, *before))
 
     def draw(self, tasks: list[Task], count: int, rng: np.random.Generator) -> list[Task]:
-        """Draw distinct unfinished tasks, each by Algorithm 3 among those that are left."""
+        """Draw distinct unfinished tasks; each draw is by Algorithm 3 from the tasks left."""
         left = unfinished(tasks)
         count = min(count, len(left))
         draws = rng.random(count).tolist()
@@ -309,8 +309,8 @@ class DRC(JointSearch):
     def cooperate(self, target: Task, near: Neighbours) -> FloatArray | None:
         """Mix the features of near, more settled tasks into those of the target (Algorithm 4).
 
-        Returns the navigational solution: the answer of the source of highest intensity, Eq. (9).
-        Returns None where there is no source.
+        Returns the navigational solution, which is the answer of the source with the highest
+        intensity, Eq. (9), or None if there is no source.
         """
         own = target.fluctuation
         if not self.cooperation or own == math.inf:
@@ -338,7 +338,7 @@ class DRC(JointSearch):
 
 
 def neighbours(tasks: list[Task]) -> list[Neighbours]:
-    """Return for each task the nearer half of the others, near ones first."""
+    """Return, for each task, the nearer half of the other tasks, nearest first."""
     distances = fractional_distances(np.array([task.follower.x for task in tasks]))[0]
     np.fill_diagonal(distances, np.inf)
     nearer = distances.argsort(axis=1, kind="stable")[:, : len(tasks) // 2].tolist()
@@ -351,7 +351,7 @@ def unfinished(tasks: list[Task]) -> list[Task]:
 
 
 def selection_probability(tasks: list[Task], live: list[Task], drc: DRC) -> list[float]:
-    """Return each live task's probability: base, performance and potential (Algorithm 3)."""
+    """Return each live task's probability by base, performance and potential (Algorithm 3)."""
     K = len(live)
     CF = competing_fitness(tasks, live)
     lowest = min(CF)
@@ -391,8 +391,8 @@ def last_entries(tasks: list[Task]) -> tuple[list[float], list[float]]:
 def rated(fitness: list[float], violation: list[float]) -> list[float]:
     """Return the fitness, to be maximized, of a set of archive entries (see `Task`).
 
-    An infeasible entry lies below the worst feasible one by its violation. A failed entry lies as
-    low as the worst infeasible one.
+    An infeasible entry is below the worst feasible entry by its violation. A failed entry is as
+    low as the worst infeasible entry.
     """
     both = list(zip(fitness, violation, strict=True))
     floor = min((own for own, violated in both if violated == 0), default=0.0)
@@ -403,15 +403,15 @@ def rated(fitness: list[float], violation: list[float]) -> list[float]:
 
 
 def bounded(fitness: float) -> float:
-    if -LARGEST <= fitness <= LARGEST:
+    if -MAX_FITNESS <= fitness <= MAX_FITNESS:
         return fitness
-    return math.copysign(LARGEST, fitness)
+    return math.copysign(MAX_FITNESS, fitness)
 
 
 def evolving_potential(task: Task, fitness: list[float], violation: list[float]) -> float:
     """Return PT of Eq. (5): the relative change of fitness, with reward and penalty.
 
-    `fitness` and `violation` are of all tasks' last entries before the execution.
+    `fitness` and `violation` belong to the last entries of all tasks before the execution.
     """
     a = task.fitness
     if task.violation or any(violation):

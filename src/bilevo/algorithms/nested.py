@@ -2,8 +2,8 @@
 
 A CMA-ES runs over x. Every x gets its own CMA-ES over y, with a uniform mean and deviations of
 about a third of the box. It runs until it has shrunk to 1e-8 of the box, or has used ten times the
-usual lower budget. A rule on the value of f would stop some searches early, and the leader would
-prefer these, because their errors make F look better.
+usual lower budget. A rule on the value of f would stop some searches early. The leader would prefer
+their answers, because their errors make F look better.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PatientCMAES(CMAES):
 
 @dataclass(frozen=True, slots=True)
 class NestedCMAES(Algorithm[LeaderState]):
-    """CMA-ES above, an independent CMA-ES below for every x."""
+    """CMA-ES at the upper level, and an independent CMA-ES at the lower level for every x."""
 
     upper: CMAES = field(default_factory=CMAES)
     lower: CMAES = field(default_factory=PatientCMAES)

@@ -1,4 +1,4 @@
-"""Deb's order: feasible before infeasible, then the objective; among infeasible, the violation.
+"""Deb's order: first feasible points by objective, then infeasible points by violation.
 
 Objectives and violations hold no NaN (see `Values`): both are infinite where a point failed.
 """
@@ -33,7 +33,7 @@ def best_index(objective: FloatArray, violation: FloatArray) -> int:
 def no_worse(
     objective: float, violation: float, than_objective: float, than_violation: float
 ) -> bool:
-    """Tell whether the first of two is better than the second or tied with it."""
+    """Tell whether a point is better than another point, or tied with it."""
     if violation != than_violation:
         return violation < than_violation
     return violation > 0 or objective <= than_objective

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RESULT_FORMAT = "bilevo-result-1"
-LARGEST = 2**28  # bytes of a file
-LONGEST_HISTORY = 10_000  # rows of a history; even, so that thinning keeps the last one
+MAX_BYTES = 2**28  # The largest file that is read, in bytes.
+MAX_ROWS = 10_000  # The most rows of a history; even, so that thinning keeps the last row.
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,13 @@ class Generation:
 class History:
     """The upper generations of a run: a sequence of rows, each a `Generation`, and a table.
 
-    It keeps up to 10,000 rows. For a longer run it keeps every second, fourth, ... generation and
-    the last one, so that memory is bounded. `numbers` tells which generations they are.
+    It keeps up to 10,000 rows. In a longer run it keeps the last generation and only every second
+    (then every fourth, ...) other one, so that memory is bounded. `numbers` gives their numbers.
     """
 
     generations: list[Generation] = field(default_factory=list)
     step: int = 1  # generations from one row to the next, except to the last row
-    left_out: int = 0
+    left_out: int = 0  # generations without a row
 
     def __post_init__(self) -> None:
         kept = len(self.generations)
@@ -56,11 +56,11 @@ class History:
 
     def add(self, generation: Generation) -> None:
         """Note the next generation."""
-        if (self.count - 1) % self.step:  # the last row was kept only as the last one
+        if (self.count - 1) % self.step:  # the last row was kept only because it was the last
             del self.generations[-1]
             self.left_out += 1
         self.generations.append(generation)
-        if len(self.generations) > LONGEST_HISTORY:
+        if len(self.generations) > MAX_ROWS:
             self.left_out += len(self.generations) // 2
             del self.generations[1::2]
             self.step *= 2
@@ -80,7 +80,7 @@ class History:
 
     @property
     def _evenly(self) -> range:
-        """Return the numbers of all rows but the last."""
+        """Return the generation numbers of all rows but the last."""
         return range(1, self.count, self.step)
 
     def __len__(self) -> int:
@@ -101,7 +101,7 @@ class History:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Failure:
-    """A point whose evaluation failed: its number at its level, the pair, and the error."""
+    """A failed evaluation: its level, its number at that level, the pair, and the error."""
 
     level: str
     evaluation: int
@@ -165,9 +165,9 @@ class Result:
     method: str
     seed: int
     version: str
-    kernel: str = "numpy"  # or "numba": what CMA-ES was computed with
+    kernel: str = "numpy"  # what computed CMA-ES: "numpy" or "numba"
     failures: int = 0
-    failed_points: list[Failure] = field(default_factory=list)  # the first hundred
+    failed_points: list[Failure] = field(default_factory=list)  # the first hundred failures
     history: History = field(default_factory=History)
     certified: bool = False
     follower_gap: float = math.nan  # how far f is above the best that independent searches found
@@ -211,7 +211,7 @@ class Result:
         return table(f"Result of {self.method}", shown) + curve
 
     def _shown(self) -> dict[str, str]:
-        """Return the texts that people see of a result."""
+        """Return the fields to show, as texts by name."""
         shown = {k: v for k, v in self.summary().items() if k not in ("version", "time")}
         if self.failures:
             shown["failures"] = self.failures
@@ -230,11 +230,11 @@ class Result:
 
     @classmethod
     def load(cls, path: str | Path) -> Result:
-        """Read a result that `save` wrote; anything else is a ValueError."""
+        """Read a result that `save` wrote; raise ValueError for any other file."""
         file = Path(path)
         try:
-            if file.exists() and not (file.is_file() and file.stat().st_size <= LARGEST):
-                raise ValueError(f"no plain file of at most {LARGEST} bytes")
+            if file.exists() and not (file.is_file() and file.stat().st_size <= MAX_BYTES):
+                raise ValueError(f"no plain file of at most {MAX_BYTES} bytes")
             content = json.loads(file.read_text(encoding="utf-8"))
             if content.pop("format") != RESULT_FORMAT:
                 raise ValueError("another format")

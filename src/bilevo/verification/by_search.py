@@ -1,9 +1,9 @@
 """Verification by searches: the follower's problem at a fixed x, solved again from scratch.
 
-Global searches by CMA-ES start from points spread over the follower's box (a Latin hypercube),
-independent of the run. Gradient searches start from more such points, from the results of the
-global searches and from the answer under test. Where f is flat around the best answer, the leader's
-F is minimized among the ties.
+Global searches by CMA-ES start from points spread over the follower's box (a Latin hypercube).
+They are independent of the run. Gradient searches start from more such points, from the results of
+the global searches and from the answer under test. If f is flat around the best answer, the tie
+with the best F for the leader is chosen.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from bilevo.verification.follower_problem import (
     make_certificate,
 )
 
-SHARP = 1e-13  # of the spread of f: ties differ by less, where there are no constraints
+SHARP = 1e-13  # Without constraints, ties differ by less, relative to the spread of f.
 
 
 def verify_by_search(
     problem: Problem, x: FloatArray, y: FloatArray, seed: int, starts: int
 ) -> Certificate:
-    """Return the certificate of the pair (x, y)."""
+    """Return the certificate of the pair (x, y), with `starts` global searches."""
     follower = FollowerProblem(problem, x, seed)
     claimed = follower.claimed(y)
     found = search_follower(follower, claimed, starts)
@@ -58,7 +58,7 @@ def verify_by_search(
 
 
 def search_follower(follower: FollowerProblem, claimed: Answer, starts: int) -> list[Answer]:
-    """Search the follower's box globally and locally; return all ends, and the claimed answer."""
+    """Search the follower's box globally and locally; return all answers, with the claimed one."""
     seed, d = follower.seed, follower.box.size
     points = latin_hypercube(starts, d, stream(seed, "verify", 0))
     found = [
@@ -75,7 +75,7 @@ def search_follower(follower: FollowerProblem, claimed: Answer, starts: int) -> 
 def search_globally(
     follower: FollowerProblem, mean: FloatArray, rng: np.random.Generator, doublings: int
 ) -> Answer:
-    """Search the whole box by CMA-ES, until its values agree to thirteen digits."""
+    """Search the whole box by CMA-ES, until a generation's values agree to thirteen digits."""
     d = follower.box.size
     cma = CMAES(population=CMAES().population_size(d) * 2**doublings)
     state = cma.start(Start(mean, 0.09 * np.eye(d), np.zeros(d)))
@@ -99,7 +99,7 @@ def search_globally(
 
 
 def search_locally(follower: FollowerProblem, start: Answer) -> Answer:
-    """Search f by gradients from a point; return the point itself if nothing is better."""
+    """Search f by gradients from an answer; return that answer if nothing better is found."""
     at = Differences(partial(follower, Level.LOWER), start.f)
     method = usual_method(constrained=at.values(start.y)[1].size > 0)
     new = follower.answer(descend(at, start.y, method))
@@ -107,7 +107,7 @@ def search_locally(follower: FollowerProblem, start: Answer) -> Answer:
 
 
 def search_ties(follower: FollowerProblem, start: Answer, tie: Answer) -> Answer:
-    """Return the leader's best among the ties around an answer; ties are no worse than `tie`."""
+    """Return the leader's best tie around an answer; all answers no worse than `tie` are ties."""
     at = partial(evaluate_answers, np.empty(0))  # the follower's problem has its own x
 
     def both(y: FloatArray) -> Procedure[tuple[Values, Values]]:

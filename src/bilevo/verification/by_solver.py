@@ -1,7 +1,7 @@
-"""Verification by a solver: the problem's own solver, or a second one, answers again.
+"""Verification by a solver: the problem's own solver, or a second solver, answers again.
 
-Each start has a random stream of its own and knows nothing of the run. Answers are compared by f
-where it is a function, and else by the values that the solvers report.
+Each start of the solver has its own random stream, and does not depend on the run. Answers are
+compared by f if it is a function, otherwise by the values that the solvers report.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bilevo.verification.follower_problem import (
     values_at,
 )
 
-SMALLEST_F = 1e-3  # size of f where only solvers know it: all answers may be 0 up to rounding
+SMALLEST_F = 1e-3  # The least size of f that is assumed if only solvers know f.
 
 
 def claimed_answer(
@@ -47,7 +47,7 @@ def claimed_answer(
 def verify_by_solver(
     solver: CheckedSolver, problem: Problem, claimed: Answer, x: FloatArray, seed: int, starts: int
 ) -> Certificate:
-    """Return the certificate of x and a claimed answer of its follower."""
+    """Return the certificate of x and of the answer claimed for its follower."""
     answers, spent = _solve_again(solver, x, seed, starts)
     cut_off = sum(not answer.done for answer in answers)
     found = [claimed, *answers]
@@ -57,7 +57,7 @@ def verify_by_solver(
         best, follower = best_answer(found), FollowerProblem(problem, x, seed)
         scale = follower.spread
         spent += len(found) + follower.counts[Level.LOWER]
-    else:  # estimate how much f varies by the answers found
+    else:  # the answers found show roughly how much f varies
         best = best_answer(found)
         spread = interquartile_range(np.array([answer.f for answer in found]))
         scale = max(abs(best.f) + spread, SMALLEST_F)
@@ -94,7 +94,7 @@ def _solve_again(
 
 
 def solve(solver: CheckedSolver, x: FloatArray, rng: np.random.Generator) -> tuple[Answer, int]:
-    """Solve x from one start, until the solver is done or has taken many steps; add the cost."""
+    """Return a solver's answer from one start, and its cost; the number of steps is limited."""
     state, cost = solver.start(x, rng), 0
     for step in range(MOST_STEPS):
         state, outcome = solver.advance(state, step == 0)

@@ -24,7 +24,7 @@ from bilevo.core.streams import stream
 from bilevo.run.evaluator import Evaluator
 from bilevo.run.session import Batch
 
-NEGLIGIBLE = 1e-9  # of the spread of f over the box: a smaller gap confirms an answer
+NEGLIGIBLE = 1e-9  # A smaller gap, relative to the spread of f in the box, confirms an answer.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,9 +55,9 @@ def best_answer(answers: list[Answer]) -> Answer:
 def values_at(
     problem: Problem, level: Level, x: FloatArray, y: FloatArray, evaluate: Evaluator | None = None
 ) -> Values:
-    """Return a level's values at rows of y (k, n), all to one x (m,) or to rows of x (k, m).
+    """Return a level's values at answers y (k, n) to one leader x (m,), or to leaders x (k, m).
 
-    Points that fail rank last, unless another evaluator is given.
+    Points that fail rank last, unless `evaluate` treats them in another way.
     """
     x = np.repeat(x[None], len(y), axis=0) if x.ndim == 1 else x
     x.flags.writeable = y.flags.writeable = False
@@ -66,7 +66,7 @@ def values_at(
 
 
 class FollowerProblem:
-    """The two levels as functions of y at one x, in the unit box; counts its evaluations."""
+    """The two levels as functions of y in the unit box, at one x; evaluations are counted."""
 
     def __init__(self, problem: Problem, x: FloatArray, seed: int) -> None:
         self.box = UnitBox(problem.y_bounds)
@@ -96,7 +96,7 @@ class FollowerProblem:
         return self.answers(y[None])[0]
 
     def run(self, procedure: Procedure[T]) -> T:
-        """Run a procedure of algorithms: answer its requests, whatever x they have."""
+        """Run an algorithm's procedure; answer its requests at this problem's x, not at theirs."""
 
         def answer(request: Request) -> Values:
             assert isinstance(request, Evaluate)
@@ -119,9 +119,9 @@ def make_certificate(
     negligible: float,
     counts: dict[Level, int],
 ) -> Certificate:
-    """Take the leader's best among answers tied in f, and say what was found.
+    """Return the certificate of a claimed answer; its pair has the leader's best tie.
 
-    `upper` holds the leader's values at the ties. The answers are in the user's units.
+    `upper` holds the leader's values at the tied answers, which are in the user's units.
     """
     i = preferred(upper)
     chosen, F = tied[i], float(upper.objective[i])
@@ -141,7 +141,7 @@ def make_certificate(
 
 
 def _message(gap: float, violation: float, confirmed: bool, F: float, feasible: bool) -> str:
-    """Say what a certificate means; `violation` is the best answer's, for the follower."""
+    """Say what a certificate means; `violation` is the follower's at the best answer."""
     if math.isinf(violation):
         return "no finite value of the follower was found at this x"
     if violation > 0:

@@ -1,11 +1,11 @@
 """The follower's answers over a grid of x, for leaders of one or two variables.
 
-Numbers only; `bilevo.plot.landscape` draws them. Where the problem knows its `response`, that is
-the answer at a grid point. Else it is the best of local searches from the neighbours' answers and
-from points spread over the follower's box, with more of these at a few grid points. A second pass,
-backwards, starts from the answers of later neighbours. So an answer that is found anywhere spreads
-to all points where it is the best, and the line between two competing answers is sharp. Where the
-follower is a solver, the solver is asked instead.
+`bilevo.plot.landscape` draws what this module computes. If the follower is a solver, it answers at
+every grid point. If the problem knows its `response`, that is the answer. Otherwise local searches
+start from the neighbours' answers and from points spread over the follower's box. A few grid points
+get more of these searches. A second pass goes backwards and starts from the answers of later
+neighbours. So an answer that is found anywhere spreads to all points where it is the best, and the
+line between two competing answers is sharp.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from bilevo.verification.by_search import search_locally
 from bilevo.verification.by_solver import solve
 from bilevo.verification.follower_problem import Answer, FollowerProblem, best_answer, values_at
 
-SPREAD = 16  # points over the follower's box for each of its variables
-SEARCHES = 1  # from the best of these points, besides searches from neighbours' answers
-THOROUGH = 9  # grid points where searches start from all of them, to find answers that spread
-APART = 0.02  # between answers of neighbours, in the unit box, that are not the same one moved
-SIDE = {1: 121, 2: 25}  # by the number of variables: points along each side of the grid
-SEED = 1  # of the spread points: a picture of a problem is always the same
+SPREAD = 16  # Points spread over the follower's box, for each of its variables.
+SEARCHES = 1  # How many of the spread points, the best ones, are starts of local searches.
+THOROUGH = 9  # About how many grid points have searches from all spread points.
+APART = 0.02  # Neighbours' answers farther apart, in the unit box, are different answers.
+SIDE = {1: 121, 2: 25}  # Points along each side of the grid, by the number of variables.
+SEED = 1  # A fixed seed, so that a problem always has the same picture.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Landscape:
     """The follower's answers y (k, n) at the k points x (k, m) of a grid, and their values (k,).
 
-    `violation` is the leader's, `lower_violation` the follower's. Points are in the order of
-    `numpy.meshgrid(*axes, indexing="ij")`. `nfev_lower` evaluations of f were needed, k of F.
+    `violation` is for the leader, `lower_violation` for the follower. Points are in the order of
+    `numpy.meshgrid(*axes, indexing="ij")`. It took `nfev_lower` evaluations of f, and k of F.
     """
 
     axes: tuple[FloatArray, ...]
@@ -99,9 +99,9 @@ def follower_view(problem: Problem, x: FloatArray) -> tuple[FloatArray, FloatArr
 
 
 def _solve_all(problem: Problem, x: FloatArray) -> tuple[list[Answer], int]:
-    """Ask the problem's own solver at all points, and add up the cost.
+    """Return the answers of the problem's own solver at all points, and their total cost.
 
-    Where it fails, no value is finite.
+    Where the solver fails, the values are infinite.
     """
     solver, middle = problem.checked_solver(), (problem.y_bounds.lower + problem.y_bounds.upper) / 2
     nothing, answers, cost = Answer(middle, math.inf, math.inf), [], 0
@@ -119,9 +119,9 @@ def _solve_all(problem: Problem, x: FloatArray) -> tuple[list[Answer], int]:
 
 
 def _search_all(problem: Problem, x: FloatArray, steps: list[int]) -> tuple[list[Answer], int]:
-    """Return the answer at each point, by the known response or from neighbours' answers.
+    """Return the answer at each point, by the known response or by searches, and the evaluations.
 
-    `steps` lead from a point to its neighbours in the grid. The evaluations are added up.
+    `steps` are the differences between the index of a grid point and those of its neighbours.
     """
     followers = [FollowerProblem(problem, row, SEED) for row in x]
     unknown = np.full((len(x), problem.n), np.nan)
@@ -144,7 +144,7 @@ def _search_all(problem: Problem, x: FloatArray, steps: list[int]) -> tuple[list
 
 
 def _solved(follower: FollowerProblem, near: list[Answer], searches: int | None) -> Answer:
-    """Search from neighbours' answers, and from the best few (None: all) of spread points."""
+    """Search from neighbours' answers and from the best `searches` spread points (None: all)."""
     d = follower.box.size
     points = latin_hypercube(SPREAD * d, d, stream(follower.seed, "landscape"))
     spread = follower.answers(points)
@@ -154,7 +154,7 @@ def _solved(follower: FollowerProblem, near: list[Answer], searches: int | None)
 
 
 def _revised(follower: FollowerProblem, answer: Answer, near: list[Answer]) -> Answer:
-    """Return the answer, or a better one that searches from other answers of neighbours find."""
+    """Return the answer, or a better one that searches from different neighbours' answers find."""
     others = [other.y for other in near if np.abs(other.y - answer.y).max() > APART]
     starts = follower.answers(np.array(others)) if others else []
     return best_answer([answer, *(search_locally(follower, start) for start in starts)])

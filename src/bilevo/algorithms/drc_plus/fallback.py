@@ -2,11 +2,11 @@
 
 It runs the competition of drc with three changes, none of which needs smooth followers:
 
-- A follower's value has to settle for one execution less.
-- A change of f counts as none if it is below a tenth of the spread of F among the last leaders,
-  because it does not change the order of leaders.
-- The candidate is refined only if it is no worse than the elite. Else the elite is refined, in one
-  of four generations.
+- A follower search ends when its value has settled over a window that is one execution shorter.
+- Changes of f below a tenth of the spread of F in the last generation are ignored, because they
+  do not change the order of the leaders.
+- The candidate is refined only if it is no worse than the elite. Otherwise the elite is refined,
+  with a probability of 1/4.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from bilevo.core.request import Procedure
 from bilevo.core.streams import stream
 from bilevo.optimizers.protocol import AnyOptimizer
 
-RESOLVED = 0.1  # of the spread of F: smaller differences of f do not matter
-REFINED = 0.25  # probability to refine the elite in a generation without a better candidate
+RESOLVED = 0.1  # Changes of f below this fraction of the spread of F are ignored.
+REFINED = 0.25  # The probability of refining the elite if the candidate is worse than the elite.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 """The leader's view of followers in drc-plus: values of F, ties, and local searches over x.
 
 phi(x) = F(x, y*(x)) is the leader's objective as a function of x alone. `LeaderView` holds what a
-run knows: it evaluates pairs, solves followers (see warm_follower) as far as the leader needs it,
-and resolves ties (see ties) for the leader. `descent` searches phi locally by `sqp`, with a
-follower solved at every neighbour. It regards the leader's constraints only where the search
-without them ends at an infeasible point.
+run has learnt. It evaluates pairs, solves followers (see warm_follower) as exactly as the leader
+needs, and chooses among ties (see ties) for the leader. `descent` searches phi locally by `sqp`; a
+follower is solved at every point. It first ignores the leader's constraints. If it ends at an
+infeasible point, it continues from there with the constraints.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from bilevo.core.problem import Spec
 from bilevo.core.request import Level, Procedure, Values, together
 from bilevo.core.streams import stream
 
-LEADER_DIFFERENCE = 1e-5  # of the box: well above the errors that followers leave in F
-LEADER_TOLERANCE = 1e-9  # of F
-LEADER_ITERATIONS = 15
-SAME_F = 1e-7  # of f: answers that differ by less are ties
-FLAT_REACH = 0.05  # of the box: f must stay level this far along a flat direction
-F_ERROR = 0.05  # of a difference in F: the error of F that an unfinished follower may cause
+LEADER_DIFFERENCE = 1e-5  # The step of finite differences in x, as a fraction of the box.
+LEADER_TOLERANCE = 1e-9  # A descent ends if it expects a smaller gain in F, in units of `F_scale`.
+LEADER_ITERATIONS = 15  # The most iterations of a descent, of m + 1 points each.
+SAME_F = 1e-7  # Answers whose f differ by less, relative to the size of f, are ties.
+FLAT_REACH = 0.05  # How far f must stay level along a flat direction, as a fraction of the box.
+F_ERROR = 0.05  # The largest error of F by an unfinished follower, relative to a difference in F.
 
 
 @dataclass(slots=True, eq=False)
@@ -48,9 +48,9 @@ class LeaderView:
     generation: int = 0
     elite: Pair | None = None
     certified: bool = False  # whether the elite has its certificate
-    sensitivity: float = 1.0  # recent change of F per root of a change of f
-    flat: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # directions (k, n)
-    flat_hessian: FloatArray = field(default_factory=lambda: UNKNOWN)  # of F along them
+    sensitivity: float = 1.0  # recent change of F per square root of a change of f
+    flat: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # flat directions (k, n)
+    flat_hessian: FloatArray = field(default_factory=lambda: UNKNOWN)  # of F in `flat`
     F_scale: Scale = field(default_factory=Scale)
     spent: int = 0  # upper evaluations so far
     streams: int = 0  # random streams used so far
@@ -71,12 +71,12 @@ class LeaderView:
         return self.spent + self.known.spent
 
     def accept_elite(self, pair: Pair) -> Procedure[None]:
-        """Make a pair the elite; it has no certificate yet."""
+        """Make a pair the elite, which has no certificate yet."""
         self.elite, self.certified = pair, False
         yield pair.incumbent
 
     def f_tolerance(self, difference: float) -> float:
-        """Return how exactly f must be solved so that a difference in F can be seen."""
+        """Return the tolerance on f that still shows a given difference in F."""
         if not math.isfinite(difference):
             return self.known.tight
         allowed = F_ERROR * difference / max(self.sensitivity, 1e-9)
@@ -101,15 +101,16 @@ class LeaderView:
         self.flat = np.asarray(flat[change <= SAME_F * self.known.size(pair.f)])
 
     def resolve_ties(self, task: WarmTask, again: bool = True) -> Procedure[WarmTask]:
-        """Return a task at the leader's best among the ties around the task's answer.
+        """Return the task with the tie around its answer that is best for the leader.
 
-        Flat directions may change with x. Where f rises along them, they are found again, once.
+        Flat directions may change with x. If f rises along the known ones, they are found again,
+        once.
         """
         pair = task.pair
-        flat = FlatSet(pair.y, self.flat)  # searches beside this one may replace self.flat
+        flat = FlatSet(pair.y, self.flat)  # concurrent searches may replace self.flat
         if not flat.size or pair.lower_violation > 0:
             return task
-        G: dict[bytes, FloatArray] = {}  # the leader's constraints by coordinates
+        G: dict[bytes, FloatArray] = {}  # the leader's constraints, by coordinates in the set
         end = yield from self.search_ties(task, flat, G)
         if end.violation > pair.violation or not end.point.any():
             return task
@@ -129,7 +130,7 @@ class LeaderView:
     def search_ties(
         self, task: WarmTask, flat: FlatSet, G: dict[bytes, FloatArray]
     ) -> Procedure[SearchEnd]:
-        """Search F over a flat set, and store the leader's constraints of all points in G."""
+        """Search F over a flat set, and store the leader's constraints at all points in G."""
         pair, k = task.pair, flat.size
         G[np.zeros(k).tobytes()] = task.G
 
@@ -151,7 +152,7 @@ class LeaderView:
     def test_against_neighbours(
         self, follower: WarmFollower, task: WarmTask
     ) -> Procedure[WarmTask]:
-        """Try answers of other followers, and return the task with the better answer."""
+        """Try answers of other followers; return the task with the better answer."""
         new = yield from follower.test_against_neighbours(task, self.known.tight)
         if new is task:
             return task
@@ -174,7 +175,7 @@ class LeaderView:
         yield from self.evaluate_leaders([new])
         new = yield from self.resolve_ties(new)
         new.executions += task.executions
-        if new.pair.violation == task.pair.violation:  # F was known before
+        if new.pair.violation == task.pair.violation:  # so F was known before
             new.moved = abs(new.pair.F - task.pair.F)
             gain = task.pair.f - new.pair.f
             if gain > 0 and math.isfinite(new.moved):
@@ -184,9 +185,9 @@ class LeaderView:
 
 @dataclass(slots=True, eq=False)
 class Phi:
-    """phi in the form that `sqp` takes; new best pairs become the elite.
+    """phi as a function that `sqp` can call. A pair no worse than the elite becomes the elite.
 
-    While it is relaxed, the leader's constraints are left out.
+    While `relaxed` is True, the leader's constraints are ignored.
     """
 
     state: LeaderView
@@ -200,7 +201,7 @@ class Phi:
         self.constrained = tasks[0].G.size > 0
         for i, task in enumerate(tasks):
             if task.solved and task.pair.no_worse(state.the_elite):
-                if len(tasks) == 1:  # a step of the search, not a neighbour for differences
+                if len(tasks) == 1:  # the end of a step, not neighbours for differences
                     tasks[i] = yield from state.test_against_neighbours(self.follower, task)
                 if tasks[i].pair.no_worse(state.the_elite):
                     yield from state.accept_elite(tasks[i].pair)
@@ -222,7 +223,7 @@ class Phi:
 def descent(
     state: LeaderView, follower: WarmFollower, x: FloatArray, ceiling: float
 ) -> Procedure[SearchEnd]:
-    """Search phi locally from x; stop early if it is not expected to fall below `ceiling`."""
+    """Search phi locally from x; stop early if phi is not expected to fall below `ceiling`."""
     m = len(x)
     box = np.zeros(m), np.ones(m)
     rule = LocalRule(

@@ -1,25 +1,24 @@
 """drc-plus: DRC with followers that learn from each other, leaders that descend, and certificates.
 
-The method is ours; docs/drc-plus.md measures what each ingredient saves. DRC (see drc) lets
-searches of followers compete for evaluations. Here most searches of followers take one gradient and
-one step, because they start from answers of other followers (see warm_follower). The rest
-follows from that:
+The method is our own; docs/drc-plus.md measures what each ingredient saves. In DRC (see drc),
+follower searches compete for evaluations. Here most follower searches need only one gradient and
+one step, because they start from answers of other followers (see warm_follower). The other
+ingredients build on that:
 
-- **Competition** (`compete`). A generation's followers start at their predicted answers. Only the
-  searches for leaders in the better half continue, a few iterations a round. Where the best answers
-  hardly change, all predictions are accepted. The tolerance on f depends on the differences of F
-  that the leader has to see.
-- **Descent** (`descend`; see leader_view). The leader is searched locally, too.
-- **Global search.** Descents from hops around the elite (`hop`) alternate with CMA-ES over x with
-  restarts (`sample`). CMA-ES gets a quarter of the evaluations. Where CMA-ES has become narrow, a
-  descent replaces the rest of it. Where a descent ends at a kink, a small CMA-ES follows
-  (`polish`).
-- **Certificate** (`certify_elite`). When a descent has ended at a new elite, and before the run
-  ends, independent global searches solve the elite's follower again. A better answer replaces the
-  elite's, and the run continues.
+- **Competition** (`compete`). The followers of a generation start at their predicted answers. Then
+  only the searches for leaders in the better half continue, a few iterations per round. If F hardly
+  changes for the two best leaders, all predictions are accepted. The tolerance on f depends on the
+  differences in F that the leader has to see.
+- **Descent** (`descend`; see leader_view). The leader's x is searched locally, too.
+- **Global search.** Descents from altered copies of the elite (`hop`) alternate with CMA-ES over x
+  with restarts (`sample`). CMA-ES gets a quarter of the evaluations. Once CMA-ES is narrow, a
+  descent replaces the rest of it. If a descent ends at a kink, a small CMA-ES follows (`polish`).
+- **Certificate** (`certify_elite`). After a descent to a new elite, and before the run ends,
+  independent global searches solve the elite's follower again. If they find a better answer, it
+  replaces the elite's answer, and the run continues.
 
-Where local searches of followers do not settle (kinks, noise), none of this works, and the run is
-handed to DRC with followers that stop sooner (see fallback).
+All this needs followers whose local searches settle. If most of them do not (because of kinks or
+noise), DRC with shorter follower searches takes over the run (see fallback).
 """
 
 from __future__ import annotations
@@ -45,20 +44,20 @@ from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
 
-ACCEPTED_CHANGE = 0.1  # if F changes by less of its spread, predictions are accepted
-ROUND_ITERATIONS = 3  # of a follower before its leader is ranked again
-ROUNDS = 3  # of the competition in a generation
-DESCENT_SHARE = 3  # evaluations of descents for each one of CMA-ES
-MOST_REFUTATIONS = 3  # after which a descent is not repeated any more
-FRUITLESS_RESTARTS = 2  # end a run; with a target, four times as many
-ROUGH_F = 1e-2  # the relative gain of f that refutes an answer if followers are not smooth
+ACCEPTED_CHANGE = 0.1  # Predictions are accepted if F changes by less, relative to its spread.
+ROUND_ITERATIONS = 3  # Iterations of a follower search before leaders are ranked again.
+ROUNDS = 3  # The most rounds of competition in a generation.
+DESCENT_SHARE = 3  # Evaluations that descents may use for each evaluation of CMA-ES.
+MOST_REFUTATIONS = 3  # A descent is not repeated after this many refuted elites.
+FRUITLESS_RESTARTS = 2  # This many restarts without a better elite end a run (4 x with a target).
+ROUGH_F = 1e-2  # The relative gain in f that refutes an answer if followers are not smooth.
 
 
 @dataclass(frozen=True, slots=True)
 class DRCPlus(Algorithm[DRCPlusState]):
     """The method. Each switch turns one ingredient off, for ablations."""
 
-    regression: bool = True  # these four: see WarmFollower
+    regression: bool = True  # WarmFollower explains the first four switches
     curvature: bool = True
     probes: bool = True
     rivals: bool = True
@@ -90,7 +89,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
         )
 
     def generation(self, spec: Spec, state: DRCPlusState) -> Procedure[DRCPlusState]:
-        """Find the first pair; later hop or make a generation of CMA-ES, as DESCENT_SHARE says."""
+        """Find the first pair; later, hop or make a generation of CMA-ES (see DESCENT_SHARE)."""
         before = state.total
         if state.elite is None:
             yield from self.find_first_pair(spec, state)
@@ -121,8 +120,8 @@ class DRCPlus(Algorithm[DRCPlusState]):
     def find_first_pair(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
         """Solve the first follower from scratch, and descend from there.
 
-        So that a run that is stopped early has a pair, the elite first has the middle of the
-        follower's box as its answer, and then the answer of the first search.
+        A run that is stopped early must have a pair. So the elite's answer is at first the middle
+        of the follower's box, and then the answer of the first search.
         """
         x, middle = state.search.leader.mean.copy(), np.full((1, spec.n), 0.5)
         follower = self.follower(spec, state)
@@ -147,7 +146,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
         yield from state.accept_elite(task.pair)
 
     def check_stop(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
-        """Test the stop rules; only a pair with a certificate ends a run."""
+        """Test the stop rules; before the run ends, certify the elite."""
         target, spent = AtTarget(spec.target), first_met([budget_of(spec)], state.progress())
         if spent or state.stop or target.met(state.progress()):
             yield from self.certify_elite(spec, state)
@@ -156,7 +155,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
     def certify_elite(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
         """Solve the elite's follower again by independent searches; replace a refuted elite.
 
-        If the new elite is worse than the last certified one, that one is the elite again.
+        If the corrected elite is worse than the last certified elite, the latter returns.
         """
         if state.certified or not self.certificate:
             return
@@ -182,7 +181,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
         drc = FallbackDRC()
         if state.fallback is None:
             state.fallback = yield from drc.init(spec)
-        state.fallback.elite = state.elite  # the same object also after a snapshot
+        state.fallback.elite = state.elite  # one object again, also after a snapshot was loaded
         other = yield from drc.generation(spec, state.fallback)
         state.certified &= state.elite is other.elite
         state.elite, state.spent, state.stop = other.elite, other.spent, other.stop
@@ -198,9 +197,9 @@ class DRCPlus(Algorithm[DRCPlusState]):
     def descend(
         self, spec: Spec, state: DRCPlusState, pair: Pair, ceiling: float = math.inf
     ) -> Procedure[bool]:
-        """Search locally from a pair; certify a new elite, and search again where it is refuted.
+        """Search locally from a pair; certify a new elite, and search again if it is refuted.
 
-        Returns True if the search ended where nothing better is around.
+        Returns True if the last search ended where phi is smooth and nothing better is near.
         """
         smooth, tolerance = False, state.F_scale.tolerance(spec.ftol)
         for _ in range(MOST_REFUTATIONS):
@@ -223,7 +222,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
     def polish(
         self, spec: Spec, state: DRCPlusState, hessian: FloatArray, left: float
     ) -> Procedure[None]:
-        """Run CMA-ES from the end of a descent at a kink; its shape comes from the Hessian."""
+        """Run CMA-ES where a descent ended at a kink; the Hessian gives its first covariance."""
         eigenvalues, vectors = np.linalg.eigh(hessian)
         variances = 2 * left / np.maximum(eigenvalues, 1e-12 * eigenvalues[-1])
         covariance = (vectors * np.clip(variances, 1e-16, 1e-2)) @ vectors.T
@@ -238,7 +237,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
                 break
 
     def hop(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
-        """Descend from a point some of whose coordinates differ from the elite's."""
+        """Descend from the elite's x after some of its coordinates were changed."""
         rng = state.stream(spec, "hop")
         chosen = rng.random(spec.m) < rng.random()
         chosen[rng.integers(spec.m)] = True
@@ -260,7 +259,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
         rng = state.stream(spec, "leader")
         x = CMAES(search.population).ask(search.leader, rng)
         tasks = yield from self.compete(spec, state, x, search.deviations)
-        if search is state.search:  # others are too narrow to show how much F differs
+        if search is state.search:  # other searches are too narrow to show how much F varies
             state.F_scale.see(np.array([task.pair.F for task in tasks]))
         yield from self.accept_best(spec, state, tasks)
         pairs = [task.pair for task in tasks]
@@ -268,7 +267,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
         search.tell(x, pairs, 0.1 * state.F_scale.tolerance(spec.ftol))
 
     def follow_up_search(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
-        """Descend from the best pair of CMA-ES when it has become narrow; restart when it ends."""
+        """Descend from the best pair once CMA-ES is narrow; restart CMA-ES once it has ended."""
         search = state.search
         assert search.best is not None
         ended = search.ended
@@ -281,7 +280,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
             self.restart(spec, state)
 
     def restart(self, spec: Spec, state: DRCPlusState) -> None:
-        """Restart CMA-ES anywhere with twice the population, or stop after fruitless restarts."""
+        """Restart CMA-ES at random with twice the population, or stop after fruitless restarts."""
         tolerance = state.F_scale.tolerance(spec.ftol)
         if state.restart_elite is None or is_better(
             state.the_elite, state.restart_elite, tolerance
@@ -299,7 +298,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
     def compete(
         self, spec: Spec, state: DRCPlusState, x: FloatArray, scale: FloatArray
     ) -> Procedure[list[WarmTask]]:
-        """Continue the searches of leaders in the better half, or of all without `competition`."""
+        """Return a task per leader; improve the better half (all tasks without `competition`)."""
         follower = self.follower(spec, state)
         tasks = yield from together(follower.start(row, scale) for row in x)
         yield from state.evaluate_leaders(tasks)
@@ -313,7 +312,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
             if not chosen:
                 break
             spread = spread_of([task.pair for task in tasks])
-            if number == 0:  # the best two show how good all predictions are
+            if number == 0:  # the two best leaders show how good all predictions are
                 chosen = chosen[:2]
             tolerance = state.f_tolerance(spread)
             yield from self.improve(spec, state, tasks, chosen, tolerance, ROUND_ITERATIONS)
@@ -343,9 +342,9 @@ class DRCPlus(Algorithm[DRCPlusState]):
     def accept_best(
         self, spec: Spec, state: DRCPlusState, tasks: list[WarmTask]
     ) -> Procedure[None]:
-        """Make the best pair the elite if it is no worse when its follower is solved.
+        """Solve the follower of the best pair; make the pair the elite if it is still no worse.
 
-        Its answer is also tested against answers of other followers.
+        Before that, its answer is compared with answers of other followers.
         """
         i = int(leader_ranking([task.pair for task in tasks])[0])
         follower = self.follower(spec, state)
@@ -359,7 +358,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
 
 
 def is_refuted(state: DRCPlusState, elite: Pair, best: Pair) -> bool:
-    """Tell whether the best answer found is better for the follower than the elite's."""
+    """Tell whether the best answer found is better for the follower than the elite's answer."""
     smooth_tolerance = SAME_F if len(state.flat) else 0.0  # a tie may have a slightly higher f
     tolerance = smooth_tolerance if state.fallback is None else ROUGH_F
     gained = elite.f - best.f > tolerance * state.known.size(elite.f)
@@ -367,6 +366,6 @@ def is_refuted(state: DRCPlusState, elite: Pair, best: Pair) -> bool:
 
 
 def budget_of(spec: Spec) -> BudgetUsed:
-    """Return the limits: `upper_max`, and in total about what DRC would use with that budget."""
+    """Return the limits: `upper_max`, and in total about the evaluations that DRC would use."""
     upper = spec.budget.upper_max
     return BudgetUsed(upper=upper, total=upper * spec.budget.lower_window / 2)

@@ -25,7 +25,7 @@ class LeaderSearch:
     population: int
     best: Pair | None = None
     stale: int = 0  # generations without progress
-    descended: float = math.inf  # width at which a descent last started from its best pair
+    descended: float = math.inf  # width at which a descent last started from `best`
 
     @classmethod
     def start(cls, start: Start, population: int) -> LeaderSearch:
@@ -46,7 +46,7 @@ class LeaderSearch:
         return self.stale > patience or self.width < 1e-9 or not self.leader.sigma < 1e3
 
     def tell(self, x: FloatArray, pairs: list[Pair], tolerance: float) -> None:
-        """Learn from a generation; progress is a gain of more than a tolerance of F."""
+        """Learn from a generation; only a gain in F above the tolerance counts as progress."""
         F, violation = leader_values(pairs)
         CMAES(self.population).tell(self.leader, x, F, violation)
         best = best_pair(pairs)
@@ -59,33 +59,33 @@ class LeaderSearch:
 
 @dataclass(slots=True, eq=False)
 class DRCPlusState(LeaderView):
-    """A run at the boundary of an upper generation."""
+    """The state of a run between two upper generations."""
 
-    search: LeaderSearch = field(kw_only=True)  # over the whole box
+    search: LeaderSearch = field(kw_only=True)  # CMA-ES over the whole box
     certified_elite: Pair | None = None  # the last elite that had its certificate
-    ends: FloatArray = field(kw_only=True)  # of descents, (k, m)
-    descending: int = 0  # evaluations of descents
-    sampling: int = 0  # evaluations of the search
-    restart_elite: Pair | None = None  # the elite at the last restart at which it had improved
-    fruitless: int = 0  # restarts since then, without a better elite
-    fallback: LeaderState | None = None  # the state of DRC, where followers are not smooth
+    ends: FloatArray = field(kw_only=True)  # where descents ended, (k, m)
+    descending: int = 0  # evaluations that descents have used
+    sampling: int = 0  # evaluations that `search` has used
+    restart_elite: Pair | None = None  # the elite when a restart last found it improved
+    fruitless: int = 0  # restarts since then; none of them found a better elite
+    fallback: LeaderState | None = None  # the state of DRC, if it has taken over
     stop: StopReason | None = None
     executions: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     survived: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
 
     def progress(self, settled: bool = False) -> Progress:
-        """Return how far the run has come; the elite is the best pair."""
+        """Return how far the run has come; its best pair is the elite."""
         F, violation = self.the_elite.F, self.the_elite.violation
         lower = self.total - self.spent
         return Progress(F, violation, self.spent, lower, self.generation, settled=settled)
 
     def note_descent(self, before: int) -> None:
-        """Note that a generation was a descent, which counts as one task."""
+        """Note that a generation was a descent (one task); `total` was `before` at its start."""
         self.descending += self.total - before
         self.executions, self.survived = np.array([self.total - before]), np.ones(1, np.bool_)
 
     def remember_end(self, x: FloatArray) -> None:
-        """Remember where a descent ended, unless another one ended there before."""
+        """Remember where a descent ended, unless an earlier descent ended there."""
         if (np.abs(self.ends - x).max(axis=1) > 1e-3).all():
             self.ends = np.concatenate([self.ends, x[None]])[-100:]
 
@@ -98,6 +98,6 @@ def is_better(pair: Pair, than: Pair, tolerance: float) -> bool:
 
 
 def spread_of(pairs: list[Pair]) -> float:
-    """Return how far the better half of the feasible pairs differ in F."""
+    """Return the range of F in the better half of the feasible pairs; inf if fewer than three."""
     feasible = sorted(pair.F for pair in pairs if pair.violation == 0)
     return feasible[len(feasible) // 2] - feasible[0] if len(feasible) > 2 else math.inf

@@ -1,15 +1,15 @@
 """A solver of followers that learns from the followers solved before.
 
 Followers of neighbouring leaders have similar answers, and their objectives have similar curvature.
-So a new follower starts at an answer that a regression over solved followers predicts, with the
-Hessian that the last search ended with. Mostly one gradient (by finite differences, which are
-counted) and one step of `sqp` are then enough. The solver checks what it assumes:
+So a new search starts at the answer that a regression over solved followers predicts, with the
+Hessian of the last search. Then one gradient (by finite differences, which count as evaluations)
+and one step of `sqp` are usually enough. The solver checks its assumptions:
 
-- A local search that does not settle shows that f is not smooth there. CMA-ES takes over, and
-  `Experience.smooth` keeps count.
+- A local search that does not settle shows that f is not smooth there. Then CMA-ES takes over, and
+  `Experience.smooth` records how often that happens.
 - A predicted start may lie in a wrong basin, or in a wrong part of the feasible set. So
   `test_against_neighbours` compares an answer with answers of other followers, `search_box`
-  searches the whole box, and `confirm` does that until an independent search agrees.
+  searches the whole box, and `confirm` repeats that until an independent search agrees.
 
 The solver does not know the leader's objective, so it can serve any bilevel algorithm.
 """
@@ -36,20 +36,20 @@ from bilevo.core.request import Procedure, T, Values, relayed, split, together
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
 
-TIGHT = 1e-13  # of f: a search to this tolerance leaves no error that counts
-AGREEMENT = 1e-6  # of f: independent searches that differ by less have found the same answer
-ROUNDING = 1e-9  # of f: a smaller gain does not refute an answer
-SMOOTH_SHARE = 0.5  # of local searches: followers are smooth if more of them settle
-MOST_RIVALS = 6  # answers of other followers that an answer is compared with
-MOST_CONFIRMATIONS = 5  # independent searches of the box
-ITERATIONS = 150  # of a local search: in a steep valley, far from its end, it needs many
-CONSTRAINT_MARGIN = 1e-11  # of the box: distance that local searches keep from constraints
-BASIN_WIDTH = 0.01  # of the box: deviations at which a global search has found its basin
-AROUND_WIDTH = 0.05  # of the box: deviations of CMA-ES around an answer
-DISTINCT = 0.01  # of the box: answers farther apart are different ones
-CAPACITY = 5000  # answers remembered
+TIGHT = 1e-13  # Errors of f below this, relative to the differences of f, do not count.
+AGREEMENT = 1e-6  # Searches agree if their f differ by less, relative to the size of f.
+ROUNDING = 1e-9  # A gain in f below this, relative to its size, does not refute an answer.
+SMOOTH_SHARE = 0.5  # Followers count as smooth if this share of local searches settles.
+MOST_RIVALS = 6  # The most answers of other followers that an answer is compared with.
+MOST_CONFIRMATIONS = 5  # The most independent searches of the box in `confirm`.
+ITERATIONS = 150  # The most iterations of a local search; it needs many in a long steep valley.
+CONSTRAINT_MARGIN = 1e-11  # Local searches stay this far from constraints (fraction of box).
+BASIN_WIDTH = 0.01  # CMA-ES has found a basin if its deviations are smaller (fractions of the box).
+AROUND_WIDTH = 0.05  # The first deviations of CMA-ES around an answer, as fractions of the box.
+DISTINCT = 0.01  # Answers farther apart than this fraction of the box count as different.
+CAPACITY = 5000  # How many answers are remembered.
 UNKNOWN = np.empty((0, 0))  # an unknown Hessian
-PROBE_STEPS = 0.2 * 1.5 ** -np.arange(12.0)  # of the box: steps along the axes to other basins
+PROBE_STEPS = 0.2 * 1.5 ** -np.arange(12.0)  # Steps to other basins (fractions of the box).
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +76,7 @@ class Experience:
         return values
 
     def learn(self, pair: Pair) -> None:
-        """Remember an answer; an infeasible one only if there is no other."""
+        """Remember an answer, unless it is infeasible and others are known."""
         if pair.lower_violation > 0 and len(self.x):
             return
         others = (self.x != pair.x).any(axis=1)
@@ -84,7 +84,7 @@ class Experience:
         self.y = np.concatenate([self.y[others], pair.y[None]])[-CAPACITY:]
 
     def forget(self) -> None:
-        """Forget all answers: they were in a wrong basin."""
+        """Forget all answers, because they lie in a wrong basin."""
         self.x, self.y = self.x[:0], self.y[:0]
 
     def count(self, settled: bool) -> None:
@@ -103,19 +103,19 @@ class Experience:
         return self.f_scale.tolerance(1.0)
 
     def size(self, f: float) -> float:
-        """Return the size of f at an answer, which relative tolerances refer to."""
+        """Return the size of f at an answer, which relative tolerances are multiplied by."""
         return self.unit + abs(f)
 
     @property
     def tight(self) -> float:
-        """Return the tolerance on f of a search whose remaining error does not count."""
+        """Return the tolerance on f below which errors do not count."""
         return TIGHT * self.unit
 
     def predictions(self, x: FloatArray, scale: FloatArray, regression: bool) -> FloatArray:
-        """Return answers (k, n) to start from: a predicted one, and the nearest leader's.
+        """Return answers (k, n) to start from: a predicted answer, and the nearest leader's.
 
-        The regression is linear, over the 2 (m + 1) nearest leaders. Weights fall with the
-        distance, which is in units of `scale`.
+        A linear regression over the 2 (m + 1) nearest leaders predicts. Its weights fall with the
+        distance, in units of `scale`. With too few leaders there is no prediction.
         """
         away = (self.x - x) / scale
         squares = (away * away).sum(axis=1)
@@ -132,7 +132,7 @@ class Experience:
         return np.asarray(np.concatenate([np.clip(found[:1], 0.0, 1.0), nearest]))
 
     def rivals(self, y: FloatArray, count: int) -> FloatArray:
-        """Return recent answers that are far from y and from each other."""
+        """Return up to `count` recent answers that are far from y and from each other."""
         answers: FloatArray = self.y[-200:]
         chosen: list[int] = []
         distance = np.abs(answers - y).max(axis=1, initial=0.0)
@@ -148,11 +148,11 @@ class WarmTask:
 
     pair: Pair
     lower: Values  # the follower's values at the answer, one row
-    G: FloatArray = field(default_factory=lambda: np.empty(0))  # the leader's constraints there
+    G: FloatArray = field(default_factory=lambda: np.empty(0))  # the leader's constraints at y
     solved: bool = False
-    tolerance: float = math.inf  # on f, to which it was solved
-    hessian: FloatArray | None = None  # its own, to start its next search with
-    executions: int = 0  # evaluations
+    tolerance: float = math.inf  # the tolerance on f to which it was solved
+    hessian: FloatArray | None = None  # the Hessian that its next search starts with
+    executions: int = 0  # evaluations so far
     moved: float = math.inf  # by how much the last search changed F
 
     @classmethod
@@ -207,13 +207,13 @@ class WarmFollower:
 
     spec: Spec
     known: Experience
-    regression: bool = True  # predicts starts
-    curvature: bool = True  # followers share Hessians
-    probes: bool = True  # along the axes, where the box is searched
-    rivals: bool = True  # answers are compared with answers of other followers
+    regression: bool = True  # predict where searches start
+    curvature: bool = True  # share Hessians between followers
+    probes: bool = True  # probe along the axes when the box is searched
+    rivals: bool = True  # compare answers with answers of other followers
 
     def start(self, x: FloatArray, scale: FloatArray) -> Procedure[WarmTask]:
-        """Return a task at the better of the predicted answers."""
+        """Return a task at the best of the answers that `Experience.predictions` gives for x."""
         return self.at(x, self.known.predictions(x, scale, self.regression))
 
     def at(self, x: FloatArray, y: FloatArray) -> Procedure[WarmTask]:
@@ -228,14 +228,14 @@ class WarmFollower:
         iterations: int = ITERATIONS,
         thorough: bool = False,
     ) -> Procedure[WarmTask]:
-        """Continue a search for some iterations, or until the answer is good to a tolerance of f.
+        """Continue a search for some iterations, or until f is within a tolerance of its minimum.
 
-        Other searches take over where the local one does not settle. A thorough call searches the
-        box where no feasible answer is found.
+        If the local search does not settle, other searches take over. If they find no feasible
+        answer, a `thorough` call also searches the whole box.
         """
         new = yield from self.search_locally(task, tolerance, iterations)
         if not new.solved and ITERATIONS > iterations <= new.executions / (self.spec.n + 1):
-            return new  # its iterations are used up: it does not show whether f is smooth
+            return new  # it ran out of iterations, which does not show whether f is smooth
         if new.pair.lower_violation == 0:
             self.known.count(new.solved)
         if not new.solved and new.pair.lower_violation > 0:
@@ -253,7 +253,7 @@ class WarmFollower:
     ) -> Procedure[WarmTask]:
         """Search f locally from a task's answer."""
         n, pair = len(task.pair.y), task.pair
-        # Differences leave an error of a few roundings of f in every variable's part of a step.
+        # Finite differences leave rounding errors of f in every coordinate of a step.
         tolerance = max(tolerance, 4 * n * np.finfo(float).eps * abs(pair.f))
         rule = LocalRule(
             iterations * (n + 2),
@@ -297,9 +297,9 @@ class WarmFollower:
         return WarmTask.of_search(search)
 
     def test_against_neighbours(self, task: WarmTask, tolerance: float) -> Procedure[WarmTask]:
-        """Search from answers of other followers; return the task with the better answer.
+        """Search from the best answer of other followers; return the task with the better answer.
 
-        Where there are constraints, the answer without them is tried too. F is not evaluated.
+        If there are constraints, the best answer without them is tried too. F is not evaluated.
         """
         if not self.rivals:
             return task
@@ -316,9 +316,9 @@ class WarmFollower:
         return task.better((yield from self.search_locally(rival, tolerance)))
 
     def confirm(self, rng: np.random.Generator, best: WarmTask) -> Procedure[WarmTask]:
-        """Search the box until an independent search agrees with the best answer to a leader.
+        """Search the box until an independent search agrees with the best answer; return it.
 
-        An answer is replaced only by one that is better by more than rounding.
+        An answer is replaced only if the new answer is better by more than rounding.
         """
         for i in range(MOST_CONFIRMATIONS):
             relaxed, doublings = i % 2 == 0, max(0, i - 1)
@@ -337,10 +337,10 @@ class WarmFollower:
     def search_box(
         self, x: FloatArray, rng: np.random.Generator, relaxed: bool = False, doublings: int = 0
     ) -> Procedure[WarmTask]:
-        """Search the whole box: by CMA-ES until it has found a basin, then locally.
+        """Search the whole box by CMA-ES until it has found a basin, and then search locally.
 
-        A relaxed search regards constraints only then. Constraints may cut the box into parts, so
-        where there are any, local searches start from random points too.
+        If `relaxed`, CMA-ES ignores constraints. Constraints may cut the box into parts. So if
+        there are any, local searches start from random points too.
         """
         cma = CMAES(CMAES().population_size(self.spec.n) << doublings)
         usual = FollowerRule.of(self.spec.budget, cma.population_size(self.spec.n))
@@ -394,7 +394,7 @@ class WarmFollower:
         return (yield from self.search_locally(best, self.known.tight)).better(best)
 
     def probe_axes(self, task: WarmTask) -> Procedure[WarmTask]:
-        """Leave a basin along the axes while a step of some size leads to a better point."""
+        """Step along the axes and search again, as long as some step leads to a better point."""
         x, n = task.pair.x, len(task.pair.y)
         steps = np.concatenate([PROBE_STEPS, -PROBE_STEPS])
         for _ in range(8):
@@ -428,7 +428,7 @@ def free(values: Values) -> Values:
 
 
 def unconstrained(task: WarmTask) -> WarmTask:
-    """Return a task as its follower sees it without constraints."""
+    """Return a copy of a task whose follower has no constraints."""
     lower = free(task.lower)
     pair = replace(task.pair, lower_violation=float(lower.violation[0]))
     return replace(task, pair=pair, lower=lower, hessian=UNKNOWN)

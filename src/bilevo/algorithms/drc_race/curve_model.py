@@ -1,17 +1,17 @@
-"""A Gaussian process of learning curves: it predicts the final values of tasks, also of new ones.
+"""A Gaussian process of learning curves: it predicts the final values of tasks, also of new tasks.
 
-After K. Swersky, J. Snoek and R. P. Adams, "Freeze-thaw Bayesian optimization", 2014: the value of
-a task at x after a share t of the longest search is its limit plus a rest that decays as
-beta / (beta + t). Both are smooth in x and differ from task to task:
+The model follows K. Swersky, J. Snoek and R. P. Adams, "Freeze-thaw Bayesian optimization", 2014.
+The value of a task at x, after a share t of the longest search, is a limit plus a rest that decays
+as beta / (beta + t). Limit and rest are smooth in x and differ from task to task:
 
     k = a^2 M(x, x') + (c^2 + e^2 M(x, x')) D(t, t')
         + [same task] (b^2 + e^2 D(t, t') + s^2 min(t, t') / max(t, t'))
 
-M is a Matern 5/2 kernel with a length for each variable, D(t, t') = beta / (beta + t + t'). The
-last term covers other changes of a curve, which matter less as it ages. Two things differ from
-the paper. Decays are smooth in x as well, and have a part that all tasks share (c), so that one
-finished task tells what to expect of the others. Settings are the most probable ones; averaging
-over them would take many times as long.
+M is a Matern 5/2 kernel with a length for each variable, and D(t, t') = beta / (beta + t + t'). The
+last term covers other changes of a curve, which matter less as the curve ages. Two things differ
+from the paper. First, decays are smooth in x, too, and have a part that all tasks share (c). So one
+finished task shows what to expect of the others. Second, only the most probable settings are used,
+because an average over settings would take many times as long.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.order import ranking
 
 ROOT5 = math.sqrt(5)
-NEAR_BEST = 0.05  # of the median distance to the best value: smaller distances hardly count
-JITTER = 1e-4  # a variance that keeps covariances invertible
-NEW = -1  # the number of a new task, which the model has not learnt from
+NEAR_BEST = 0.05  # Distances to the best value hardly count below this part of their median.
+JITTER = 1e-4  # A variance that keeps covariances invertible.
+NEW = -1  # The number of a new task, from which the model has not learnt.
 
 # Medians and log-deviations of the settings, for values of deviation 1 in the unit box.
 LENGTH = (0.5, 0.7)
@@ -40,8 +40,8 @@ OTHERS = {"a": (0.8, 0.7), "b": (0.3, 0.7), "c": (1.0, 0.7), "e": (0.5, 0.7)} | 
 def scores(objective: FloatArray, violation: FloatArray) -> FloatArray:
     """Return values for a model, in Deb's order, with mean 0 and deviation 1.
 
-    Feasible values become the logarithm of their distance to the best one. The others follow in
-    equal steps.
+    A feasible value becomes the logarithm of its distance to the best value. Infeasible values
+    follow in equal steps.
     """
     feasible = (violation == 0) & np.isfinite(objective)
     z = np.zeros(len(objective))
@@ -58,7 +58,7 @@ def scores(objective: FloatArray, violation: FloatArray) -> FloatArray:
 
 
 def expected_improvement(mean: FloatArray, deviation: FloatArray, best: float) -> FloatArray:
-    """Return by how much a normal variable falls below the best, on average."""
+    """Return by how much, on average, a normal variable falls below the value `best`."""
     from scipy.special import ndtr  # late: slow to import
 
     u = (best - mean) / deviation
@@ -83,7 +83,7 @@ class Relations:
     squares: FloatArray
     t: FloatArray
     same: BoolArray
-    lasting: FloatArray  # the smaller share over the larger one for rows of one task, else 0
+    lasting: FloatArray  # the smaller share divided by the larger one in one task, else 0
 
     @classmethod
     def between(cls, x: FloatArray, t: FloatArray, task: IntArray, rows: Rows) -> Relations:
@@ -118,7 +118,7 @@ class Kernel:
 
 
 def first_settings(m: int) -> FloatArray:
-    """Return logarithms of the settings before any value is known: lengths (m,), then others."""
+    """Return logarithms of the settings before any value is known: m lengths, then `OTHERS`."""
     return _prior(m)[0]
 
 
@@ -128,7 +128,7 @@ def _prior(m: int) -> tuple[FloatArray, FloatArray]:
 
 
 def learn_settings(rows: Rows, settings: FloatArray, steps: int) -> FloatArray:
-    """Return settings of a higher posterior density, by a few steps of L-BFGS."""
+    """Return settings with a higher posterior density, found by a few steps of L-BFGS."""
     from scipy.optimize import minimize  # late: slow to import
 
     medians, deviations = _prior(rows.x.shape[1])
@@ -172,7 +172,7 @@ def _likelihood(
 
 
 class CurveModel:
-    """The process given some rows; it predicts where tasks end."""
+    """The process after it has learnt from some rows; it predicts the final values of tasks."""
 
     def __init__(self, rows: Rows, settings: FloatArray) -> None:
         self.rows, self.settings = rows, settings

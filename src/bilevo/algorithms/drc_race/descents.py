@@ -1,10 +1,10 @@
 """Descents of drc-race: CMA-ES near one leader, because a model of F gives few digits.
 
-A descent ends when it is narrow. Once it is fairly narrow, it also ends where another one has
-ended, or when it has too little to gain: F varies less among its leaders than its best F is above
-the answer's.
-Where it finds nothing better for some generations, it continues nearer to its best leader: at a
-jump half of all leaders lie beyond the jump, and CMA-ES does not shorten its steps by itself.
+A descent ends when it is very narrow. Once it is fairly narrow, it also ends near the end of an
+earlier descent, or if it has too little to gain. That is so if F varies less among its leaders than
+its best F exceeds the answer's F. If it finds nothing better for some generations, it continues
+nearer to its best leader: at a jump of F, half of all leaders lie beyond the jump, and CMA-ES does
+not shorten its steps by itself.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from bilevo.core.problem import Spec
 from bilevo.optimizers.cma_es import CMAES, CMAState
 from bilevo.optimizers.protocol import Start
 
-CONVERGED_WIDTH = 1e-7  # of the box: a descent this narrow has converged
-SAME_END = 1e-6  # of the box: an answer this near to the end of a descent came from it
-TWIN_DISTANCE = 0.01  # of the box: a narrow descent this near to another's end repeats it
-ZOOM = 0.3  # the factor by which a descent shrinks that finds nothing better
-GAIN_LASTS = 3  # generations that a descent may continue after it has improved the answer
+CONVERGED_WIDTH = 1e-7  # A narrower descent has converged; in units of the box.
+SAME_END = 1e-6  # An answer this near to the end of a descent came from it; in units of the box.
+TWIN_DISTANCE = 0.01  # A descent this near to the end of another repeats it; in units of the box.
+ZOOM = 0.3  # The factor by which a descent shrinks if it finds nothing better.
+GAIN_LASTS = 3  # How many generations a descent continues after it has improved the answer.
 
 
 @dataclass(slots=True, eq=False)
@@ -34,8 +34,8 @@ class Descent:
     search: CMAState
     best: Pair | None = None
     barren: int = 0  # generations without a better pair
-    gains: int = 0  # generations that it may still continue, because it has improved the answer
-    steps: int = 0  # its own steps minus the steps of exploring since its start
+    gains: int = 0  # for how many more generations it continues (see GAIN_LASTS)
+    steps: int = 0  # its own steps minus the steps of exploration since its start
     fruitful: bool = False  # whether it has improved the answer by much
 
     @property
@@ -44,7 +44,7 @@ class Descent:
         return float(self.search.sigma * math.sqrt(self.search.C.diagonal().max()))
 
     def note(self, best: Pair, improved_answer: bool, much: bool, steps: int) -> None:
-        """Note a generation's best pair, whether it improved the answer, and its steps."""
+        """Note a generation's best pair, its steps, and whether it improved the answer (much)."""
         improved = self.best is None or not self.best.no_worse(best)
         self.best = best if improved else self.best
         self.barren = 0 if improved else self.barren + 1
@@ -53,14 +53,14 @@ class Descent:
         self.steps += steps
 
     def zoom(self, optimizer: CMAES) -> None:
-        """Continue nearer to the best pair."""
+        """Start CMA-ES again, nearer to the best pair."""
         assert self.best is not None
         covariance = self.search.C * (ZOOM * self.search.sigma) ** 2
         start = Start(self.best.x, covariance, np.zeros(len(covariance)))
         self.search, self.barren = optimizer.start(start), 0
 
     def over(self, answer: Pair, ends: list[FloatArray], median: float) -> bool:
-        """Tell whether it has converged or will gain nothing; `median` is its leaders' median F."""
+        """Tell whether to end the descent; `median` is the median F of its last leaders."""
         assert self.best is not None
         if self.width < CONVERGED_WIDTH:
             return True
@@ -74,7 +74,7 @@ class Descent:
 def descent_from(
     x: FloatArray, best: Pair | None, good: FloatArray, spec: Spec, optimizer: CMAES
 ) -> Descent:
-    """Start a descent at x, as wide as the distance to the nearest good leaders (k, m)."""
+    """Start a descent at x; the distance to the nearest `good` leaders (k, m) is its width."""
     apart = np.sort(np.linalg.norm(good - x, axis=1))[: spec.m + 3]
     width = min(max(float(np.median(apart)), TWIN_DISTANCE), 1.0) / math.sqrt(spec.m)
     spread = np.minimum(width, spec.spread[: spec.m] / 3)
@@ -82,5 +82,5 @@ def descent_from(
 
 
 def near(x: FloatArray, ends: list[FloatArray], distance: float) -> bool:
-    """Tell whether one of the ends is within a distance of x."""
+    """Tell whether one of the ends is within `distance` of x."""
     return any(math.dist(x, end) <= distance for end in ends)

@@ -4,27 +4,27 @@ This is resource competition as in DRC (D. Xu et al., 2024, see `drc`), for solv
 expensive, such as an epoch of training or a linear program, and whose searches cannot learn from
 each other. There are two kinds of generations:
 
-    explore    A few tasks take a round of steps each. Half of them are unfinished ones: the best
-               task, and those that a model of all learning curves expects to gain most for their
-               cost. The others are new leaders, at points where the model expects most. Rounds grow
-               with a task's age. So a task that is not expected to win soon gets no more steps, but
-               it may get some later.
+    explore    A few tasks take a round of steps each. Half of them are unfinished tasks: the best
+               task, and tasks with the largest expected gain for their cost, by a model of all
+               learning curves. The other half are new leaders, at points where the model expects
+               the largest gain. Rounds grow with a task's age. So a task that is not expected to
+               win soon gets no more steps now, but it may get some later.
     descend    CMA-ES makes a generation near the best leader, because a model gives few digits and
                misses optima at a jump of F. The better half of its followers is solved to the end.
 
-A run starts with a Latin hypercube. When exploring has found nothing better for a while, a descent
-starts. It continues while it improves the answer; else exploring and descending get equal shares of
-the steps. The next descent starts elsewhere. Three descents in a row without a gain end the run.
-Where a solver is done after one step, there is nothing to compete for: the method is then a search
-over x by a model, with descents.
+A run starts with a Latin hypercube. When exploration has found nothing better for a while, a
+descent starts. It continues while it improves the answer. Otherwise exploration and the descent get
+equal shares of the steps. The next descent starts elsewhere. Three descents in a row without a gain
+end the run. If a solver is done after one step, there is nothing to compete for. The method is then
+a search over x by a model, with descents.
 
-It differs from DRC because in training the first task to finish is not the best. So a competition
-has no end, unfinished tasks are kept for later generations, and a task is rated by the end that the
-model expects of it, not by its present value.
+It differs from DRC because in training the first task to finish is not the best task. So a
+competition has no end, and unfinished tasks are kept for later generations. A task is rated by the
+final value that the model expects, not by its present value.
 
-The answer is a finished task as soon as there is one, because an unfinished follower may make its
+Once a task has finished, the answer is a finished task, because an unfinished follower may make its
 leader look too good. The task that looks best always gets steps, so the answer is seldom far behind
-it. Where a hard limit ends a run, unfinished tasks do not count.
+it. If a hard limit ends a run, unfinished tasks do not count.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.sampling import latin_hypercube
 
-FIRST_STEPS = 3  # in a new task's first round
-ROUND_GROWTH = 0.5  # of a task's age: steps in its next round
-ROUND_TASKS = 4  # tasks that take steps side by side when exploring
-MOST_POOLED = 100  # tasks that the model learns from
-MOST_NEWER = 30  # tasks: a task that more than these have come after gets no steps, to save memory
-REFIT_GROWTH = 1.2  # the model's settings are fitted again when the tasks have grown by this factor
-RESTART_DISTANCES = (0.35, 0.2, 0.1)  # of a new descent's start from the ends of others
+FIRST_STEPS = 3  # The steps of a new task in its first round.
+ROUND_GROWTH = 0.5  # The steps of a task in its next round, relative to its steps so far.
+ROUND_TASKS = 4  # How many tasks take steps side by side in exploration.
+MAX_POOLED = 100  # The most tasks that the model learns from.
+MAX_NEWER = 30  # To save memory, a task ends if more new tasks came since its last round.
+REFIT_GROWTH = 1.2  # The model's settings are fitted again after the tasks grew by this factor.
+RESTART_DISTANCES = (0.35, 0.2, 0.1)  # How far from earlier ends a new descent starts.
 
 
 @dataclass(slots=True, eq=False)
@@ -79,8 +79,8 @@ class RaceTask:
     follower: SolverSearch
     F: list[float] = field(default_factory=list)
     violation: list[float] = field(default_factory=list)
-    last: int = 0  # how many tasks the run had at its last round
-    outlook: float = -math.inf  # the expected score at its end; -inf while unknown
+    last: int = 0  # how many tasks the run had in the last round of this task
+    outlook: float = -math.inf  # the expected final score; -inf while unknown
 
     @property
     def pair(self) -> Pair:
@@ -91,7 +91,7 @@ class RaceTask:
         return self.follower.executions
 
     def take_steps(self, state: DRCRaceState, steps: int) -> Procedure[None]:
-        """Take steps, at most to the end; F is evaluated at each new answer."""
+        """Take up to `steps` steps, and evaluate F at each new answer."""
         while steps and not self.follower.finished:
             if (yield from self.follower.execute()):
                 yield from evaluate_answer(state, self.pair)
@@ -109,29 +109,29 @@ class RaceTask:
 
 @dataclass(slots=True, eq=False)
 class DRCRaceState(leader.LeaderState):
-    """A run at the boundary of a generation."""
+    """The state of a run between two generations."""
 
     pool: list[RaceTask] = field(default_factory=list)
-    settings: FloatArray = field(default_factory=lambda: np.zeros(0))  # of the model
+    settings: FloatArray = field(default_factory=lambda: np.zeros(0))  # settings of the model
     learnt: int = 0  # number of tasks when the settings were fitted
     explored: int = 0  # new leaders since the last descent
     idle: int = 0  # new leaders since the last gain
-    longest: int = 1  # most steps that a task has taken
-    finished: int = 0
-    finished_steps: int = 0  # of all finished tasks
+    longest: int = 1  # the most steps that a task has taken
+    finished: int = 0  # finished tasks so far
+    finished_steps: int = 0  # the steps of all finished tasks
     descent: Descent | None = None
     ends: list[FloatArray] = field(default_factory=list)  # where descents have ended
-    fruitless: int = 0
+    fruitless: int = 0  # descents in a row without a gain
 
     @property
     def usual(self) -> float:
-        """Return the mean number of steps of finished tasks, or a guess while there are none."""
+        """Return the mean number of steps of finished tasks, or a guess if there are none."""
         return self.finished_steps / self.finished if self.finished else 2.0 * self.longest
 
 
 @dataclass(frozen=True, slots=True)
 class DRCRace(Algorithm[DRCRaceState]):
-    """Competition for a follower's steps by a model of learning curves, with descents."""
+    """Leaders compete for steps of the solver, by a model of learning curves, with descents."""
 
     descents: CMAES = field(default_factory=CMAES)
 
@@ -182,7 +182,7 @@ class DRCRace(Algorithm[DRCRaceState]):
         state.explored, state.idle = state.explored + count, 0 if gained else state.idle + count
         if state.descent is not None:
             state.descent.steps -= steps_of(tasks) - before
-            state.descent = None if gained else state.descent  # the next one starts there
+            state.descent = None if gained else state.descent  # the next descent starts there
         elif state.elite is not None and (
             state.idle >= patience(spec) or state.explored >= 4 * patience(spec)
         ):
@@ -192,7 +192,7 @@ class DRCRace(Algorithm[DRCRaceState]):
     def start_descent(
         self, spec: Spec, state: DRCRaceState, answer: Pair, rng: np.random.Generator
     ) -> Descent:
-        """Start a descent from the answer, or elsewhere if one has ended at the answer."""
+        """Start a descent from the answer, or elsewhere if a descent has ended there."""
         order = leader_ranking([task.pair for task in state.pool])
         places = np.array([state.pool[i].pair.x for i in order])
         good = places[: len(places) // 2]
@@ -258,7 +258,7 @@ def patience(spec: Spec) -> int:
 
 
 def accept_best(spec: Spec, state: DRCRaceState, tasks: list[RaceTask]) -> Procedure[bool]:
-    """Make the best finished task the answer if it is better; return True if by much."""
+    """Make the best finished task the answer if it is better; return True if it is much better."""
     state.longest = max(state.longest, *(task.age for task in tasks))
     finished = [task.pair for task in tasks if task.follower.finished]
     state.finished += len(finished)
@@ -276,17 +276,17 @@ def accept_best(spec: Spec, state: DRCRaceState, tasks: list[RaceTask]) -> Proce
 
 
 def thinned(pool: list[RaceTask], lengths: FloatArray) -> list[RaceTask]:
-    """Return the tasks to learn from; in the worse half, drop those nearest to other tasks.
+    """Return the tasks to learn from; from the worse half, drop tasks that are near to others.
 
-    Bad tasks are kept where they are sparse, so that their leaders are not tried again.
+    Bad tasks without near neighbours are kept, so that their leaders are not tried again.
     """
-    if len(pool) <= MOST_POOLED:
+    if len(pool) <= MAX_POOLED:
         return pool
     x = np.array([task.pair.x for task in pool]) / lengths
     apart = np.linalg.norm(x[:, None] - x[None], axis=2) + np.diag(np.full(len(x), np.inf))
     staying = list(range(len(pool)))
     worse = sorted(staying, key=lambda i: pool[i].outlook)[len(pool) // 2 :]
-    while len(staying) > MOST_POOLED:
+    while len(staying) > MAX_POOLED:
         dropped = min(worse, key=lambda i: apart[i].min())
         worse.remove(dropped)
         staying.remove(dropped)
@@ -295,7 +295,7 @@ def thinned(pool: list[RaceTask], lengths: FloatArray) -> list[RaceTask]:
 
 
 def fit_model(state: DRCRaceState) -> CurveModel:
-    """Fit a model to the pool's curves: after the first round, now, and at the end."""
+    """Fit a model to the pool's values after the first round, now, and at the end if finished."""
     x, t, number, F, violation = [], [], [], [], []
     for task in state.pool:
         marks = [
@@ -317,7 +317,7 @@ def fit_model(state: DRCRaceState) -> CurveModel:
 
 
 def tasks_to_continue(state: DRCRaceState, model: CurveModel, count: int) -> list[RaceTask]:
-    """Return unfinished tasks to continue: the best, and those of most expected gain per cost."""
+    """Return unfinished tasks to continue: the best, then by expected gain per cost."""
     pairs = [task.pair for task in state.pool]
     x, numbers = np.array([p.x for p in pairs]), np.array([p.task for p in pairs])
     mean, deviation = model.at_end(x, numbers)
@@ -328,7 +328,7 @@ def tasks_to_continue(state: DRCRaceState, model: CurveModel, count: int) -> lis
     live = [
         i
         for i, task in enumerate(state.pool)
-        if not task.follower.finished and state.tasks - task.last <= MOST_NEWER
+        if not task.follower.finished and state.tasks - task.last <= MAX_NEWER
     ]
     to_go = {i: max(state.usual - state.pool[i].age, FIRST_STEPS) for i in live}
     live.sort(key=lambda i: (state.pool[i] is not best, -gain[i] / to_go[i]))
@@ -338,7 +338,7 @@ def tasks_to_continue(state: DRCRaceState, model: CurveModel, count: int) -> lis
 def propose_leaders(
     state: DRCRaceState, model: CurveModel, count: int, rng: np.random.Generator
 ) -> FloatArray:
-    """Return new leaders (count, m) of large expected gain, at a distance from each other."""
+    """Return new leaders (count, m) with a large expected gain, far from each other."""
     m = model.rows.x.shape[1]
     top = sorted(state.pool, key=lambda task: task.outlook)[:6]
     points = [rng.random((200, m))]

@@ -1,8 +1,8 @@
 """Derivatives at a point by finite differences, in batches, for local searches.
 
-All neighbours of a point are one batch. A batch with both neighbours of every variable, wider
-apart, gives curvatures as well. A neighbour that fails is replaced by the one on the other side. If
-both fail, the next step does not change the variable (`Iterate.resting`).
+All neighbours of a point are evaluated in one batch. If the batch has neighbours on both sides of
+every variable, at a larger distance, it also gives curvatures. If a neighbour fails, the neighbour
+on the other side replaces it. If both fail, the next step keeps that variable (`Iterate.resting`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bilevo.core.arrays import TINY, BoolArray, FloatArray
 from bilevo.core.order import best_index, no_worse
 from bilevo.core.request import Procedure, Values
 
-CURVATURE_DIFFERENCE = 1e-4  # of the box: curvatures need a wider distance than slopes
+CURVATURE_DIFFERENCE = 1e-4  # The distance of neighbours that give curvatures (fraction of box).
 
 At = Callable[[FloatArray], Procedure[Values]]  # rows (k, d) -> their values
 
@@ -31,7 +31,7 @@ class Iterate:
     gradient: FloatArray  # (d,)
     jacobian: FloatArray  # (c, d)
     resting: BoolArray  # (d,): variables to keep, because no neighbour could be evaluated
-    curvature: FloatArray | None = None  # (d,), where both neighbours were asked for
+    curvature: FloatArray | None = None  # (d,), if both neighbours were evaluated
 
     @property
     def c(self) -> FloatArray:
@@ -56,12 +56,12 @@ class Sampler:
     difference: float
     unit: float
     points: int = 0
-    point: FloatArray = field(default_factory=lambda: np.empty(0))  # the best one
+    point: FloatArray = field(default_factory=lambda: np.empty(0))  # the best point
     objective: float = math.inf
     violation: float = math.inf
 
     def left(self) -> int:
-        """Return how many points the budget still has."""
+        """Return how many points may still be evaluated."""
         return self.max_points - self.points
 
     def values(self, rows: FloatArray) -> Procedure[Values]:
@@ -79,7 +79,7 @@ class Sampler:
         return known
 
     def see(self, rows: FloatArray, values: Values) -> None:
-        """Keep the best of evaluated points."""
+        """Keep the best point seen so far."""
         i = best_index(values.objective, values.violation)
         f, violation = float(values.objective[i]), float(values.violation[i])
         if no_worse(f, violation, self.objective, self.violation):
@@ -88,9 +88,9 @@ class Sampler:
     def differences(
         self, point: FloatArray, values: Values, curved: bool, B: FloatArray | None = None
     ) -> Procedure[Iterate | None]:
-        """Return the derivatives at a point; None if there is no budget for its neighbours.
+        """Return a point with its derivatives, or None if the budget is too small for that.
 
-        With `curved`, both neighbours of each variable give curvatures as well.
+        With `curved`, neighbours on both sides also give curvatures, if the budget allows that.
         """
         d = len(point)
         both = curved and self.left() >= 2 * d
@@ -100,7 +100,7 @@ class Sampler:
         if self.left() < d:
             return None
         steps = np.concatenate([np.diag(up), -np.diag(up)]) if both else np.diag(up)
-        if both:  # beyond a bound, the second neighbour is on the same side at half the distance
+        if both:  # a neighbour beyond a bound goes to the other side, at half the distance
             outside = (point + steps < self.low) | (point + steps > self.high)
             steps = np.where(outside, -steps / 2, steps)
         near = yield from self.values(point + steps)
@@ -114,9 +114,9 @@ class Sampler:
         return differentiated(point, values, steps.sum(axis=1), slopes)
 
     def distances(self, values: Values, B: FloatArray | None) -> FloatArray | float:
-        """Return distances to neighbours that give curvatures.
+        """Return the distances to neighbours that give curvatures.
 
-        Where a Hessian B is known roughly, they are just large enough for four correct digits.
+        If a rough Hessian B is known, they are just large enough for four correct digits.
         """
         widest = max(CURVATURE_DIFFERENCE, self.difference)
         if B is None:
@@ -129,9 +129,9 @@ class Sampler:
 def differentiated(
     point: FloatArray, values: Values, steps: FloatArray, slopes: FloatArray
 ) -> Iterate:
-    """Return a point with its derivatives, from quotients (k, 1 + c) at signed distances (k,).
+    """Return a point with its derivatives, from `quotients` (k, 1 + c) at signed distances (k,).
 
-    There are d or 2 d of them; rows i and d + i belong to coordinate i.
+    k is d, or 2 d for neighbours on both sides. Rows i and d + i belong to variable i.
     """
     d = len(point)
     first, usable = slopes[:d].copy(), finite_rows(slopes)
@@ -142,7 +142,7 @@ def differentiated(
         with np.errstate(all="ignore"):
             slope = (first - second) / (one - other)[:, None]
             curvature = np.where(above & below, 2 * slope[:, 0], 0.0)
-            # The parabola through three points; one neighbour alone gives a plain quotient.
+            # The slope of the parabola through three points; one neighbour gives a plain quotient.
             central = first - one[:, None] * slope
         first = np.where((above & below)[:, None], central, first)
         first = np.where((~above & below)[:, None], second, first)
@@ -158,7 +158,7 @@ def finite_rows(rows: FloatArray) -> BoolArray:
 
 
 def quotients(steps: FloatArray, near: Values, centre: Values) -> FloatArray:
-    """Return quotients of neighbours at signed distances; inf for neighbours that failed."""
+    """Return difference quotients (k, 1 + c) at signed distances; inf where a neighbour failed."""
     with np.errstate(all="ignore"):
         objective = near.objective - centre.objective
         changes = np.column_stack([objective, near.constraints - centre.constraints])

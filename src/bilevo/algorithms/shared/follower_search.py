@@ -1,7 +1,7 @@
-"""Searches for the follower's answer to one leader, an execution at a time.
+"""Searches for the follower's answer to one leader, one execution at a time.
 
-An execution of `FollowerSearch` is a generation of an optimizer; one of `SolverSearch` is a step of
-the problem's own solver. Algorithms differ in which search they execute when.
+An execution of a `FollowerSearch` is one generation of an optimizer. An execution of a
+`SolverSearch` is one step of the problem's own solver. Algorithms decide which search is next.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from bilevo.optimizers.protocol import Searcher
 class Pair:
     """A leader's x with a follower's answer y, and their values.
 
-    `violation` adds up both levels; `lower_violation` is the follower's part of it.
+    `violation` is the sum over both levels; `lower_violation` is the follower's part of it.
     """
 
     x: FloatArray
@@ -43,8 +43,8 @@ class Pair:
     F: float = math.inf
     violation: float = math.inf
     converged: bool = False
-    task: int = -1  # number of the solver's search that found it; -1 without a solver
-    steps: int = 0  # taken by that search so far
+    task: int = -1  # number of the solver's search that found the pair; -1 without a solver
+    steps: int = 0  # steps of that search so far
 
     def no_worse(self, other: Pair) -> bool:
         """Tell whether the pair is no worse than another for the leader."""
@@ -69,18 +69,18 @@ class Pair:
         return Incumbent(self.x, self.y, self.F, self.f, self.violation, unfinished=unfinished)
 
 
-ABSOLUTE, RELATIVE = 1e-5, 1e-4  # smaller changes of f count as none
+ABSOLUTE, RELATIVE = 1e-5, 1e-4  # The defaults of `FollowerRule`: smaller changes of f are ignored.
 
 
 @dataclass(frozen=True, slots=True)
 class FollowerRule:
-    """When a follower search ends: its value has settled over a window, or its budget is used."""
+    """When a follower search ends: f has settled over a window, or its executions are used up."""
 
-    window: int
-    longest: int
+    window: int  # executions over which f must settle
+    longest: int  # the most executions
     absolute: float = ABSOLUTE
     relative: float = RELATIVE
-    feasible: bool = False  # only a feasible answer settles
+    feasible: bool = False  # whether only a feasible answer can settle
 
     @classmethod
     def of(cls, budget: FullBudget, population: int) -> FollowerRule:
@@ -96,7 +96,7 @@ class FollowerRule:
         return cls(window + 1, steps + 1, absolute=0.0, feasible=True)
 
     def converged(self, record: list[float], scale: Scale) -> bool:
-        if len(record) <= self.window:  # most of the time, and without a call
+        if len(record) <= self.window:  # the usual case, which saves a call
             return False
         change, relative_change = change_over(record, self.window)
         return change < scale.tolerance(self.absolute) or relative_change < self.relative
@@ -109,7 +109,7 @@ def evaluate_answers(x: FloatArray, y: FloatArray, level: Level = Level.LOWER) -
 
 def evaluate_pairs(pairs: Sequence[Pair]) -> Procedure[Values]:
     """Fill in F and the total violation of pairs: one upper evaluation each, in one batch."""
-    if len(pairs) == 1:  # the usual case of a competition: two NumPy calls less
+    if len(pairs) == 1:  # usual in a competition; this saves two NumPy calls
         x, y = pairs[0].x[None], pairs[0].y[None]
     else:
         x, y = np.array([pair.x for pair in pairs]), np.array([pair.y for pair in pairs])
@@ -132,7 +132,7 @@ class FollowerSearch:
     scale: Scale
     best: Pair | None = None
     constraints: FloatArray = field(default_factory=lambda: np.empty(0))  # at the best answer
-    x_rows: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # x, once per point
+    x_rows: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # x, repeated per point
     record: list[float] = field(default_factory=list)  # best f after each execution
     converged: bool = False
     finished: bool = False
@@ -150,7 +150,7 @@ class FollowerSearch:
     def execute(self, guide: FloatArray | None = None) -> Procedure[bool]:
         """Make one generation of the optimizer; return True if it found a new best answer.
 
-        A guide (another task's answer) is evaluated and learnt from, but is never the answer.
+        The optimizer also learns from a guide (another task's answer), which cannot be the answer.
         """
         asked = self.optimizer.ask(self.search, self.rng)
         points = asked if guide is None else np.concatenate([asked, guide[None]])
@@ -162,7 +162,7 @@ class FollowerSearch:
         record.append(answer.f)
         settled = self.rule.converged(record, self.scale)
         if settled and self.rule.feasible:
-            # An infinite violation is settled too: all points may have failed.
+            # An infinite violation may settle, too: then all points have failed.
             settled = not 0 < answer.lower_violation < math.inf
         self.converged = settled or self.optimizer.exhausted(self.search)
         self.finished = self.converged or len(record) >= self.rule.longest
@@ -170,7 +170,7 @@ class FollowerSearch:
         return improved
 
     def _beside(self, count: int) -> FloatArray:
-        """Return x once for each point."""
+        """Return x repeated for `count` points."""
         if len(self.x_rows) < count:
             self.x_rows = self.x[None].repeat(count, 0)
         return self.x_rows[:count]
@@ -197,7 +197,7 @@ class FollowerSearch:
 class SolverSearch:
     """A search by the problem's own solver.
 
-    It has converged when the solver is done, and is finished then or after `longest` steps.
+    It has converged when the solver is done. It is finished then, or after `longest` steps.
     """
 
     x: FloatArray
@@ -221,7 +221,7 @@ class SolverSearch:
         return self.best
 
     def execute(self, guide: FloatArray | None = None) -> Procedure[bool]:
-        """Take one step of the solver; return True if its answer has changed. Guides are unused."""
+        """Take one step of the solver; return True if its answer has changed. Ignore a guide."""
         values: StepValues = yield Step(
             np.array([self.task]), np.array([self.executions]), self.x[None]
         )

@@ -4,8 +4,8 @@ X. He, Y. Zhou and Z. Chen, "Evolutionary bilevel optimization based on covarian
 adaptation", IEEE Transactions on Evolutionary Computation 23(2), 2019.
 
 `JointSearch` is the upper level of BL-CMA-ES, on which DRC builds: one search over the joint
-vector (x, y). The marginal distribution of y starts each follower's search; the followers' answers,
-put in place of the sampled y, update the joint search. Algorithms differ in what happens between.
+vector (x, y). Its marginal distribution in y starts each follower search. The followers' answers
+then replace the sampled y and update the joint search. Algorithms differ in what happens between.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from bilevo.optimizers.protocol import AnyOptimizer, PopulationOptimizer, Start
 
 @dataclass(slots=True, eq=False)
 class LeaderState:
-    """A run at the boundary of an upper generation."""
+    """The state of a run between two upper generations."""
 
     leader: Any  # state of the upper optimizer
     generation: int = 0
     provisional: Pair | None = None  # the best pair before the first elite
     elite: Pair | None = None
     pending: Pair | None = None  # a candidate to refine beside the next generation's search
-    elite_F: list[float] = field(default_factory=list)  # after each generation
+    elite_F: list[float] = field(default_factory=list)  # the elite's F after each generation
     F_scale: Scale = field(default_factory=Scale)
     f_scale: Scale = field(default_factory=Scale)
     F_spread: float = 0.0  # interquartile range of F in the last generation
@@ -63,13 +63,13 @@ class LeaderState:
         return self.elite
 
     def progress(self, settled: bool = False, lower: int = 0) -> Progress:
-        """Return how far the run has come; there is no best pair before the first elite."""
+        """Return how far the run has come; before the first elite, the best values are infinite."""
         best = (math.inf, math.inf) if self.elite is None else (self.elite.F, self.elite.violation)
         return Progress(*best, self.spent, lower, self.generation, self.elite_F, settled)
 
 
 def start_leader(spec: Spec, optimizer: AnyOptimizer, d: int) -> LeaderState:
-    """Return a first state over the first d variables, with a random mean, or x0 as its mean."""
+    """Return the first state over the first d variables; x0, if given, replaces the random mean."""
     rng = stream(spec.seed, "start")
     start = Start.uniform(spec.spread[:d], rng)
     if spec.x0 is not None:
@@ -78,7 +78,7 @@ def start_leader(spec: Spec, optimizer: AnyOptimizer, d: int) -> LeaderState:
 
 
 def first_leaders(count: int, spec: Spec, rng: np.random.Generator) -> FloatArray:
-    """Draw leaders x (count, m) anywhere; x0 is the first."""
+    """Draw leaders x (count, m) uniformly; the first is x0, if given."""
     x = rng.random((count, spec.m))
     if spec.x0 is not None:
         x[0] = spec.x0
@@ -93,7 +93,7 @@ def first_by_itself(tasks: Iterable[Procedure[T]]) -> Procedure[list[T]]:
 
 
 def sample_leaders(spec: Spec, state: LeaderState, optimizer: AnyOptimizer) -> FloatArray:
-    """Sample a generation's leaders x (p, m): the first m coordinates. x0 is the first leader."""
+    """Sample the leaders x (p, m) of a generation; the first leader of a run is x0, if given."""
     rng = stream(spec.seed, "leader", state.generation)
     x = np.array(optimizer.ask(state.leader, rng)[:, : spec.m], order="C")
     if state.generation == 0 and spec.x0 is not None:
@@ -102,7 +102,7 @@ def sample_leaders(spec: Spec, state: LeaderState, optimizer: AnyOptimizer) -> F
 
 
 def evaluate_leaders(state: LeaderState, pairs: list[Pair]) -> Procedure[Values]:
-    """Evaluate the leader at pairs; before the first elite, report the best of them."""
+    """Fill in F and the total violation of pairs; before the first elite, report the best pair."""
     values = yield from evaluate_pairs(pairs)
     state.spent = values.spent
     for pair in pairs if state.elite is None else ():
@@ -118,7 +118,7 @@ def evaluate_leader(state: LeaderState, pair: Pair) -> Procedure[Values]:
 
 
 def evaluate_answer(state: LeaderState, pair: Pair) -> Procedure[None]:
-    """Fill in F of a pair, unless a solver has failed to give an answer."""
+    """Fill in F of a pair, unless it has no answer because the problem's own solver failed."""
     if pair.task < 0 or pair.lower_violation < math.inf:
         yield from evaluate_leader(state, pair)
 
@@ -137,7 +137,7 @@ def best_pair(pairs: list[Pair]) -> Pair:
 
 
 def solve_follower(state: LeaderState, follower: AnyFollowerSearch) -> Procedure[None]:
-    """Run a follower to its end and evaluate the leader there."""
+    """Run a follower search to its end and evaluate F at its answer."""
     pair = yield from follower.solve()
     yield from evaluate_answer(state, pair)
 
@@ -171,9 +171,9 @@ def close_generation(
     settled: bool = False,
     lower: int = 0,
 ) -> None:
-    """End a generation that has its elite: note the tasks, and test the stop rules.
+    """End a generation whose elite is chosen: note the tasks, and test the stop rules.
 
-    The rules are the published ones of the upper level, unless others are given.
+    The default is the published rules of the upper level.
     """
     F, _ = leader_values(pairs)
     state.F_scale.see(F)
@@ -188,11 +188,11 @@ def close_generation(
 def tell_leader(
     state: LeaderState, optimizer: AnyOptimizer, points: FloatArray, pairs: list[Pair]
 ) -> None:
-    """Update the upper search; `points` are the pairs in its variables.
+    """Update the upper search with pairs; `points` are the pairs in its variables.
 
     A pair that waits for its refinement counts as failed. A pair whose follower is not solved may
-    have an F that is too good, which an optimizer that keeps values would never lose. So such a
-    pair gets the elite's values there.
+    have an F that is too good. An optimizer that keeps values would keep that F for ever, so it is
+    told the elite's values instead.
     """
     F, violation = leader_values(pairs)
     for i, pair in enumerate(pairs):
@@ -209,7 +209,7 @@ def is_unproven(pair: Pair, elite: Pair | None) -> bool:
 
 
 def reached(spec: Spec, pair: Pair) -> bool:
-    """Tell whether a pair meets the target; only a feasible one does."""
+    """Tell whether a pair meets the target, which only a feasible pair can do."""
     return AtTarget(spec.target).reached(pair.F, pair.violation)
 
 
@@ -237,7 +237,7 @@ def require_optimizer(optimizer: Any) -> None:
 
 
 def finish(spec: Spec, state: LeaderState, pair: Pair) -> Procedure[Pair]:
-    """Take steps of the solver from a pair until it is done."""
+    """Continue the solver's search that found a pair to its end; return the new pair."""
     if pair.converged:
         return pair
     new = yield from SolverSearch.again(pair, most_steps(spec)).solve()
@@ -250,7 +250,7 @@ def finish(spec: Spec, state: LeaderState, pair: Pair) -> Procedure[Pair]:
 class JointSearch(Algorithm[LeaderState]):
     """An upper search over (x, y) whose marginal in y starts the follower searches.
 
-    Where the problem has its own solver, the upper search is over x alone.
+    If the problem has its own solver, the upper search is over x alone.
     """
 
     upper: AnyOptimizer = field(default_factory=CMAES)
@@ -299,9 +299,9 @@ class JointSearch(Algorithm[LeaderState]):
     def refine(
         self, spec: Spec, state: LeaderState, pair: Pair, name: str = "refine"
     ) -> Procedure[Pair]:
-        """Solve a pair's follower again; take the new answer if no worse for the follower.
+        """Solve a pair's follower again; return the better pair for the follower.
 
-        The problem's own solver continues its search instead, if it was not done.
+        If the problem has its own solver, the solver continues its search, unless it was done.
         """
         if spec.step_cost is not None:
             return (yield from finish(spec, state, pair))
@@ -315,13 +315,13 @@ class JointSearch(Algorithm[LeaderState]):
             return pair
         lost = pair.violation == 0 and new.violation > 0
         slight = pair.f - new.f < state.f_scale.tolerance(ABSOLUTE)
-        # Where the leader is on a constraint, the follower's rounding must not make it infeasible.
+        # If the leader is on a constraint, the follower's rounding must not make it infeasible.
         return pair if lost and slight else new
 
     def conclude(
         self, spec: Spec, state: LeaderState, followers: Sequence[AnyFollowerSearch]
     ) -> Procedure[LeaderState]:
-        """End a generation whose followers have answered: elite, stop rules, upper update."""
+        """End a generation whose followers have answered: choose the elite, then `close`."""
         pairs = yield from self.answers(spec, state, followers)
         yield from self.update_elite(spec, state, pairs, candidate_index(pairs))
         return (yield from self.close(spec, state, followers, pairs, pairs))
@@ -333,12 +333,12 @@ class JointSearch(Algorithm[LeaderState]):
         followers: Sequence[AnyFollowerSearch],
         search: Procedure[None],
     ) -> Procedure[LeaderState]:
-        """Run the followers' `search` and end the generation, with refinement one generation late.
+        """Run the followers' `search` and end the generation; refine its candidate only later.
 
-        The refinement runs beside the next search, and the refined pair joins the upper update of
-        that generation. Until then the candidate is left out: a follower's error may make its F too
-        good, and mislead the upper search. Without an elite, or when the target is met, nothing
-        waits.
+        The refinement runs beside the next generation's search, and the refined pair joins that
+        generation's upper update. Until then the upper search does not see the candidate, because a
+        follower's error may make its F too good. The candidate does not wait if there is no elite,
+        or if it meets the target.
         """
         late: list[Pair] = []
         if state.elite is None:
@@ -359,7 +359,7 @@ class JointSearch(Algorithm[LeaderState]):
     def answers(
         self, spec: Spec, state: LeaderState, followers: Sequence[AnyFollowerSearch]
     ) -> Procedure[list[Pair]]:
-        """Return the generation's pairs; the follower of x0 is solved in full."""
+        """Return the generation's pairs; if x0 is given, its follower is solved to the end."""
         pairs = [follower.answer for follower in followers]
         if state.generation == 0 and spec.x0 is not None:
             pairs[0] = yield from self.refine(spec, state, pairs[0], "x0")
@@ -369,10 +369,10 @@ class JointSearch(Algorithm[LeaderState]):
     def update_elite(
         self, spec: Spec, state: LeaderState, pairs: list[Pair], i: int
     ) -> Procedure[None]:
-        """Refine candidate i of the pairs, or the elite, and choose the elite.
+        """Refine either candidate i of the pairs or the elite, and choose the elite.
 
-        A refined candidate takes its place among the pairs. Where the follower of a first elite
-        fails in its refinement, the next best pair is the candidate.
+        A refined candidate replaces pair i. If the refinement of a first elite fails, the next best
+        pair is the candidate.
         """
         if challenges(spec, state, pairs[i]):
             pairs[i] = refined = yield from self.settle(spec, state, pairs[i])
@@ -388,10 +388,10 @@ class JointSearch(Algorithm[LeaderState]):
     def settle(
         self, spec: Spec, state: LeaderState, challenger: Pair | None, name: str = "refine"
     ) -> Procedure[Pair]:
-        """Refine a challenger, which may become the elite; without one, refine the elite."""
+        """Refine and return a challenger, which may become the elite; if None, refine the elite."""
         elite = state.elite
         if challenger is None:
-            # The new answer may be worse for the leader, because it has to be the follower's best.
+            # The new answer is no worse for the follower, but it may be worse for the leader.
             state.elite = yield from self.refine(spec, state, state.the_elite, name)
             return state.elite
         refined = yield from self.refine(spec, state, challenger, name)
@@ -407,7 +407,7 @@ class JointSearch(Algorithm[LeaderState]):
         pairs: list[Pair],
         learnt: list[Pair],
     ) -> Procedure[LeaderState]:
-        """End a generation that has its elite; the upper search learns from the `learnt` pairs."""
+        """End a generation whose elite is chosen; update the upper search with `learnt` pairs."""
         yield state.the_elite.incumbent
         close_generation(spec, state, [f.executions for f in followers], pairs)
         searched = slice(None) if spec.step_cost is None else slice(spec.m)
@@ -419,7 +419,7 @@ class JointSearch(Algorithm[LeaderState]):
 def candidate_index(pairs: list[Pair]) -> int:
     """Return the index of the best converged pair, or of the best pair if none has converged.
 
-    A pair whose evaluation failed is taken only if all have failed.
+    A pair whose evaluation failed is chosen only if all pairs have failed.
     """
     converged = [i for i, p in enumerate(pairs) if p.converged and p.violation < math.inf]
     among = converged or range(len(pairs))
@@ -427,7 +427,7 @@ def candidate_index(pairs: list[Pair]) -> int:
 
 
 def challenges(spec: Spec, state: LeaderState, candidate: Pair) -> bool:
-    """Tell whether to refine the candidate, not the elite: by chance if the candidate is worse."""
+    """Tell whether to refine the candidate, not the elite; by chance if the candidate is worse."""
     coin = stream(spec.seed, "coin", state.generation).random()
     return state.elite is None or candidate.no_worse(state.elite) or bool(coin < 0.5)
 

@@ -1,7 +1,7 @@
 """The quadratic programs of `sqp`: steps to the minimum of a model under linearized constraints.
 
 They are solved as least distance problems: C. Lawson and R. Hanson, "Solving least squares
-problems", 1974, chapter 23. The non-negative least squares below are by scipy.
+problems", 1974, chapter 23. scipy solves the non-negative least squares in them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ def quadratic_step(
 ) -> tuple[FloatArray, FloatArray]:
     """Return argmin g p + p B p / 2 under c + jacobian p <= 0 and bounds, and the multipliers.
 
-    Constraints are met with a margin in the units of p. Where they contradict each other or the
-    box, their violation is minimized by least squares, and there are no multipliers.
+    The bounds are below <= p <= above. Constraints are met with a margin in the units of p. If they
+    contradict each other or the bounds, least squares minimize their violation, and the multipliers
+    are 0.
     """
     multipliers = np.zeros(len(c))
     with np.errstate(all="ignore"):
@@ -53,7 +54,7 @@ def constrained_step(
     below: FloatArray,
     above: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the step and multipliers under rows (k, d) of constraints and bounds on the step."""
+    """Return the step p and the multipliers under rows p <= offsets and below <= p <= above."""
     k, d = rows.shape
     A = np.concatenate([rows, np.eye(d), -np.eye(d)])
     b = np.concatenate([offsets, above, -below])
@@ -72,14 +73,14 @@ def constrained_step(
 def least_distance(
     g: FloatArray, B: FloatArray, A: FloatArray, b: FloatArray, newton: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Return argmin g p + p B p / 2 subject to A p <= b, and its multipliers; None if none.
+    """Return argmin g p + p B p / 2 under A p <= b and its multipliers, or None if not found.
 
-    It is the point nearest to the free minimum `newton` in the metric of B.
+    The solution is the point nearest to the free minimum `newton` in the metric of B.
     """
     excess = A @ newton - b
-    lengths = np.einsum("ij,ji->i", A, np.linalg.solve(B, A.T))  # of the rows, in the same metric
+    lengths = np.einsum("ij,ji->i", A, np.linalg.solve(B, A.T))  # squared, of A's rows
     reach = np.maximum(excess, 0.0) ** 2 / np.maximum(lengths, TINY)
-    for scale in (float(-g @ newton), float(reach.max())):  # scales that make the distances near 1
+    for scale in (float(-g @ newton), float(reach.max())):  # scales that bring the distance near 1
         if scale > 0 and (found := _least_distance(B, A, b, newton, scale)) is not None:
             return found
     return None
@@ -92,7 +93,7 @@ def _least_distance(
 
     try:
         root = np.linalg.cholesky(B / scale)
-        rows = -np.linalg.solve(root, A.T)  # of the constraints on z = root' (p - newton)
+        rows = -np.linalg.solve(root, A.T)  # constraints on z = root' (p - newton)
         bounds = A @ newton - b
         system = np.concatenate([rows, bounds[None]])
         target = np.append(np.zeros(len(newton)), 1.0)

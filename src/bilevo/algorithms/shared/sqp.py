@@ -1,18 +1,18 @@
 """A local search by sequential quadratic programming (SQP) that requests its points.
 
-R. Wilson, "A simplicial algorithm for concave programming", PhD thesis, Harvard, 1963; the penalty
-of M. Powell, "A fast algorithm for nonlinearly constrained optimization calculations", 1978; for
-the quadratic program see quadratic_program.
+R. Wilson, "A simplicial algorithm for concave programming", PhD thesis, Harvard, 1963. The penalty
+is by M. Powell, "A fast algorithm for nonlinearly constrained optimization calculations", 1978.
+The quadratic program is in quadratic_program.
 
-This is textbook SQP in the unit box, for algorithms that search locally at either level. It is our
-own because a solver of scipy cannot wait for values that are requested. Its particulars:
-- Derivatives are finite differences (see differences). The first batch also gives curvatures, with
-  which the Hessian starts, unless the caller has a Hessian.
-- Steps are at most twice as long as the last one, if that had to be shortened.
-- Constraints are met with a margin of 1e-9 of the box, because a pair that violates one by a
-  rounding error counts as infeasible.
-- A `trusting` search ends with a step that gained what the model expected. After a step that did
-  not, it measures curvatures again, at distances that fit the known curvatures.
+This is textbook SQP in the unit box, for algorithms that search locally at either level. A solver
+of scipy cannot be used, because it cannot wait for requested values. Details:
+- Derivatives are finite differences (see differences). Unless the caller has a Hessian, the first
+  batch also gives curvatures, which make the first Hessian.
+- If a step had to be shortened, the next step is at most twice as long as the shortened step.
+- Constraints are met with a margin of 1e-9 of the box, because a pair that violates a constraint by
+  a rounding error counts as infeasible.
+- A `trusting` search ends after a step that gained what the model expected. After a step with
+  another gain, it measures curvatures again, at distances that fit the known curvatures.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from bilevo.algorithms.shared.quadratic_program import quadratic_step
 from bilevo.core.arrays import TINY, FloatArray
 from bilevo.core.request import Procedure, Values
 
-SLOPE_DIFFERENCE = 2.0**-26  # of the box, between neighbours: the root of the machine's precision
-MARGIN = 1e-9  # see `LocalRule.margin`
-TRIALS = 8  # step lengths tried before a direction is given up
-CURVED = 1e-3  # cosine between a step and the change of the gradient that shows curvature
-INDEFINITE = 1e-14  # of a Hessian's largest eigenvalue: a smaller one may be rounding
-MOST_GAIN = 5.0  # times the gain that the model expects: the most that a search is taken to gain
-ARMIJO = 1e-4  # part of the expected decrease that a step has to bring
+SLOPE_DIFFERENCE = 2.0**-26  # Distance of neighbours in the box: the root of the precision.
+MARGIN = 1e-9  # The default of `LocalRule.margin`.
+TRIALS = 8  # How many step lengths are tried before a direction is given up.
+CURVED = 1e-3  # The least cosine of a step and the gradient's change that shows curvature.
+INDEFINITE = 1e-14  # Eigenvalues below this fraction of the largest may be rounding errors.
+MOST_GAIN = 5.0  # The most that a search may still gain, relative to the gain its model expects.
+ARMIJO = 1e-4  # The fraction of the expected decrease that a step must achieve.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,9 +45,9 @@ class SearchEnd:
     point: FloatArray
     objective: float
     violation: float
-    points: int  # evaluated
+    points: int  # how many points were evaluated
     converged: bool
-    hessian: FloatArray | None = None  # of the Lagrangian, as far as learnt
+    hessian: FloatArray | None = None  # Hessian of the Lagrangian, as far as learnt
     left: float = math.inf  # decrease of the merit function that the model still expects
 
 
@@ -56,10 +56,10 @@ class LocalRule:
     """When a local search ends: its points are used up, or the next step gains almost nothing."""
 
     max_points: int
-    tolerance: float = 1e-10  # of the objective
+    tolerance: float = 1e-10  # the least gain that is worth a step
     difference: float = SLOPE_DIFFERENCE
-    margin: float = MARGIN  # of the box, kept from linearized constraints
-    ceiling: float = math.inf  # a search that is not expected to fall below it stops
+    margin: float = MARGIN  # distance kept from linearized constraints, as a fraction of the box
+    ceiling: float = math.inf  # stop if the objective is not expected to fall below this
     unit: float = 1.0  # size of the objective to which rounding errors are relative
     repairing: bool = False  # steps that reduce a violation are taken even if they gain little
     trusting: bool = False  # a whole step that gains what was expected ends the search
@@ -82,9 +82,9 @@ def sqp(
     hessian: FloatArray | None = None,
     values: Values | None = None,
 ) -> Procedure[SearchEnd]:
-    """Minimize from a point in a box; `at` gives values.
+    """Minimize in a box from a point; `at` requests values.
 
-    A known Hessian and known values at the start save their evaluations.
+    If the Hessian or the values at the start are known, they are not evaluated.
     """
     search = LocalSearch(Sampler(at, low, high, rule.max_points, rule.difference, rule.unit), rule)
     yield from search.begin(np.clip(point, low, high), hessian, values)
@@ -102,7 +102,7 @@ class LocalSearch:
     here: Iterate | None = None
     model: Model | None = None
     source: HessianSource = HessianSource.LEARNT
-    left: float = math.inf  # gain that the model expects of the next step
+    left: float = math.inf  # gain that the model expects from the next step
     converged: bool = False
 
     @property
@@ -117,7 +117,7 @@ class LocalSearch:
     def begin(
         self, point: FloatArray, hessian: FloatArray | None, values: Values | None
     ) -> Procedure[None]:
-        """Evaluate the start and its neighbours; there is no search from a point that fails."""
+        """Evaluate the start and its neighbours; the search ends at once if the start fails."""
         values = yield from self.sampler.first(point, values)
         if not math.isfinite(values.objective[0]):
             return
@@ -127,7 +127,7 @@ class LocalSearch:
         self.here = yield from self.sampler.differences(point, values, curved=not known)
 
     def iterate(self, here: Iterate) -> Procedure[None]:
-        """Take a step; where there is none, measure curvatures again or stop."""
+        """Take a step; if no step helps, measure curvatures again or stop."""
         rule, sampler = self.rule, self.sampler
         assert self.model is not None
         if self.source is not HessianSource.LEARNT:
@@ -202,7 +202,7 @@ class Model:
     def measured(self, here: Iterate, correlated: bool) -> Model:
         """Return a model with the measured curvatures along the axes.
 
-        It keeps the correlations of this model if they are wanted.
+        If `correlated`, it keeps the correlations between variables of this model.
         """
         if not correlated or here.curvature is None:
             return Model(first_hessian(here))
@@ -224,7 +224,7 @@ class Model:
     def surprise(
         self, here: Iterate, taken: tuple[FloatArray, Values], proposal: Proposal
     ) -> tuple[bool, float]:
-        """Tell whether a step was taken whole, and how far its gain is from the expected one.
+        """Tell whether a step was taken whole, and how far its gain is from the expected gain.
 
         After a whole step, that difference also estimates how much is left to gain.
         """
@@ -235,7 +235,7 @@ class Model:
         return whole, abs(gain - expected)
 
     def settled(self, proposal: Proposal, tolerance: float) -> bool:
-        """Tell whether a step is short because little is left, not because B is too stiff."""
+        """Tell whether a step is short because little gain is left, not because B is too stiff."""
         with np.errstate(all="ignore"):
             residual = self.B @ proposal.step  # of the first-order conditions
             softest = max(float(np.diag(self.B).min()), TINY)
@@ -252,9 +252,9 @@ def merit(values: Values, penalty: float) -> float:
 
 
 def first_hessian(here: Iterate) -> FloatArray:
-    """Return a diagonal of the first batch's curvatures, made positive.
+    """Return the measured curvatures as a diagonal matrix, made positive.
 
-    Without curvature (a linear objective) the model lets steps go to the far side of the box.
+    If the objective is linear, the diagonal is so small that steps may cross the whole box.
     """
     d = len(here.point)
     curvature = np.abs(here.curvature) if here.curvature is not None else np.zeros(d)
@@ -263,20 +263,20 @@ def first_hessian(here: Iterate) -> FloatArray:
     floor = max(1e-3 * steepest, 1e-8 * float(curvature.max(initial=0.0)))
     if here.curvature is None:
         floor = 10 * steepest  # a first step of at most a tenth of the box
-    return np.diag(np.maximum(curvature, floor or 1.0))  # where all is flat, any metric will do
+    return np.diag(np.maximum(curvature, floor or 1.0))  # any metric will do where f is flat
 
 
 def expected_repair(here: Iterate, step: FloatArray) -> float:
-    """Return how much less constraints are violated after a full step, to first order."""
+    """Return by how much a full step reduces the violation of constraints, to first order."""
     return float((np.maximum(here.c, 0.0) - np.maximum(here.c + here.jacobian @ step, 0.0)).sum())
 
 
 def sufficient_penalty(
     here: Iterate, model: Model, step: FloatArray, multipliers: FloatArray
 ) -> float:
-    """Return a penalty above the multipliers at which the step decreases the merit function.
+    """Return a penalty above the multipliers with which the step decreases the merit function.
 
-    It falls slowly: early multipliers are often far too large (Powell, 1978).
+    The penalty may slowly fall, because early multipliers are often far too large (Powell, 1978).
     """
     with np.errstate(all="ignore"):
         least = 1.5 * float(multipliers.max(initial=0.0))
@@ -298,7 +298,7 @@ def merit_slope(here: Iterate, step: FloatArray, penalty: float) -> float:
 def line_search(
     sampler: Sampler, here: Iterate, proposal: Proposal, penalty: float
 ) -> Procedure[tuple[FloatArray, Values] | None]:
-    """Shorten a step until it decreases the merit function enough; None if that fails."""
+    """Shorten a step until the merit falls enough; return its end and values, or None in vain."""
     step, _, slope = proposal
     start, length = merit(here.values, penalty), 1.0
     for _ in range(TRIALS):
@@ -311,7 +311,7 @@ def line_search(
         value = merit(values, penalty)
         if value <= start + ARMIJO * length * slope:
             return point, values
-        if math.isfinite(value):  # the minimum of the parabola through what is known
+        if math.isfinite(value):  # the minimum of the parabola through the known values
             parabola = -slope * length**2 / (2 * (value - start - slope * length))
             length = min(max(parabola, 0.1 * length), 0.5 * length)
         else:
@@ -324,7 +324,7 @@ def updated_hessian(
 ) -> FloatArray:
     """Return the BFGS update, or B where the curvature along the step is not clearly positive.
 
-    Powell's damping (1978) would always update, but spoils models of followers with steep walls.
+    Powell's damping (1978) would always update, but it spoils models of followers with steep walls.
     """
     with np.errstate(all="ignore"):
         step = there.point - here.point
@@ -338,6 +338,6 @@ def updated_hessian(
 
 
 def is_definite(B: FloatArray) -> bool:
-    """Tell whether a model has one minimum, beyond rounding; without one there is no step."""
+    """Tell whether B is positive definite beyond rounding, so that the model has a minimum."""
     eigenvalues = np.linalg.eigvalsh(B)
     return bool(eigenvalues[0] > INDEFINITE * eigenvalues[-1])

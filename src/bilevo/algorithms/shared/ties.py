@@ -1,12 +1,12 @@
 """Ties: equally good answers of a follower, and the one that the leader expects.
 
-An optimistic leader expects the tie that is best for F, a pessimistic one the worst.
-Ties show in two ways. Searches from different starts may end at different answers with the same f
-(`is_tie`, `preferred`, `tie_order`). Or f is flat around an answer: then all answers of a
-`FlatSet` are ties as far as f stays level, and the leader's choice is a search of F over that set,
-locally (`FlatSet.search`) or all over it (`search_widely`).
+An optimistic leader expects the tie that is best for F, a pessimistic leader the worst tie.
+Ties appear in two ways. Searches from different starts may end at different answers with the same f
+(`is_tie`, `preferred`, `tie_order`). Or f is flat around an answer. Then all answers of a `FlatSet`
+are ties, as far as f stays level. A search of F over that set finds the tie that the leader
+expects, either locally (`FlatSet.search`) or in the whole set (`search_widely`).
 
-Algorithms run these procedures by requests; verification answers the requests itself.
+In a run, the driver answers the requests of these procedures. Verification answers them itself.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from bilevo.core.request import Procedure, Values
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
 
-APART = 0.01  # of the box: answers that are farther apart are different ones
-FLAT_DIFFERENCE = 1e-4  # of the box: the step with which curvatures of f are taken
-FLAT = 1e-6  # of the largest curvature: a direction with less has none
+APART = 0.01  # Answers farther apart than this fraction of the box are different answers.
+FLAT_DIFFERENCE = 1e-4  # The step of differences for curvatures of f, as a fraction of the box.
+FLAT = 1e-6  # A curvature below this fraction of the largest counts as none.
 
 
 class Stance(StrEnum):
@@ -39,19 +39,19 @@ class Stance(StrEnum):
     PESSIMISTIC = "pessimistic"  # the worst one for F
 
     def seen(self, F: FloatArray) -> FloatArray:
-        """Return F so that smaller is preferred."""
+        """Return F, or -F for a pessimistic leader, so that smaller is preferred."""
         return F if self is Stance.OPTIMISTIC else -F
 
 
 def is_tie(one: Pair, other: Pair, tolerance: float) -> bool:
-    """Tell whether two answers are different ones and equally good for the follower."""
+    """Tell whether two answers are different, and equally good for the follower."""
     apart = bool(np.abs(one.y - other.y).max() > APART)
     feasible = one.lower_violation == other.lower_violation == 0
     return apart and feasible and abs(other.f - one.f) < tolerance
 
 
 def preferred(upper: Values, stance: Stance = Stance.OPTIMISTIC) -> int:
-    """Return the index of the tie to expect, from the leader's values at all ties."""
+    """Return the index of the tie that the leader expects, from the leader's values at all ties."""
     if stance is Stance.OPTIMISTIC:
         return best_index(upper.objective, upper.violation)
     return int(ranking(upper.objective, upper.violation)[-1])
@@ -60,7 +60,7 @@ def preferred(upper: Values, stance: Stance = Stance.OPTIMISTIC) -> int:
 def tie_order(
     f: FloatArray, violation: FloatArray, tied: BoolArray, upper: Values | None
 ) -> IntArray:
-    """Return indices from best to worst: ties in the leader's order, then the follower's.
+    """Return indices from best to worst: ties in the leader's order, then others in the follower's.
 
     `upper` holds the leader's values at the tied points, in their order.
     """
@@ -117,17 +117,17 @@ class FlatSet:
         values: Values | None = None,
         stance: Stance = Stance.OPTIMISTIC,
     ) -> Procedure[SearchEnd]:
-        """Search F locally over the set from y; `at` gives the leader's values at coordinates."""
+        """Search F locally over the set from y; `at` gives the leader's values at rows of t."""
 
         def seen(t: FloatArray) -> Procedure[Values]:
             found = yield from at(t)
             return found._replace(objective=stance.seen(found.objective))
 
-        reach = np.full(self.size, math.sqrt(len(self.y)))  # from any corner to any other
+        reach = np.full(self.size, math.sqrt(len(self.y)))  # the diagonal of the box
         return (yield from sqp(seen, np.zeros(self.size), -reach, reach, rule, hessian, values))
 
 
-BothLevels = Callable[[FloatArray], Procedure[tuple[Values, Values]]]  # y (k, n): lower and upper
+BothLevels = Callable[[FloatArray], Procedure[tuple[Values, Values]]]  # y (k, n) -> lower, upper
 
 
 def search_widely(
@@ -138,14 +138,14 @@ def search_widely(
     rng: np.random.Generator,
     stance: Stance = Stance.OPTIMISTIC,
 ) -> Procedure[tuple[FloatArray, float, float] | None]:
-    """Search F all over a flat set by CMA-ES; return the preferred tie, or None without any.
+    """Search F in a whole flat set by CMA-ES; return the preferred tie, or None if there is none.
 
-    An answer is a tie if the follower's violation, plus what its value exceeds `f` by, is at most
-    `violation`; others count as infeasible. A tie is returned as its y (n,) with the follower's
-    value and violation.
+    An answer's excess is its violation plus the amount by which its value exceeds `f`. An answer is
+    a tie if its excess is at most `violation`; other answers count as infeasible. The returned tie
+    is y (n,), the follower's value and the follower's violation.
     """
     cma, k = CMAES(), flat.size
-    reach = 2 * math.sqrt(len(flat.y))  # coordinates of CMA-ES are from 0 to 1
+    reach = 2 * math.sqrt(len(flat.y))  # the coordinates of CMA-ES are from 0 to 1
     state = cma.start(Start(np.full(k, 0.5), 0.01 * np.eye(k), np.zeros(k)))
     chosen, chosen_F = None, math.inf
     for _ in range(50 + 30 * k):
