@@ -1,4 +1,4 @@
-"""A run's answers and events as journal records, and back."""
+"""Conversion of a run's answers and events to journal records, and back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EVENTS: dict[RecordKind, type] = {
 
 
 def digest(batch: Batch | StepBatch, rows: slice) -> int:
-    """Return a checksum of what is asked in these rows, to know a record that answers it."""
+    """Return a checksum of these rows of a batch, which is stored with their answer."""
     asked = crc32(batch.x[rows].tobytes(), _NUMBER[batch.level])
     if isinstance(batch, Batch):
         return crc32(batch.y[rows].tobytes(), asked)
@@ -46,7 +46,7 @@ def piece(
     counted: int,
     elapsed: float,
 ) -> Record:
-    """Return the record of a piece; `counted` is its level's count before the batch."""
+    """Return the record of a piece; `counted` is the level's evaluations before the batch."""
     row, first, points = rows.start, counted + rows.start + 1, rows.stop - rows.start
     if isinstance(batch, StepBatch):
         asked = {"x": batch.x[row], "task": int(batch.task[row]), TAKEN: int(batch.taken[row])}
@@ -70,7 +70,7 @@ def answers(record: Record, batch: Batch | StepBatch, rows: slice) -> bool:
 
 
 def outcome(record: Record) -> EvaluationOutcome | StepOutcome:
-    """Return the outcome of a piece."""
+    """Return the outcome of a piece from its record."""
     k = record.points
     if record.kind is RecordKind.STEP:
         return step_outcome(json.loads(record.payload))
@@ -86,7 +86,7 @@ def step_outcome(content: dict[str, Any]) -> StepOutcome:
 
 
 def failures(record: Record) -> list[Failure]:
-    """Return the failed points of a record, which is a failure's or a step's."""
+    """Return the failed points of a record of the kind FAILURE or STEP."""
     content = json.loads(record.payload)
     told = {name: content[name] for name in ("x", "y", "error")}
     level, first = LEVELS[record.level].value, content["first"]
@@ -105,7 +105,7 @@ def best(run: RunRecord, number: int, elapsed: float) -> Record:
     """Return the record of a new best pair."""
     assert run.best is not None
     told = run.best._asdict()
-    if math.isnan(told["gap"]):  # left out, as in files that are older than these two fields
+    if math.isnan(told["gap"]):  # older files have neither `gap` nor `unfinished`
         del told["gap"]
     if not told["unfinished"]:
         del told["unfinished"]
