@@ -93,7 +93,7 @@ def test_evaluations_made_again_are_reported_apart_from_those_of_the_run(tmp_pat
 @pytest.mark.parametrize("how", ["by an option", "where an evaluation took long"])
 def test_nothing_is_evaluated_again(how: str, tmp_path: Path, monkeypatch) -> None:
     if how != "by an option":
-        monkeypatch.setattr(recheck, "LONGEST_CHECK", 0.0)
+        monkeypatch.setattr(recheck, "MAX_CHECK_TIME", 0.0)
     told = resumed(tmp_path, *CHANGES["both"], recheck=how != "by an option")
     assert told == [] and bilevo.load(tmp_path).rechecked == 0
 

@@ -18,7 +18,7 @@ from bilevo.core.result import Generation, History
 from bilevo.registry import driving
 from bilevo.run import encoding
 from bilevo.run.journal import Record, RecordKind
-from bilevo.run.record import LISTED, RunRecord
+from bilevo.run.record import MAX_LISTED, RunRecord
 from bilevo.run.stored import StoredRun
 
 BYTES_PER_EVALUATION = 25  # by which a run may grow: 25 MB in a million evaluations
@@ -91,15 +91,15 @@ def test_a_journal_of_many_generations_is_read_as_it_was_run(
 
 
 def test_failures_in_a_journal_are_counted_and_the_first_are_kept() -> None:
-    read, batches = StoredRun(), 20 * LISTED
+    read, batches = StoredRun(), 20 * MAX_LISTED
     for number in np.random.default_rng(1).permutation(batches).tolist():
         content = {"error": "no mesh", "first": number + 1, "x": [[1.0]], "y": [[1.0]]}
         payload = json.dumps(content).encode()
         read.add(Record(RecordKind.FAILURE, 0, 1, number, 0, 1.0, payload))
-        assert len(read.run._failed) <= 2 * LISTED
+        assert len(read.run._failed) <= 2 * MAX_LISTED
     assert read.run.failures == batches
     listed = [point.evaluation for point in read.run.failed_points]
-    assert listed == list(range(1, LISTED + 1))
+    assert listed == list(range(1, MAX_LISTED + 1))
 
 
 def test_an_archive_forgets_the_oldest_leaders(monkeypatch: pytest.MonkeyPatch) -> None:

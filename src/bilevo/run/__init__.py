@@ -1,1 +1,1 @@
-"""The driver's side: evaluation, counting, limits, time, progress. All I/O is here."""
+"""Everything that runs an algorithm: evaluation, counting, limits, time, progress, and all I/O."""

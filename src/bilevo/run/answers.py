@@ -1,8 +1,8 @@
-"""Where the answers to a run's batches come from. The driver knows only `session.Source`.
+"""The sources of the answers to a run's batches. The driver knows only `session.Source`.
 
     Live        computes answers by the user's functions and solvers, here or by workers
     Journalled  computes them, and writes each into the journal
-    Replayed    reads them from a journal, and continues as `Journalled` at its end (see `replay`)
+    Replayed    reads them from a journal; at its end continues as `Journalled` (see `replay`)
 
 A source also takes the run's events, because a journal keeps answers and events in one order.
 """
@@ -31,7 +31,7 @@ Callback = Callable[[Result], Any]
 
 
 class Live:
-    """Computes answers by the user's functions and, with a stepper, the problem's own solver."""
+    """Computes answers by the user's functions and, given a stepper, by the problem's solver."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Live:
         known: Mapping[int, Any] = NOTHING,
         keep: Keep[Any, Any] | None = None,
     ) -> Answers:
-        """Compute the pieces of a batch that are not known; call `keep` with each new one."""
+        """Compute the pieces of a batch that are not in `known`; pass each new one to `keep`."""
         if isinstance(batch, StepBatch):
             assert self._stepper is not None
             self._last = self._stepper
@@ -69,13 +69,13 @@ class Live:
         return self._clock.left
 
     def best(self, session: Session) -> None:
-        """Do nothing: the session itself keeps the pair."""
+        """Do nothing: the session itself keeps the best pair."""
 
     def generation(self, session: Session, state: AlgorithmState) -> bool:
         return self.stopped_by_callback(session)
 
     def stopped_by_callback(self, session: Session) -> bool:
-        """Show the callbacks the result so far, and tell whether one stops the run."""
+        """Call the callbacks with the result so far, and tell whether one of them stops the run."""
         try:
             for callback in self._callbacks:
                 callback(session.result())
@@ -88,9 +88,9 @@ class Live:
 
 
 class Journalled:
-    """Computes answers, and writes each answer and event as it comes.
+    """Computes answers, and writes each answer and event into the journal at once.
 
-    Pieces of batches are numbered through the run; `pieces` of them have been written before.
+    The pieces of all batches are numbered in one sequence; the journal already holds `pieces`.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Journalled:
     ) -> None:
         self.live = live
         self._writer, self._clock, self._vectorized = writer, clock, vectorized
-        self._first = pieces  # number of the present batch's first piece
+        self._first = pieces  # the number of the present batch's first piece
         self._pieces: tuple[slice, ...] = ()
 
     @property
@@ -111,7 +111,7 @@ class Journalled:
         return self._first + len(self._pieces)
 
     def begin(self, batch: Batch | StepBatch) -> tuple[slice, ...]:
-        """Number the pieces of the next batch, and return the rows of each."""
+        """Number the pieces of the next batch, and return the rows of each piece."""
         self._first = self.next_number
         vectorized = self._vectorized and isinstance(batch, Batch)
         self._pieces = piece_rows(vectorized, len(batch.x))
@@ -124,7 +124,7 @@ class Journalled:
     def complete(
         self, session: Session, batch: Batch | StepBatch, known: Mapping[int, Any]
     ) -> Answers:
-        """Compute the pieces of the batch that are not known, and write them."""
+        """Compute and write the pieces of the batch that are not in `known`; return all answers."""
         counted = session.record.counts[batch.level]
 
         def keep(

@@ -28,11 +28,11 @@ class AskTell:
 
     @property
     def result(self) -> Result:
-        """Return the answer so far; it is final once `done`."""
+        """Return the answer so far; it is final when `done` is True."""
         return self._session.result()
 
     def ask(self) -> Batch:
-        """Return the batch to evaluate next; the same one until `tell` has its values."""
+        """Return the batch to evaluate next. It stays the same until `tell` is given its values."""
         batch = self._session.batch
         if batch is None:
             raise ValueError(f"the run has ended ({self._session.stop}); see .result")
@@ -40,7 +40,7 @@ class AskTell:
         return batch
 
     def tell(self, batch: Batch, objective: Any, constraints: Any = None) -> None:
-        """Give a batch's objective (k,) and constraints (k, c), None where the level has none."""
+        """Take a batch's objective (k,) and constraints (k, c), or None if its level has none."""
         if batch is not self._session.batch:
             raise ValueError("tell takes the batch that ask gave last, once")
         returned, points = self._returned[batch.level], len(batch.x)

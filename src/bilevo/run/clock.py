@@ -1,4 +1,4 @@
-"""The clock of a run: the seconds it has taken, also if it was resumed."""
+"""The clock of a run, which also counts the seconds before the run was resumed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from time import perf_counter
 
 
 class Clock:
-    """Counts the seconds of a run until `stop`; during a replay it shows stored times."""
+    """Counts the seconds of a run until `stop`; during a replay it shows the journal's times."""
 
     __slots__ = ("_held", "_started", "_stopped", "limit")
 
@@ -25,20 +25,20 @@ class Clock:
 
     @property
     def left(self) -> float:
-        """Return the seconds to the limit."""
+        """Return the seconds that are left until the limit."""
         return self.limit - self.elapsed
 
     def set(self, seconds: float) -> None:
-        """Continue from this time."""
+        """Run on from this number of seconds."""
         self._started, self._held = self._now() - seconds, None
 
     def hold(self, seconds: float) -> None:
-        """Show this time until `set` is called."""
+        """Show this number of seconds until `set` is called."""
         self._held = seconds
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Leave out the time that is spent inside."""
+        """Do not count the time that is spent inside this context."""
         before = self._now()
         yield
         self._started += self._now() - before

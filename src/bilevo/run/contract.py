@@ -1,12 +1,12 @@
 """The contract with algorithms: checks of what they ask for and return.
 
-A `BadRequest` says what was wrong and what would be right. It is raised for a request of another
+A `BadRequest` says what was wrong and what would be right. It is raised for a request of a wrong
 type or shape, for points that are not finite or outside the unit box, for a best pair whose F was
 not evaluated, and for a generation that returns no state.
 
 Types, shapes and the unit box are checked for all algorithms, in less than three microseconds a
-request. Checks that need a memory of earlier requests are made for algorithms from outside the
-package, and for ours if a part of them, such as an optimizer, is from outside.
+request. Checks against earlier requests are made only if the algorithm, or a part of it such as its
+optimizer, comes from outside this package.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from bilevo.core.request import BadRequest, Evaluate, Incumbent, Level, Request,
 from bilevo.core.users_code import mark
 from bilevo.run.request_checks import FLOAT, Memory, RequestChecks
 
-MOST_IDLE = 10_000  # best pairs and generations without any evaluation between them
+MAX_IDLE = 10_000  # The most best pairs and generations in a row without an evaluation.
 TASKS = {"executions": ("iu", "whole numbers"), "survived": ("b", "True and False")}
 _BITS = np.dtype(np.uint64)
-_ONE = np.array(1.0).view(_BITS)  # floats from 0 to 1, read as whole numbers, are at most this
-_above = np.greater  # searching its bytes for a 1 takes half the time of a reduction
+_ONE = np.array(1.0).view(_BITS)  # Bits of floats in [0, 1], as whole numbers, are at most this.
+_above = np.greater  # Searching the bytes of its result for a 1 is twice as fast as `any`.
 
 
 class Contract:
     """Checks an algorithm's requests and states, one after another.
 
-    `earlier_unknown` says that the run continues from a stored state. Earlier evaluations are not
-    known here then, so a best pair that was not evaluated since is accepted.
+    `earlier_unknown` is True if the run continues from a stored state. Evaluations before that
+    state are not known here, so a best pair that was not evaluated after it is accepted.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Contract:
     def run(
         self, method: Callable[..., Any], name: str, *arguments: Any
     ) -> Generator[Request, Any, Any]:
-        """Run a method of the algorithm, which must be a generator, and return what it returns."""
+        """Run a method of the algorithm, which must be a generator, and return its return value."""
         try:
             made = method(*arguments)
             if isinstance(made, Generator):
@@ -85,7 +85,7 @@ class Contract:
         self._require_work()
 
     def _is_fine(self, request: Evaluate) -> bool:
-        """Tell quickly that a request is right; False where a closer look is needed."""
+        """Return True if a quick look shows that a request is right; False asks for all checks."""
         level, x, y = request
         return (
             type(level) is Level
@@ -100,12 +100,12 @@ class Contract:
         )
 
     def answered(self, answer: Values | StepValues | None) -> None:
-        """Take note of the answer to the last request."""
+        """Remember the answer to the last request."""
         if self._memory is not None and answer is not None:
             self._memory.answered(answer)
 
     def check_state(self, state: Any, method: str) -> None:
-        """Refuse what a method returned if it is no state."""
+        """Refuse a method's return value that is not a state of the algorithm."""
         if not isinstance(state, self._state):
             raise self._bad(
                 f"{method} returned an object of the class {type(state).__name__}; end it by "
@@ -136,21 +136,21 @@ class Contract:
         self._require_work()
 
     def check_end(self, best: Incumbent | None) -> None:
-        """Refuse an end without a best pair."""
+        """Refuse to end a generation or a run that has no best pair."""
         if best is None:
             raise self._bad(
                 "it has yielded no best pair: yield an Incumbent before the first generation ends"
             )
 
     def _require_work(self) -> None:
-        if self._idle > MOST_IDLE:
+        if self._idle > MAX_IDLE:
             raise self._bad(
-                f"it made {MOST_IDLE} best pairs and generations without asking for an evaluation: "
+                f"it made {MAX_IDLE} best pairs and generations without asking for an evaluation: "
                 "set state.stop to end a run"
             )
 
     def named(self, error: BadRequest) -> BadRequest:
-        """Return an error that names the algorithm, also if it came from its own procedures."""
+        """Return the error with the algorithm's name in front, which is added only once."""
         if not str(error).startswith(f"{self._name}: "):
             error.args = (f"{self._name}: {error}",)
         return error
@@ -160,7 +160,7 @@ class Contract:
 
 
 def _is_ours(part: Any) -> bool:
-    """Tell whether an algorithm, and what it is made of, is of this package."""
+    """Tell whether an algorithm and all its parts come from this package."""
     if is_dataclass(part) and not isinstance(part, type):
         if not _in_package(type(part)):
             return False

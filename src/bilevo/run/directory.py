@@ -3,7 +3,7 @@
     journal.bin    every evaluation, in order (see journal)
     snapshot.npz   the algorithm's state between two generations, to replay less (see snapshot)
     followers/     states of the problem's own solver (see stepper)
-    lock           which process is writing
+    lock           the name of the process that is writing
 
 A run is resumed by running it again from the last snapshot on (see replay).
 """
@@ -44,13 +44,13 @@ from bilevo.run.stored import JOURNAL, StoredRun, take
 from bilevo.run.warn import warn_user
 
 SNAPSHOT, SOLVER_STATES = "snapshot.npz", "followers"
-SNAPSHOT_AFTER = 1.0  # seconds of the algorithm's own time: what replaying would take
+SNAPSHOT_AFTER = 1.0  # A snapshot is stored when replaying would take this many seconds.
 _snapshot_after: ContextVar[float | None] = ContextVar("snapshot_after", default=None)
 
 
 @contextmanager
 def snapshots_after(seconds: float) -> Iterator[None]:
-    """Have runs inside store a snapshot whenever replaying would take that long."""
+    """Make runs in this context store a snapshot when replaying would take this many seconds."""
     token = _snapshot_after.set(seconds)
     try:
         yield
@@ -59,10 +59,10 @@ def snapshots_after(seconds: float) -> Iterator[None]:
 
 
 class RunDir:
-    """A directory that is open for one run. Close it at the end.
+    """A run directory that is open for one run and must be closed at the end.
 
-    The run starts from `state` and `record`, which are None and empty if it is new. `stored` is all
-    that the journal holds. `spec` is the one given, with the kernel that the run began with.
+    The run starts from `state` and `record`. A new run has the state None and an empty record.
+    `stored` sums up the whole journal. `spec` has the kernel that the run began with.
     """
 
     def __init__(
@@ -80,9 +80,9 @@ class RunDir:
         self.stored = StoredRun()
         self._problem, self._algorithm = problem, algorithm
         self._header = identity(problem, algorithm, spec)
-        self._pieces, self._elapsed = 0, 0.0  # at the start
+        self._pieces, self._elapsed = 0, 0.0  # pieces and seconds before the start
         self._replay: Iterator[tuple[Record, Position]] | None = None
-        self._end_written = False  # the last record is the run's end
+        self._end_written = False  # whether the last record is the run's end
         self._snapshots, self._snapshot_at, self._untried = True, 0.0, True
         safe_files.require_folder(self.solver_states)
         self._lock = DirectoryLock(self.path)
@@ -95,7 +95,7 @@ class RunDir:
     def _open(self, limits: Limits) -> JournalWriter:
         path, first_line = self.path / JOURNAL, header_line(self._header)
         if first_line.startswith(safe_files.beginning(path, len(first_line) + 1)):
-            # A new run, or one that was killed before its header was whole.
+            # The run is new, or was killed before its header was written completely.
             return JournalWriter.create(path, self._header)
         file = JournalFile(path)
         self._keep_kernel(file.header.get("kernel"))
@@ -106,7 +106,7 @@ class RunDir:
             take(file, whole, record)
             if end == reached and whole.within(limits):
                 before, start = copy.deepcopy(whole), end
-        if start is not file.start:  # the snapshot is of this journal, and within the limits
+        if start is not file.start:  # the snapshot fits this journal and the limits
             self.state = state
         for stored in (whole, before):
             self._require_within_bounds(file, stored.run.best)
@@ -123,11 +123,11 @@ class RunDir:
         for point, bounds in ((best.x, self._problem.x_bounds), (best.y, self._problem.y_bounds)):
             if point.shape != (bounds.size,):
                 raise file.corrupt(f"its best pair has {point.size} numbers for {bounds.size}")
-            if ((point < bounds.lower) | (point > bounds.upper)).any():  # NaN: a solver that failed
+            if ((point < bounds.lower) | (point > bounds.upper)).any():  # a failed solver gives NaN
                 raise file.corrupt("its best pair is outside the bounds")
 
     def _keep_kernel(self, kernel: Any) -> None:
-        """Keep the kernel that the run began with, unless another one is asked for."""
+        """Keep the kernel that the run began with, unless the user asks for another kernel."""
         if kernel == "numpy" and kernels.chosen() is None:
             self.spec = replace(self.spec, kernel="numpy")
             self._header["kernel"] = kernel
@@ -152,7 +152,7 @@ class RunDir:
     def source(
         self, live: Live, clock: Clock, recheck: Callable[[Session], None] | None = None
     ) -> Source:
-        """Return where the run's answers come from: the journal first, if it holds any."""
+        """Return the source of the run's answers, which first reads those in the journal."""
         clock.hold(self._elapsed)
         journalled = Journalled(live, self, clock, self._problem.vectorized, self._pieces)
         if self._replay is None:
@@ -162,16 +162,16 @@ class RunDir:
 
     @property
     def solver_states(self) -> Path:
-        """Return the folder of the states of the problem's own solver."""
+        """Return the directory of the states of the problem's own solver."""
         return self.path / SOLVER_STATES
 
     def append(self, record: Record) -> None:
-        """Write a record."""
+        """Write a record into the journal."""
         self._writer.append(record)
         self._end_written = record.kind is RecordKind.END
 
     def generation_ended(self, state: AlgorithmState, own_time: float) -> None:
-        """Store the state when replaying would take long."""
+        """Store the state if replaying would take long without it."""
         asked = _snapshot_after.get()
         due = own_time - self._snapshot_at >= (SNAPSHOT_AFTER if asked is None else asked)
         if not self._snapshots or not (due or self._untried):
@@ -181,7 +181,7 @@ class RunDir:
                 self._writer.sync()
                 snapshot.write(self.path / SNAPSHOT, state, self._writer.position, self._kind)
                 self._snapshot_at = own_time
-            else:  # warn at once, and not after hours, that states cannot be stored
+            else:  # try at once: a warning after hours would be late
                 snapshot.require_storable(state, self._kind)
             self._untried = False
         except snapshot.NotStorable as error:
@@ -192,10 +192,10 @@ class RunDir:
             )
 
     def close_run(self, result: Result) -> bool:
-        """Tidy up after a run, and tell whether its end is to be written."""
+        """Remove files that are not needed any more; tell whether to write the run's end."""
         if not (self.path / JOURNAL).exists():
             warn_user(f"{self.path} was removed: nothing of the run is kept")
-        if result.status in OWN_ENDS:  # nobody continues it
+        if result.status in OWN_ENDS:  # such a run is never continued
             remove_states(self.solver_states)
         return not self._end_written and result.status is not StopReason.INTERRUPTED
 
@@ -207,7 +207,7 @@ class RunDir:
 
 
 def _directory(name: str | Path) -> Path:
-    """Return the absolute path of a directory, which is made if there is none."""
+    """Create a directory if it does not exist, and return its absolute path."""
     fine = isinstance(name, str | Path) and bool(str(name))
     require(fine, "run_dir", "the name of a directory", name)
     directory = Path(name).absolute()
@@ -218,7 +218,7 @@ def _directory(name: str | Path) -> Path:
 
 
 def _first_state(algorithm: Algorithm[Any], spec: Spec) -> Any:
-    """Return an algorithm's state before its first generation; None if that takes evaluations."""
+    """Return the state that an algorithm starts with, or None if making it takes evaluations."""
     with suppress(Exception):  # some objects cannot be copied
         algorithm = copy.deepcopy(algorithm)  # so that the user's object is not changed
     procedure = algorithm.init(spec)
@@ -235,7 +235,7 @@ def _first_state(algorithm: Algorithm[Any], spec: Spec) -> Any:
 def _try_out(
     algorithm: Algorithm[Any], spec: Spec, problem: Problem, state: AlgorithmState
 ) -> None:
-    """Refuse a state with which no generation can begin; nothing is evaluated."""
+    """Refuse a state from which no generation can begin; evaluate nothing."""
     if state.stop is not None:
         return
     contract = Contract(algorithm, spec, problem, earlier_unknown=True)

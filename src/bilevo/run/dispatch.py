@@ -1,8 +1,8 @@
-"""Compute the pieces of a batch, here or by workers; repeat those that fail, or rank them last.
+"""Compute the pieces of a batch, here or by workers. Repeat pieces that fail, or rank them last.
 
-`Evaluator` does so for evaluations of functions, `Stepper` for steps of the problem's own solver.
-A piece is one point or one step, or a fixed number of rows where functions are vectorized. Pieces
-do not depend on who computes them, so results do not either.
+`Evaluator` evaluates functions in this way; `Stepper` takes steps of the problem's own solver.
+A piece is one point, one step, or `ROWS` points if the functions are vectorized. Pieces are the
+same with and without workers, and so are the results.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from bilevo.run.jobs import CannotTravel, Changed, EvaluationOutcome, Job, Raise
 from bilevo.run.session import Batch, StepBatch, Stopped
 
 OnFailure = Literal["raise", "worst"]
-# Errors that end a run: to repeat such a piece, or to rank it last, would hide a mistake.
+# Errors that always end a run: repeating the piece, or ranking it last, would hide a mistake.
 FATAL = (BadValue, CannotTravel, Changed)
 NOTHING: Mapping[int, Any] = {}
-ROWS = 64  # of a piece, when vectorized
+ROWS = 64  # The number of points in a piece if the functions are vectorized.
 
 
 B = TypeVar("B", bound=Batch | StepBatch)
@@ -37,7 +37,7 @@ Keep = Callable[[B, int, P], None]
 
 @lru_cache(64)
 def piece_rows(vectorized: bool, points: int) -> tuple[slice, ...]:
-    """Return the rows of each piece of a batch."""
+    """Return the rows of each piece of a batch of `points` points."""
     size = ROWS if vectorized else 1
     return tuple(slice(i, min(i + size, points)) for i in range(0, points, size))
 
@@ -45,7 +45,7 @@ def piece_rows(vectorized: bool, points: int) -> tuple[slice, ...]:
 class Dispatcher(ABC, Generic[B, P]):
     """Computes the pieces of a batch, in this thread or by workers, and repeats those that fail.
 
-    `done` says how much of the present batch has been computed, in case it is broken off.
+    `done` counts the evaluations of the present batch, in case the batch is broken off.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Dispatcher(ABC, Generic[B, P]):
 
     @abstractmethod
     def _job(self, batch: B, rows: slice) -> Job:
-        """Return a piece as workers take it."""
+        """Return the job by which a worker computes a piece."""
 
     @abstractmethod
     def _compute(self, batch: B, rows: slice) -> Reply:
@@ -78,7 +78,7 @@ class Dispatcher(ABC, Generic[B, P]):
 
     @abstractmethod
     def _place(self, batch: B, rows: slice) -> str:
-        """Say where a piece is, so that people find what failed."""
+        """Return words that tell the user which piece failed."""
 
     def outcomes(
         self,
@@ -87,9 +87,10 @@ class Dispatcher(ABC, Generic[B, P]):
         keep: Keep[B, P] | None = None,
         time_left: Callable[[], float] = lambda: math.inf,
     ) -> list[P]:
-        """Return the outcomes of all pieces; those that are known are not computed again.
+        """Return the outcomes of all pieces; those in `known` are not computed again.
 
-        `keep` is given each new outcome as it comes; `time_left` is asked between pieces.
+        `keep` is called with each new outcome. `time_left`, called between pieces, returns the
+        seconds until the time limit.
         """
         found = dict(known)
         pieces = piece_rows(self._vectorized, len(batch.x))
@@ -104,7 +105,7 @@ class Dispatcher(ABC, Generic[B, P]):
         return [found[i] for i in range(len(pieces))]
 
     def _settle(self, batch: B, rows: slice, reply: Reply | Raised) -> P:
-        """Return the outcome of a piece; raise its error unless failures rank last."""
+        """Return the outcome in a reply; raise the error in it unless failures rank last."""
         if not isinstance(reply, Raised):
             return cast(P, reply.outcome)
         error, place = reply.error, self._place(batch, rows)
@@ -128,7 +129,7 @@ class Dispatcher(ABC, Generic[B, P]):
             yield i, self._attempts(batch, rows)
 
     def _attempts(self, batch: B, rows: slice) -> Reply | Raised:
-        """Compute a piece in this thread, again if it fails."""
+        """Compute a piece in this thread; if it fails, repeat it up to `retries` times."""
         left = self._retries
         while True:
             try:
@@ -141,7 +142,7 @@ class Dispatcher(ABC, Generic[B, P]):
     def _side_by_side(
         self, batch: B, pieces: dict[int, slice], time_left: Callable[[], float]
     ) -> Iterator[tuple[int, Reply | Raised]]:
-        """Have all pieces computed by the workers; yield them in the order in which they end."""
+        """Give all pieces to the workers; yield the replies in the order in which they come."""
         assert self._workers is not None
         started, computing = perf_counter(), 0.0
         attempts = dict.fromkeys(pieces, 0)
@@ -160,7 +161,7 @@ class Dispatcher(ABC, Generic[B, P]):
                 self._workers.submit(i, jobs[i])
                 continue
             else:
-                computing = math.inf  # a failure does not show what workers cost
+                computing = math.inf  # no warning: failures do not show what workers cost
             yield i, reply
             del jobs[i]
         if self._overhead is not None:

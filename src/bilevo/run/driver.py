@@ -1,4 +1,4 @@
-"""The driver: has a session's batches answered, one after another, until the run has ended."""
+"""The driver: gets the answers to a session's batches, one by one, until the run has ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bilevo.run.session import Session, Source, Stopped
 
 
 def drive(session: Session, source: Source) -> Result:
-    """Run a session to its end. Ctrl-C ends it with the best pair so far."""
+    """Run a session to its end and return its result. Ctrl-C ends it with the best pair so far."""
     try:
         while (batch := session.batch) is not None:
             session.take(source.answer(session, batch))

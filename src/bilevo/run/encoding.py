@@ -1,4 +1,4 @@
-"""A run's answers and events as journal records, and back."""
+"""Conversion of a run's answers and events to journal records, and back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EVENTS: dict[RecordKind, type] = {
 
 
 def digest(batch: Batch | StepBatch, rows: slice) -> int:
-    """Return a checksum of what is asked in these rows, to know a record that answers it."""
+    """Return a checksum of these rows of a batch, which is stored with their answer."""
     asked = crc32(batch.x[rows].tobytes(), _NUMBER[batch.level])
     if isinstance(batch, Batch):
         return crc32(batch.y[rows].tobytes(), asked)
@@ -45,7 +45,7 @@ def piece(
     counted: int,
     elapsed: float,
 ) -> Record:
-    """Return the record of a piece; `counted` is its level's count before the batch."""
+    """Return the record of a piece; `counted` is the level's evaluations before the batch."""
     row, first, points = rows.start, counted + rows.start + 1, rows.stop - rows.start
     if isinstance(batch, StepBatch):
         asked = {"x": batch.x[row], "task": int(batch.task[row]), TAKEN: int(batch.taken[row])}
@@ -69,7 +69,7 @@ def answers(record: Record, batch: Batch | StepBatch, rows: slice) -> bool:
 
 
 def outcome(record: Record) -> EvaluationOutcome | StepOutcome:
-    """Return the outcome of a piece."""
+    """Return the outcome of a piece from its record."""
     k = record.points
     if record.kind is RecordKind.STEP:
         return step_outcome(json.loads(record.payload))
@@ -85,7 +85,7 @@ def step_outcome(content: dict[str, Any]) -> StepOutcome:
 
 
 def failures(record: Record) -> list[Failure]:
-    """Return the failed points of a record, which is a failure's or a step's."""
+    """Return the failed points of a record of the kind FAILURE or STEP."""
     content = json.loads(record.payload)
     told = {name: content[name] for name in ("x", "y", "error")}
     level, first = LEVELS[record.level].value, content["first"]

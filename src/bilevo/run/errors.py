@@ -1,4 +1,4 @@
-"""Why a run directory is refused. Each message says what to do; nothing is overwritten."""
+"""Errors that refuse a run directory. Each message says what to do; nothing is overwritten."""
 
 from bilevo.safe_files import UnsafeFile
 
@@ -6,7 +6,7 @@ __all__ = ["JournalCorrupt", "RunLocked", "RunMismatch", "UnsafeFile"]
 
 
 class JournalCorrupt(ValueError):  # noqa: N818 (a public name)
-    """A journal is damaged before its tail, or is not a journal at all."""
+    """A journal is damaged in front of intact records, or the file is not a journal."""
 
 
 class RunMismatch(ValueError):  # noqa: N818 (a public name)

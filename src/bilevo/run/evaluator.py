@@ -27,7 +27,7 @@ class Evaluator(Dispatcher[Batch, EvaluationOutcome]):
         retries: int = 0,
         workers: Workers | None = None,
     ) -> None:
-        overhead = Overhead() if problem.follower is None else None  # workers are for the solver
+        overhead = Overhead() if problem.follower is None else None  # else they serve the solver
         super().__init__(on_failure, retries, workers, problem.vectorized, overhead)
         self._at_once = 0 if workers is not None else ROWS if problem.vectorized else 1
         self._returned = {
@@ -44,7 +44,7 @@ class Evaluator(Dispatcher[Batch, EvaluationOutcome]):
         time_left: Callable[[], float] = lambda: math.inf,
     ) -> Evaluated:
         """Return the values of a batch; see `outcomes`."""
-        if len(batch.x) <= self._at_once and not known:  # the usual case of many runs
+        if len(batch.x) <= self._at_once and not known:  # a frequent case
             return self._one_piece(batch, keep)
         return self._join(batch.level, self.outcomes(batch, known, keep, time_left))
 
@@ -61,7 +61,7 @@ class Evaluator(Dispatcher[Batch, EvaluationOutcome]):
         return self._join(batch.level, [outcome])
 
     def _join(self, level: Level, outcomes: list[EvaluationOutcome]) -> Evaluated:
-        """Put the outcomes of all pieces together."""
+        """Return the values of a batch, put together from the outcomes of its pieces."""
         returned = self._returned[level]
         errors: dict[int, str] = {}
         row = 0
@@ -71,7 +71,7 @@ class Evaluator(Dispatcher[Batch, EvaluationOutcome]):
             else:
                 errors.update((row + i, error) for i in range(len(objective)))
             row += len(objective)
-        width = returned.count or 0  # failed points may come before it is known
+        width = returned.count or 0  # points may fail before the number of constraints is known
         return Evaluated(
             np.concatenate([objective for objective, _, _ in outcomes]),
             np.concatenate(

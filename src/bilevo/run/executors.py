@@ -17,22 +17,22 @@ from bilevo.core.problem import Problem
 from bilevo.run.jobs import Carrier, Job, Raised, Reply, carry_out
 from bilevo.run.warn import warn_user
 
-MOST_WORKERS = 4096
+MAX_WORKERS = 4096
 
 
 class Workers(Protocol):
-    """Does jobs side by side; each has a key."""
+    """Does jobs side by side; each job has a key."""
 
     def submit(self, key: int, job: Job) -> None: ...
 
     def next(self, seconds: float) -> tuple[int, Reply | Raised] | None:
-        """Return the key and reply of a job that has ended; None if none ends in that time."""
+        """Return the key and reply of the next job that ends, or None if time runs out first."""
 
     def close(self) -> None: ...
 
 
 class ExecutorWorkers:
-    """Does jobs by an executor that the user gives, which stays open.
+    """Does jobs by an executor that the user gives, and leaves the executor open.
 
     Errors of the executor itself are raised as they are.
     """
@@ -64,7 +64,7 @@ class ExecutorWorkers:
 class RayExecutor(Executor):
     """Ray as a `concurrent.futures` executor: `workers=RayExecutor()` after `ray.init(...)`.
 
-    It takes the options of a remote function: `RayExecutor(num_cpus=2, max_retries=0)`.
+    Its arguments are options of Ray's remote functions: `RayExecutor(num_cpus=2, max_retries=0)`.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -77,7 +77,7 @@ class RayExecutor(Executor):
         self._remote: dict[Callable[..., Any], Any] = {}  # remote functions, each sent to Ray once
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run a function on the cluster; cancelling its future cancels it there."""
+        """Run a function on the cluster and return its future; `cancel` of the future ends it."""
         if fn not in self._remote:
             made = self._ray.remote(fn)
             self._remote[fn] = made.options(**self._options) if self._options else made
@@ -88,13 +88,13 @@ class RayExecutor(Executor):
 
 
 def open_workers(workers: Any, problem: Problem, timeout: float | None) -> Workers | None:
-    """Return the workers that `minimize(workers=...)` asks for; None is this thread alone."""
+    """Return the workers that `minimize(workers=...)` asks for, or None for this thread alone."""
     if timeout is not None:
         require_positive("timeout", timeout)
     number = isinstance(workers, int | np.integer)
     if number:
-        what = f"a number of processes from 1 to {MOST_WORKERS}, or an executor"
-        require(is_whole(workers) and 1 <= workers <= MOST_WORKERS, "workers", what, workers)
+        what = f"a number of processes from 1 to {MAX_WORKERS}, or an executor"
+        require(is_whole(workers) and 1 <= workers <= MAX_WORKERS, "workers", what, workers)
     if timeout is not None and not number:
         raise ValueError(
             f"timeout={timeout} needs processes that can be ended: give workers=1 or more; it "
@@ -119,17 +119,17 @@ def open_workers(workers: Any, problem: Problem, timeout: float | None) -> Worke
 class Overhead:
     """Warns at the start of a run if workers take longer than evaluations in this thread would."""
 
-    POINTS = 50
-    CLEARLY = 1.5
+    POINTS = 50  # How many points are timed.
+    CLEARLY = 1.5  # A warning says that workers take more than this many times the functions' time.
 
     def __init__(self) -> None:
         self._batches, self._points, self._computing, self._waiting = 0, 0, 0.0, 0.0
 
     def note(self, points: int, computing: float, waiting: float) -> None:
-        """Note a batch: the seconds of the functions, and the seconds until the last reply."""
+        """Add a batch: the seconds in the functions, and the seconds until the last reply."""
         self._batches += 1
         if self._batches == 1 or self._points >= self.POINTS:
-            return  # workers start with the first batch
+            return  # the first batch also starts the workers, so it is left out
         self._points += points
         self._computing += computing
         self._waiting += waiting

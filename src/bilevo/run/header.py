@@ -1,4 +1,4 @@
-"""The header of a journal, which says what run it belongs to."""
+"""The header of a journal, which identifies the journal's run."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from bilevo.version import __version__
 
 
 def identity(problem: Problem, algorithm: Algorithm[Any], spec: Spec) -> dict[str, Any]:
-    """Return all that must be the same for a run to be continued.
+    """Return the settings that must be the same when a run is continued.
 
-    `written_by` is for information, and may differ.
+    `written_by` is only information, and may differ.
     """
     sides = (problem.x_bounds, problem.y_bounds)
     bounds = b"".join(side.lower.tobytes() + side.upper.tobytes() for side in sides)
@@ -42,7 +42,7 @@ def identity(problem: Problem, algorithm: Algorithm[Any], spec: Spec) -> dict[st
         "target": None if spec.target is None else asdict(spec.target),
         "ftol": spec.ftol,
         "x0": None if spec.x0 is None else spec.x0.tolist(),
-        "kernel": spec.kernel,  # another one rounds otherwise
+        "kernel": spec.kernel,  # another kernel rounds differently
         "written_by": {
             "bilevo": __version__,
             "python": platform.python_version(),
@@ -52,13 +52,13 @@ def identity(problem: Problem, algorithm: Algorithm[Any], spec: Spec) -> dict[st
     }
     if problem.follower is not None:
         content["follower"] = _parameters(problem.follower)
-    text = json.dumps(content, default=lambda number: number.item())  # for numbers of numpy
+    text = json.dumps(content, default=lambda number: number.item())  # converts numpy's numbers
     readable: dict[str, Any] = json.loads(text)  # as it will be read back
     return readable
 
 
 def _parameters(value: Any) -> Any:
-    """Return an object's settings, by class and field; the class if it is no dataclass."""
+    """Return a dataclass's settings by name, a plain value, or the class of any other object."""
     if is_dataclass(value):
         settings = [field.name for field in fields(value) if field.init]
         content = {name: _parameters(getattr(value, name)) for name in settings}
@@ -69,10 +69,10 @@ def _parameters(value: Any) -> Any:
 
 
 def require_same(directory: Path, there: dict[str, Any], here: dict[str, Any]) -> None:
-    """Refuse a journal of another run, and say how it differs."""
+    """Refuse a journal of another run, and say how the runs differ."""
     try:
         different = list(_differences(there, here))
-    except RecursionError:  # no run has written this header
+    except RecursionError:  # no run writes such a header
         different = ["its header is nested too deeply"]
     if different:
         more = f" (and {len(different) - 3} more)" if len(different) > 3 else ""

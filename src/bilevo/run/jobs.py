@@ -1,7 +1,7 @@
-"""Jobs: the part of evaluation that may run in another thread, process or machine.
+"""Jobs: evaluations and steps that may run in another thread, process or machine.
 
-A problem's functions travel by cloudpickle, so lambdas and functions of a notebook can travel, too.
-An exception that they raise is returned as a value; an exception of an executor itself is raised.
+A problem's functions are sent by cloudpickle, so they may be lambdas or come from a notebook.
+An exception in these functions is returned as a value; an exception of the executor is raised.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class CannotTravel(ValueError):  # noqa: N818 (reads as what is wrong)
 
 
 class EvaluationJob(NamedTuple):
-    """A point x (m,), y (n,), or rows of a vectorized problem, to evaluate at a level.
+    """A pair x (m,), y (n,) to evaluate at a level, or rows of pairs if the problem is vectorized.
 
-    `width` is the number of constraints, if known.
+    `width` is the number of constraints, or None if it is not known yet.
     """
 
     level: Level
@@ -48,7 +48,7 @@ class EvaluationOutcome(NamedTuple):
 
     @classmethod
     def failed(cls, points: int, error: str) -> EvaluationOutcome:
-        """Return the outcome of a piece of that many points which failed."""
+        """Return the outcome of a failed piece with that many points."""
         return cls(np.full(points, np.nan), np.empty((points, 0)), error)
 
     @property
@@ -57,11 +57,11 @@ class EvaluationOutcome(NamedTuple):
 
 
 class StepJob(NamedTuple):
-    """A step of the problem's own solver for a task, with its leader x (m,) and its state.
+    """A step of the problem's own solver for a task, whose leader is x (m,).
 
-    The task has taken `taken` steps before this one. The state is the one after `had` of them (None
-    after none). The steps in between are taken again, and must lead to the outcome `last`. A state
-    that comes from another process is `Packed`.
+    The task has taken `taken` steps before this one. `state` is the solver's state after the first
+    `had` of them, or None. The steps in between are taken again, and must lead to the outcome
+    `last`. A state that comes from another process is `Packed`.
     """
 
     task: int
@@ -77,7 +77,7 @@ Job = EvaluationJob | StepJob
 
 
 class Reply(NamedTuple):
-    """The outcome of a piece, the seconds it took, and a solver's state after it (None if done)."""
+    """The outcome of a piece, the seconds it took, and the solver's state (None if it is done)."""
 
     outcome: EvaluationOutcome | StepOutcome
     seconds: float
@@ -89,7 +89,7 @@ class Changed(ValueError):  # noqa: N818 (reads as what is wrong)
 
 
 class Raised:
-    """An exception from user code; one that cannot travel is replaced by its text."""
+    """An exception from user code; if it cannot be sent by a worker, its text is sent."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -141,7 +141,7 @@ def evaluate_job(problem: Problem, job: EvaluationJob) -> Reply:
 
 def solver_stream(seed: int, task: int) -> np.random.Generator:
     """Return the random numbers of the problem's own solver for a task."""
-    return stream(seed, "own follower", 0, task)  # the name is part of all stored results
+    return stream(seed, "own follower", 0, task)  # stored results depend on this name
 
 
 def take_step(problem: Problem, job: StepJob) -> Reply:
@@ -173,7 +173,7 @@ class Packed(NamedTuple):
 
 
 def pack_state(state: Any) -> Packed:
-    """Return a state as bytes, which later changes of the state do not reach."""
+    """Return a state as bytes, which stay the same when the state changes later."""
     import cloudpickle
 
     try:
@@ -186,9 +186,9 @@ def pack_state(state: Any) -> Packed:
 
 
 class Carrier:
-    """A problem that can travel: packed once, and unpacked once in each process it comes to.
+    """A problem that can be sent to workers. It is packed once, and unpacked once in each process.
 
-    A problem that could not be unpacked is an error, which is the reply to all jobs.
+    If it cannot be unpacked, `problem` is an error, which is the reply to all jobs.
     """
 
     def __init__(self, problem: Problem | CannotTravel) -> None:
@@ -196,7 +196,7 @@ class Carrier:
 
     @cached_property
     def packed(self) -> tuple[bytes, bytes]:
-        """Return the problem as bytes, and a key to know them by."""
+        """Return the problem as bytes, and a key that identifies these bytes."""
         import cloudpickle
 
         try:
@@ -212,11 +212,11 @@ class Carrier:
         return unpack, self.packed
 
     def run(self, job: Job) -> Reply | Raised:
-        """Do a job, and return its reply or what was raised."""
+        """Do a job, and return its reply or the exception that it raised."""
         if isinstance(self.problem, CannotTravel):
             return Raised(self.problem)
         try:
-            job.x.flags.writeable = False  # this flag does not travel
+            job.x.flags.writeable = False  # this flag is lost on the way to a worker
             if isinstance(job, StepJob):
                 reply = take_step(self.problem, job._replace(state=unpack_state(job.state)))
                 state = None if reply.state is None else pack_state(reply.state)
@@ -230,7 +230,7 @@ class Carrier:
 
 
 def unpack_state(state: Any) -> Any:
-    """Return a solver's state, whether it has travelled or not."""
+    """Return a solver's state, unpacked if it is `Packed`."""
     import cloudpickle
 
     return cloudpickle.loads(state.content) if isinstance(state, Packed) else state
@@ -240,7 +240,7 @@ _unpacked: dict[bytes, Carrier] = {}
 
 
 def unpack(packed: bytes, key: bytes) -> Carrier:
-    """Return the carrier of a packed problem; the last few are kept."""
+    """Return the carrier of a packed problem; the last four carriers are kept."""
     import cloudpickle
 
     if key not in _unpacked:
@@ -254,8 +254,8 @@ def unpack(packed: bytes, key: bytes) -> Carrier:
 
 
 def carry_out(carrier: Carrier, ticket: int, job: Job) -> Reply | Raised:
-    """Do a job; this is the function that executors are given.
+    """Do a job. This is the function that executors are given.
 
-    The ticket makes each call a different one: Dask computes equal calls only once.
+    `ticket` makes each call different, because Dask computes equal calls only once.
     """
     return carrier.run(job)

@@ -4,10 +4,10 @@ Rules:
 - It is a log, not a cache. A run is resumed by running it again and taking the values of its
   requests from the log, in order, instead of from the functions.
 - A file is one header line, `bilevo-journal-1 <crc> <json>`, and binary records. Each record ends
-  with a chained crc: it covers the record and the crc before it, so that an accepted beginning of
-  a file is the beginning that was written.
-- A record is written by one call, before its values are used. It is handed to the system at once
-  and forced to the disk at most once a second, by a thread when nothing else is written.
+  with a chained crc, which covers the record and the crc before it. So the first records of a file
+  are accepted only if they are the records that were written, in their order.
+- A record is written by one call to the system, before its values are used. Records are forced to
+  the disk at most once a second, by the next record or, if none follows, by a thread.
 - A torn tail (the last records, cut or garbled by a crash) is cut off, and its points are evaluated
   again. Damage in front of an intact record is refused with `JournalCorrupt`.
 - Within one request, records are in the order in which evaluations ended.
@@ -32,11 +32,11 @@ from bilevo.run.errors import JournalCorrupt, RunMismatch
 from bilevo.safe_files import explained
 
 JOURNAL_FORMAT = "bilevo-journal-1"
-SYNC_EVERY = 1.0  # seconds
-LONGEST_HEADER = 2**20
-LONGEST_PAYLOAD = 2**28  # bytes of a record
-LONGEST_TAIL = 2**28  # bytes that a crash may leave garbled
-PATIENCE = 16  # times the length of a file: the most bytes to check in a search for records
+SYNC_EVERY = 1.0  # The least seconds between two times that records are forced to the disk.
+MAX_HEADER = 2**20  # The longest header that is read, in bytes.
+MAX_PAYLOAD = 2**28  # The longest payload of a record together with its crc, in bytes.
+MAX_TAIL = 2**28  # The longest torn tail that a crash can leave, in bytes.
+MAX_CHECKED = 16  # The most bytes to check in a search for records, in lengths of the file.
 
 _MARK = b"\xb1\x1e"
 _HEAD = struct.Struct("<2sIBBHQId")  # mark, length, kind, level, points, number, digest, elapsed
@@ -49,11 +49,11 @@ class RecordKind(IntEnum):
     BEST = 2  # JSON: the best pair so far
     GENERATION = 3  # JSON: a row of the history
     STEP = 5  # JSON: the outcome of a step of the problem's own solver
-    END = 4  # JSON: the result of a run that ended; more evaluations may follow
+    END = 4  # JSON: the result of a run that ended; a continued run adds more records
 
 
 class Record(NamedTuple):
-    """One entry. `number` is the number of its piece, `digest` a checksum of what was asked."""
+    """One record: `number` is the number of its piece, `digest` a checksum of its request."""
 
     kind: RecordKind
     level: int
@@ -65,7 +65,7 @@ class Record(NamedTuple):
 
 
 class Position(NamedTuple):
-    """A place between two records: its offset, and the crc of all before it."""
+    """A place between two records: its offset in bytes, and the crc of all that is before it."""
 
     offset: int
     crc: int
@@ -82,7 +82,7 @@ class JournalFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         with safe_files.reading(path) as file:
-            self.header, self.start = self._read_header(file.read(LONGEST_HEADER + 1))
+            self.header, self.start = self._read_header(file.read(MAX_HEADER + 1))
 
     def _read_header(self, content: bytes) -> tuple[dict[str, Any], Position]:
         line, ended, _ = content.partition(b"\n")
@@ -114,10 +114,10 @@ class JournalFile:
     def records(
         self, start: Position | None = None, until: Position | None = None
     ) -> Iterator[tuple[Record, Position]]:
-        """Yield the records from a position on, each with the position behind it.
+        """Yield the records from `start` on, each with the position after it.
 
-        Ends at `until`, at the end of the file or at a torn tail; damage before an intact record
-        is an error.
+        The records end at `until`, at the end of the file or at a torn tail. Damage before an
+        intact record is an error.
         """
         position = start or self.start
         with safe_files.reading(self.path) as file:
@@ -138,14 +138,14 @@ class JournalFile:
     def _intact_after(self, file: IO[bytes], offset: int, size: int) -> bool:
         """Tell whether an intact record follows somewhere after the offset.
 
-        Each candidate is checked by its crc. A file that takes too many checks counts as damaged,
-        and so does one whose tail is longer than a crash can leave.
+        Each candidate is checked by its crc. Return True also if there are too many bytes to
+        check, or if the tail is longer than a crash can leave: the file then counts as damaged.
         """
-        if size - offset > LONGEST_TAIL:
+        if size - offset > MAX_TAIL:
             return True
         file.seek(offset)
         tail = file.read(size - offset)
-        at, patience = tail.find(_MARK, 1), PATIENCE * size
+        at, patience = tail.find(_MARK, 1), MAX_CHECKED * size
         while at >= 0:
             if at >= _CRC.size and at + _HEAD.size < len(tail):
                 (before,) = _CRC.unpack_from(tail, at - _CRC.size)
@@ -160,18 +160,18 @@ class JournalFile:
 
 
 def _read_record(file: IO[bytes], position: Position, size: int) -> tuple[Record, Position] | None:
-    """Read the record at a position, which is also the file's, if it is whole."""
+    """Read the record at the file's present position; return None if it is not whole."""
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
         return None
     rest = _HEAD.unpack(head)[1] + _CRC.size
-    if rest > LONGEST_PAYLOAD or position.offset + _HEAD.size + rest > size:
+    if rest > MAX_PAYLOAD or position.offset + _HEAD.size + rest > size:
         return None
     return _record(head + file.read(rest), 0, position)
 
 
 def _record(content: bytes, at: int, position: Position) -> tuple[Record, Position] | None:
-    """Return the record at an index of some content, if it is whole, and the position behind it."""
+    """Return the record at `content[at]` and the position after it, or None if it is not whole."""
     if at + _HEAD.size + _CRC.size > len(content):
         return None
     mark, length, kind, level, points, number, digest, elapsed = _HEAD.unpack_from(content, at)
@@ -187,7 +187,7 @@ def _record(content: bytes, at: int, position: Position) -> tuple[Record, Positi
 
 
 class JournalWriter:
-    """Appends records at a position; anything after it is cut off."""
+    """Appends records at a position; anything after that position is cut off."""
 
     def __init__(self, path: Path, position: Position) -> None:
         self._path = path
@@ -195,7 +195,7 @@ class JournalWriter:
         self._file = safe_files.open_plain(path, os.O_WRONLY | os.O_APPEND)
         if os.fstat(self._file).st_size != position.offset:
             os.ftruncate(self._file, position.offset)
-        self._error: OSError | None = None  # of a sync in the thread; the next `append` raises it
+        self._error: OSError | None = None  # an error in the thread; the next `append` raises it
         self._synced, self._waiting = 0.0, False  # the time of the last sync; whether records wait
         self._unsynced, self._closing = threading.Event(), threading.Event()
         self._syncing = threading.Thread(target=self._sync_when_idle, daemon=True)
@@ -203,7 +203,7 @@ class JournalWriter:
 
     @classmethod
     def create(cls, path: Path, header: dict[str, Any]) -> JournalWriter:
-        """Make a new journal; its header is on the disk before the file has its name."""
+        """Make a new journal; its header is on the disk before the file gets its name."""
         line = header_line(header)
         safe_files.write_whole(path, line)
         return cls(path, Position(len(line), crc32(line)))
@@ -216,7 +216,7 @@ class JournalWriter:
         if self._error is not None:
             raise self._error
         kind, level, points, number, digest, elapsed, payload = record
-        if len(payload) > LONGEST_PAYLOAD - _CRC.size:
+        if len(payload) > MAX_PAYLOAD - _CRC.size:
             raise ValueError(f"a record of {len(payload)} bytes is too long for {self._path}")
         head = _HEAD.pack(_MARK, len(payload), kind, level, points, number, digest, elapsed)
         crc = crc32(payload, crc32(head, self._crc))
@@ -237,14 +237,14 @@ class JournalWriter:
             self._unsynced.set()
 
     def _undo(self) -> None:
-        """Take back a part of a record, if the disk still lets us; a torn tail does no harm."""
+        """Remove a half-written record if the disk allows it; if not, a torn tail does no harm."""
         try:
             os.ftruncate(self._file, self._offset)
         except OSError:
             return
 
     def sync(self) -> None:
-        """Force what was written to the disk."""
+        """Make sure that all written records are on the disk."""
         self._unsynced.clear()
         self._waiting = False
         self._synced = perf_counter()
@@ -254,7 +254,7 @@ class JournalWriter:
             raise explained(error, self._path) from error
 
     def _sync_when_idle(self) -> None:
-        """Sync, in a thread, within a second of a record that no other one follows."""
+        """Call `sync`, in a thread, within a second after a record that no other record follows."""
         while True:
             self._unsynced.wait()
             if self._closing.wait(max(0.0, self._synced + SYNC_EVERY - perf_counter())):
@@ -262,11 +262,11 @@ class JournalWriter:
             if self._waiting:
                 try:
                     self.sync()
-                except OSError as error:  # the system reports it only once
+                except OSError as error:  # the system reports the error only once
                     self._error = error
 
     def close(self) -> None:
-        """Force everything to the disk and end."""
+        """Make sure that all records are on the disk, and close the file."""
         self._closing.set()
         self._unsynced.set()
         self._syncing.join()

@@ -1,8 +1,8 @@
-"""A lock on a run directory, so that one process writes in it.
+"""A lock on a run directory, so that only one process writes in it.
 
-It is a lock of `flock`, which ends with its process. Unlike a POSIX record lock it stays when the
-file is opened and closed again, as when the directory is copied. It belongs to the open file, which
-a forked child would keep open after its parent's death. So children close it.
+The lock is made by `flock` and ends with its process. Unlike a POSIX record lock, it is not lost
+when the process opens and closes the file again, for example to copy the directory. A forked child
+would keep the file open, and so locked, after its parent's death. So children close the file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bilevo.core.terminal import printable
 from bilevo.run.errors import RunLocked
 from bilevo.safe_files import explained
 
-_held: set[int] = set()  # files of this process's locks
+_held: set[int] = set()  # the open files of this process's locks
 
 
 def _leave_to_parent() -> None:
@@ -58,7 +58,7 @@ class DirectoryLock:
         _held.add(self._file)
 
     def release(self) -> None:
-        if self._file in _held:  # it is not in a child that was forked meanwhile
+        if self._file in _held:  # a child that was forked meanwhile has closed it
             _held.remove(self._file)
             os.close(self._file)
 

@@ -37,7 +37,7 @@ CLASSES = {
     "bilevo.optimizers.pso.State": "bilevo.optimizers.pso.PSOState",
     "bilevo.surrogates.archive.Archive": f"{ALGORITHMS}.rivals.archive.Archive",
 }
-FIELDS = {  # by class: the old name of a field and the new one
+FIELDS = {  # for each class: the old names of its fields, and the new ones
     f"{ALGORITHMS}.shared.follower_search.Pair": {"turns": "steps"},
     f"{ALGORITHMS}.drc_plus.state.DRCPlusState": {
         "milestone": "restart_elite",

@@ -1,9 +1,9 @@
-"""Worker processes of our own: a hanging one can be ended, a dead one is replaced.
+"""Our own worker processes: a worker that hangs can be ended, and a worker that dies is replaced.
 
-Other pools do not offer that. With concurrent.futures and loky a worker that dies takes all running
-evaluations with it, and a worker that hangs cannot be ended. pebble's workers share a pipe under a
-lock, which a worker that is killed at the wrong moment never gives back. Here each process has its
-own pipe. loky starts them, without importing the main script again.
+Other pools do not offer this. In concurrent.futures and loky, a worker that dies ends all running
+evaluations, and a worker that hangs cannot be ended. In pebble, workers share a pipe and its lock,
+and a worker that is killed while it holds the lock never releases it. Here each process has its own
+pipe. The processes are started by loky, which does not import the main script again.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from typing import Any
 
 from bilevo.run.jobs import Carrier, Job, Raised, Reply, unpack
 
-MOST_FAILED_STARTS = 10  # in a row: more are no accident
-WATCH_EVERY = 0.5  # seconds between two checks that a parent, or a worker, is alive
+MAX_FAILED_STARTS = 10  # If more workers in a row fail to start, their jobs fail.
+WATCH_EVERY = 0.5  # Seconds between two checks that the parent, or a worker, is alive.
 
 
 class WorkerDied(RuntimeError):  # noqa: N818 (reads as what happened)
-    """The process of an evaluation ended, or was killed, in the middle of it."""
+    """A worker process ended, or was killed, during an evaluation."""
 
 
 class Worker:
-    """One process, in a group of its own with all that it starts."""
+    """One worker process, which forms a process group with all processes that it starts."""
 
     def __init__(self, carrier: Carrier, timeout: float) -> None:
         from loky.backend import get_context
@@ -38,16 +38,16 @@ class Worker:
         context = get_context("loky")
         self.pipe, other = context.Pipe()
         self.process = context.Process(target=serve, args=(other, *carrier.packed, os.getpid()))
-        # Ctrl-C is for the parent alone; a process inherits what is blocked.
+        # Ctrl-C is for the parent alone: a new process inherits the set of blocked signals.
         unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self.process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
         other.close()
-        self.key: int | None = None  # of its present job
+        self.key: int | None = None  # the key of the present job
         self.job: Job | None = None
-        self.ready = False  # it says when it has started: until then no time runs
+        self.ready = False  # whether it has started; the timeout does not run before that
         self._timeout = timeout
         self.deadline = math.inf
 
@@ -58,10 +58,10 @@ class Worker:
         try:
             self.pipe.send(job)
         except OSError:
-            return  # it is dead: reading from the pipe will tell
+            return  # the worker is dead, which `take` will find
 
     def take(self) -> Reply | Raised | None:
-        """Return the reply, or the death of the worker; None if it says that it has started."""
+        """Return the worker's reply or its death, or None if it says that it has started."""
         try:
             reply: Reply | Raised | None = self.pipe.recv()
             if reply is None:
@@ -81,37 +81,37 @@ class Worker:
         return not self.process.is_alive()
 
     def kill(self) -> None:
-        """End it and what it has started, whatever they are doing."""
+        """End the process and all that it has started, whatever they are doing."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        if self.process.exitcode is None:  # it had not come to make its group
+        if self.process.exitcode is None:  # it has not made its process group yet
             os.kill(self.process.pid, signal.SIGKILL)
         self.process.join()
         self.pipe.close()
 
 
 class WorkerPool:
-    """A number of worker processes; jobs wait in order for a free one.
+    """A number of worker processes. Jobs wait in order for a free worker.
 
-    Whatever happens to a job's process becomes its reply: `Raised` with a TimeoutError or a
-    `WorkerDied`.
+    If the process of a job takes too long or dies, the reply to the job is `Raised` with a
+    TimeoutError or a `WorkerDied`.
     """
 
     def __init__(self, workers: int, carrier: Carrier, timeout: float | None = None) -> None:
         carrier.packed  # noqa: B018 (a problem that cannot travel is refused at once)
         self._carrier = carrier
         self._timeout = math.inf if timeout is None else timeout
-        self._free = workers  # places without a process
+        self._free = workers  # how many more processes may be started
         self._workers: list[Worker] = []
         self._waiting: deque[tuple[int, Job]] = deque()
-        self._failed_starts = 0  # in a row
+        self._failed_starts = 0  # how many workers in a row failed to start
 
     def submit(self, key: int, job: Job) -> None:
         self._waiting.append((key, job))
         self._feed()
 
     def _feed(self) -> None:
-        """Give waiting jobs to idle workers, old or new."""
+        """Give waiting jobs to idle workers, and start workers if more are allowed."""
         while self._waiting and (worker := self._idle()) is not None:
             key, job = self._waiting.popleft()
             worker.give(key, job)
@@ -133,12 +133,12 @@ class WorkerPool:
         self._free += 1
 
     def next(self, seconds: float) -> tuple[int, Reply | Raised] | None:
-        """Return the key and reply of a job that has ended; None if none ends in that time."""
+        """Return the key and reply of the next job that ends, or None if time runs out first."""
         until = perf_counter() + seconds
         while True:
             busy = {worker.pipe: worker for worker in self._workers if worker.key is not None}
             soonest = min([until, *(worker.deadline for worker in busy.values())])
-            # A process that a worker forked keeps its pipe open after its death: check at times.
+            # A worker's forked child keeps the pipe open after the worker's death: check regularly.
             patience = min(WATCH_EVERY, max(0.0, soonest - perf_counter()))
             ready: list[Any] = wait(list(busy), patience)
             for worker in (busy[pipe] for pipe in ready):
@@ -156,7 +156,7 @@ class WorkerPool:
                 return None
 
     def _hear(self, worker: Worker) -> tuple[int, Reply | Raised] | None:
-        """Read what a worker sent: a reply, that it has started, or that it is dead."""
+        """Read from a worker's pipe; return the key and reply of its job if the job has ended."""
         reply = worker.take()
         if reply is None:
             self._failed_starts = 0
@@ -166,8 +166,8 @@ class WorkerPool:
         return self._end(worker, reply)
 
     def _replace(self, worker: Worker, death: Raised) -> tuple[int, Reply | Raised] | None:
-        """Replace a dead worker; if it had not started yet, another one does its job."""
-        if worker.ready or self._failed_starts > MOST_FAILED_STARTS:
+        """Replace a dead worker. Its job fails, or is given to another if it never started."""
+        if worker.ready or self._failed_starts > MAX_FAILED_STARTS:
             return self._end(worker, death, kill=True)
         self._failed_starts += 1
         assert worker.key is not None and worker.job is not None
@@ -195,12 +195,12 @@ class WorkerPool:
 
 def serve(pipe: Connection[Any, Any], packed: bytes, key: bytes, parent: int) -> None:
     """Run a worker process: do the jobs that come through the pipe until the parent has ended."""
-    os.setsid()  # all that is started here can be ended at once
+    os.setsid()  # a process group: all that is started here can be ended at once
     os.dup2(2, 1)  # what objectives print must not get into the parent's output
     sys.stdout = sys.stderr
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     carrier = unpack(packed, key)
-    with suppress(EOFError, OSError):  # the parent has ended, or wants no more
+    with suppress(EOFError, OSError):  # the parent has ended, or has closed the pipe
         pipe.send(None)
         while True:
             job: Job = pipe.recv()

@@ -10,7 +10,7 @@ from bilevo.core.result import Result
 
 @contextmanager
 def progress_line(name: str) -> Iterator[Callable[[Result], None]]:
-    """Show a line while a run lasts; yield the function that writes a result so far into it."""
+    """Show a line during a run; yield a function that writes the present result into the line."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text

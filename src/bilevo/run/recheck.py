@@ -1,8 +1,8 @@
-"""A check, when a run is resumed, that the functions are still the same.
+"""A check that the functions are still the same when a run is resumed.
 
-A journal knows a run by its settings and sizes, and cannot see what functions compute. So the best
-pair is evaluated again before the run continues, and a solver takes the first step of one of its
-searches again. A difference is a warning and no error, because functions may be noisy.
+A journal identifies a run by its settings and sizes, but not by what its functions compute. So the
+best pair is evaluated again before the run continues. The problem's own solver also repeats the
+first step of a search. A difference is a warning and no error, because functions may be noisy.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from bilevo.run.stepper import Stepper
 from bilevo.run.stored import StoredRun
 from bilevo.run.warn import warn_user
 
-LONGEST_CHECK = 60.0  # seconds: evaluations that took longer are not repeated
-ROUNDING = 1e-9  # relative: vectorized functions may round otherwise for other numbers of rows
+MAX_CHECK_TIME = 60.0  # There is no check if an evaluation took more than this many seconds.
+ROUNDING = 1e-9  # The relative tolerance: rounding may depend on the number of rows in one call.
 
 
 class Recheck:
-    """Evaluates a stored point again, and warns where that gives another value."""
+    """Evaluates stored points again, and warns if their values have changed."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class Recheck:
         self._slight = spec.ftol if problem.vectorized else 0.0
 
     def __call__(self, session: Session) -> None:
-        """Compare the values, once, before a session continues."""
-        if self._stored.longest > LONGEST_CHECK:
+        """Compare the stored values with new ones before a session continues."""
+        if self._stored.longest > MAX_CHECK_TIME:
             return
         record = session.record
         if record.best is not None and math.isfinite(record.best.F):
@@ -54,7 +54,7 @@ class Recheck:
             record.rechecked += self._step_again()
 
     def _evaluate_again(self, best: Incumbent) -> int:
-        """Evaluate the best pair; return the number of evaluations."""
+        """Evaluate the best pair again, and return the number of evaluations."""
         levels = [(Level.UPPER, "F", best.F)]
         if self._problem.follower is None and math.isfinite(best.f):
             levels.append((Level.LOWER, "f", best.f))
@@ -78,18 +78,18 @@ class Recheck:
         return len(levels)
 
     def _step_again(self) -> int:
-        """Take the first step of a stored search; return what it cost."""
+        """Take the first step of a stored search again, and return its cost in evaluations."""
         assert self._stored.first_step is not None
         content = json.loads(self._stored.first_step.payload)
         stored = encoding.step_outcome(content)
         x = revive_fields(Incumbent, {"x": content["x"]})["x"]
         if x.shape != (self._problem.m,) or not self._problem.x_bounds.contain(x):
-            return 0  # no run has written this journal
+            return 0  # no run writes such a journal
         place = f"the follower's first step at x = {x.tolist()}"
         batch = StepBatch(np.array([content["task"]]), np.array([0]), _row(x))
         try:
             (now,) = Stepper(self._problem, self._seed, *self._settings)(batch)
-        except Exception as error:  # so may the solver
+        except Exception as error:  # the user's solver may raise anything
             self._warn(f"{place} now raises {type(error).__name__}")
             return stored.cost
         if not self._same_step(now, stored):

@@ -1,6 +1,6 @@
-"""The record of a run: its counters, its best pair, its history, and the result of these.
+"""The record of a run: its counters, best pair and history, from which its result is made.
 
-A live run updates it as it goes; the records of a journal add up to the same.
+A live run updates its record as it goes. Reading the journal of the run gives an equal record.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bilevo.core.request import Incumbent, Level
 from bilevo.core.result import Certificate, Failure, History, Result
 from bilevo.version import __version__
 
-LISTED = 100  # failed points that a result lists
+MAX_LISTED = 100  # The most failed points that a result lists.
 
 _REASONS = {
     StopReason.TARGET: "F reached the target",
@@ -37,13 +37,13 @@ class RunRecord:
     history: History = field(default_factory=History)
     best: Incumbent | None = None
     rechecked: int = 0  # evaluations made again when the run was resumed, which `counts` leaves out
-    _failed: list[tuple[int, Failure]] = field(default_factory=list)  # with numbers of their pieces
+    _failed: list[tuple[int, Failure]] = field(default_factory=list)  # each with its piece's number
 
     def add_failures(self, failures: list[Failure], piece: int | None = None) -> None:
-        """Note points that failed.
+        """Add failed points to the list.
 
-        Pieces of one batch may be read in any order, so the number of a piece tells its place.
-        Without a number the failures come after all others.
+        Pieces of one batch may be read in any order, so the list is sorted by the number `piece`.
+        Failures without a number are put at the end.
         """
         last = self._failed[-1][0] if self._failed else 0
         place = last if piece is None else piece
@@ -51,18 +51,18 @@ class RunRecord:
         self._failed += [(place, failure) for failure in failures]
         if place < last:
             self._failed.sort(key=lambda failed: failed[0])
-        if len(self._failed) > 2 * LISTED:
-            del self._failed[LISTED:]
+        if len(self._failed) > 2 * MAX_LISTED:
+            del self._failed[MAX_LISTED:]
 
     @property
     def lists_more(self) -> bool:
         """Tell whether a result would list the next failure."""
-        return len(self._failed) < LISTED
+        return len(self._failed) < MAX_LISTED
 
     @property
     def failed_points(self) -> list[Failure]:
         """Return the first failed points, in the order of their requests."""
-        return [failure for _, failure in self._failed[:LISTED]]
+        return [failure for _, failure in self._failed[:MAX_LISTED]]
 
     def result(
         self,
@@ -75,7 +75,7 @@ class RunRecord:
         seed: int,
         kernel: str,
     ) -> Result:
-        """Return the answer so far; a limit left no room for `refused` points."""
+        """Return the result so far; `refused` is how many points a limit left no room for."""
         best = self.best or Incumbent(
             np.full(m, np.nan), np.full(n, np.nan), np.nan, np.nan, np.inf
         )

@@ -1,6 +1,6 @@
 """Replay: a run is resumed by running it again with the answers that its journal holds.
 
-Each answer is checked against what is asked, and each event against the one in the journal. The run
+Each stored answer is checked against the request, and each event against the stored event. The run
 continues where the journal ends.
 """
 
@@ -24,9 +24,9 @@ from bilevo.run.session import Answers, Batch, Session, StepBatch, Stopped
 
 
 class Replayed:
-    """A source that takes its answers from a journal, and after its end from another source.
+    """A source that takes answers from a journal and, after the journal's end, from `then`.
 
-    The callback is not called for generations that are replayed, but once when the run continues.
+    Callbacks are not called for replayed generations, but once when the run continues.
     `recheck` is called before the first new evaluation.
     """
 
@@ -49,7 +49,7 @@ class Replayed:
         return self._then.counted if self._stored is None else self._stored
 
     def _following(self) -> Record | None:
-        """Return the next record; skip records of an end after which the run was continued."""
+        """Return the next record, or None; skip records of an end after which the run continued."""
         for record, _ in self._records:
             if record.kind is not RecordKind.END:
                 return record
@@ -62,7 +62,7 @@ class Replayed:
         return self._then.complete(session, batch, self._known(session, batch))
 
     def _known(self, session: Session, batch: Batch | StepBatch) -> dict[int, Any]:
-        """Return the stored outcomes of a batch; the last batch may lack some."""
+        """Return the stored outcomes of a batch by piece; some may be missing in the last batch."""
         first, pieces = self._then.next_number, self._then.begin(batch)
         known: dict[int, Any] = {}
         while self._next is not None and len(known) < len(pieces):
@@ -82,7 +82,7 @@ class Replayed:
         return known
 
     def _continue(self, session: Session, counted: int) -> None:
-        """Prepare for the first new evaluation; the journal holds `counted` of its batch."""
+        """Prepare for the first new evaluation; `counted` evaluations of its batch are stored."""
         self._stored = counted
         if self._caught_up(session):
             raise Stopped(StopReason.CALLBACK, counted)
@@ -94,7 +94,7 @@ class Replayed:
         self._stored = None
 
     def _caught_up(self, session: Session) -> bool:
-        """Show the callback where the run is, and tell whether it stops the run."""
+        """End the replay, call the callbacks, and tell whether one of them stops the run."""
         self._live = True
         self._clock.set(self._clock.elapsed)
         return len(session.record.history) > 0 and self._then.live.stopped_by_callback(session)
@@ -111,7 +111,7 @@ class Replayed:
         return False
 
     def _event(self, record: Record) -> None:
-        """Check an event against the next record; write it where the journal has ended."""
+        """Check an event against the next record; write it if the journal has ended."""
         if self._next is None:
             self._then.write(record)
         elif (self._next.kind, self._next.payload) == (record.kind, record.payload):
@@ -120,7 +120,7 @@ class Replayed:
             raise self._diverged(self._next)
 
     def ended(self, session: Session) -> Result:
-        """Return the result; nothing is written if the journal has more records."""
+        """Return the result; write nothing if the journal has more records."""
         again = not self._live and session.stop is not StopReason.INTERRUPTED
         if again and self._caught_up(session):
             session.end(StopReason.CALLBACK)

@@ -1,6 +1,6 @@
 """Checks of single requests: their sizes and numbers, and what they claim.
 
-Each check raises `BadRequest` with what is wrong and what would be right.
+Each check raises a `BadRequest` that says what is wrong and what would be right.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FLOAT = np.dtype(np.float64)
 
 
 class RequestChecks:
-    """Checks what a request is made of, for a problem's sizes and kind of follower."""
+    """Checks that a request fits the sizes of a problem and its kind of follower."""
 
     def __init__(self, spec: Spec, answers: Bounds | None) -> None:
         self.solver = spec.step_cost is not None
@@ -55,7 +55,7 @@ class RequestChecks:
         self._check_answers(request.y, "Evaluate.y")
 
     def _check_answers(self, y: Any, name: str) -> None:
-        """Check answers y; a solver gives them in the user's units."""
+        """Check answers y, which are in the user's units if a solver gives them."""
         self._check_points(y, name, self._n, unit=not self.solver)
         if self.solver:
             assert self._answers is not None
@@ -120,7 +120,7 @@ class RequestChecks:
 
 
 class Pairs:
-    """The pairs that were evaluated at a level, by their hashes, and their values."""
+    """The hashes and the values of all pairs that were evaluated at a level."""
 
     def __init__(self) -> None:
         self._hashes, self._objective, self._violation = array("q"), array("d"), array("d")
@@ -134,7 +134,7 @@ class Pairs:
         self._violation.extend(violation.tolist())
 
     def at(self, best: Incumbent) -> list[tuple[float, float]]:
-        """Return all values found at a pair, each with its violation: functions may be noisy."""
+        """Return all values found at a pair, each with its violation. Noise may give several."""
         wanted = _hash(best.x, best.y)
         known = np.flatnonzero(np.frombuffer(self._hashes, np.int64) == wanted)
         return [(self._objective[i], self._violation[i]) for i in known]
@@ -147,10 +147,10 @@ class Memory:
         self._earlier_unknown, self._solver = earlier_unknown, solver
         self._asked: Question | None = None
         self._pairs = {level: Pairs() for level in Level}
-        self._tasks: dict[int, tuple[int, bytes, bool]] = {}  # steps, leader, done
+        self._tasks: dict[int, tuple[int, bytes, bool]] = {}  # steps taken, leader, done
 
     def check(self, request: Request) -> None:
-        """Refuse a request that does not follow from those before it."""
+        """Refuse a request that contradicts earlier requests and answers."""
         if isinstance(request, Incumbent):
             self._check_claim(request)
             return
@@ -159,7 +159,7 @@ class Memory:
             self._check_order(request)
 
     def answered(self, answer: Values | StepValues) -> None:
-        """Take note of the answer to the last request."""
+        """Remember the answer to the last request."""
         asked = self._asked
         if isinstance(asked, Step) and isinstance(answer, StepValues):
             rows = zip(asked.task.tolist(), asked.taken.tolist(), asked.x, answer.done, strict=True)
@@ -174,7 +174,7 @@ class Memory:
     def _check_claim(self, best: Incumbent) -> None:
         """Refuse a best pair whose values were not evaluated."""
         if self._solver and math.isinf(best.violation) and math.isinf(best.F):
-            return  # a solver that failed: it claims nothing
+            return  # the solver failed, so nothing is claimed
         upper = self._violations(Level.UPPER, best, "F", best.F)
         lower = self._violations(Level.LOWER, best, "f", best.f)
         totals = [above + below for above in upper for below in lower]
@@ -185,7 +185,7 @@ class Memory:
             )
 
     def _violations(self, level: Level, best: Incumbent, name: str, claimed: float) -> list[float]:
-        """Return a level's violations at the pair, for its claimed value; none if not known."""
+        """Return the violations found at a level with the claimed value; none may be known."""
         found = self._pairs[level].at(best)
         claims = [violation for value, violation in found if value == claimed]
         if claims or self._earlier_unknown:
@@ -201,7 +201,7 @@ class Memory:
         )
 
     def _check_order(self, request: Step) -> None:
-        """Refuse steps that do not follow the last one of their task."""
+        """Refuse a step that does not follow the last step of its task."""
         rows = zip(request.task.tolist(), request.taken.tolist(), request.x, strict=True)
         for task, taken, x in rows:
             if task not in self._tasks:

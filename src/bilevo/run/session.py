@@ -1,6 +1,6 @@
-"""One run, paused at its next request: the generator, the counters, the limits, the history.
+"""A session: one run, which pauses at each request until it is given the answer.
 
-`drive` and ask/tell both use it; they differ in where the answers come from.
+`drive` and ask/tell both use sessions; they differ in where the answers come from.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Stopped(Exception):  # noqa: N818 (not an error: a reason to stop)
 
 
 class Source(Protocol):
-    """Answers a session's batches, and takes its events."""
+    """Answers a session's batches, and takes note of its events."""
 
     @property
     def counted(self) -> int:
@@ -88,8 +88,8 @@ class Source(Protocol):
 class Session:
     """A run that hands out batches and takes their answers until it is done.
 
-    `batch` is to be evaluated; it is None when the run has ended, for the reason in `stop`. A run
-    starts from nothing, or from a state between two generations and the record up to it.
+    `batch` is to be answered next. When the run has ended, it is None and `stop` is the reason. A
+    run is new, or continues from a `state` between two generations with the `record` up to it.
     """
 
     def __init__(
@@ -113,18 +113,18 @@ class Session:
         self._step_cost = spec.step_cost or 0
         self._repeats = {level: problem.repeats(level) for level in Level}
         self._limits, self._source = limits, source
-        self._limited = limits != Limits(time=limits.time)  # in evaluations
+        self._limited = limits != Limits(time=limits.time)  # whether evaluations are limited
         self._contract = Contract(algorithm, spec, problem, earlier_unknown=state is not None)
         self._requests = self._run(algorithm, spec, state)
         self.clock = Clock(limits.time) if clock is None else clock
-        with self.clock.paused():  # compiling is no part of the run
+        with self.clock.paused():  # the time of the run leaves out compiling
             kernels.prepare(spec.kernel)
         self._resume(None)
 
     def _run(
         self, algorithm: Algorithm[Any], spec: Spec, state: AlgorithmState | None
     ) -> Generator[Request, Values | StepValues | None, StopReason]:
-        """Make generation after generation until the algorithm, or an observer, says stop."""
+        """Run generations until the algorithm or the source stops the run; return the reason."""
         contract = self._contract
         if state is None:
             state = yield from contract.run(algorithm.init, "init", spec)
@@ -186,7 +186,7 @@ class Session:
 
     def _resume(self, answer: Values | StepValues | None) -> None:
         """Run the algorithm to its next batch, or to its end."""
-        self.batch = None  # it has its answer: an algorithm that raises leaves none behind
+        self.batch = None  # so that an algorithm that raises leaves no batch behind
         self._contract.answered(answer)
         entered = perf_counter()
         token = kernels.enter(self.kernel)
@@ -217,7 +217,7 @@ class Session:
             self.batch = self._in_users_units(request)
 
     def _raise_where_asked(self, error: BadRequest) -> NoReturn:
-        """Raise an error at the line of the algorithm that has made the request."""
+        """Raise an error at the line of the algorithm that made the request."""
         error.add_note(f"in generation {self.record.history.count + 1}, counted from 1")
         try:
             self._requests.throw(error)
@@ -262,9 +262,9 @@ class Session:
         return self._limits.exceeded(upper, lower + points)
 
     def end(self, reason: StopReason, evaluated: int = 0) -> None:
-        """Stop here, maybe in the middle of a generation; the best pair is the answer.
+        """End the run, maybe in the middle of a generation; the best pair so far is the answer.
 
-        `evaluated` points of the present batch are counted, though their values are lost.
+        `evaluated` is how many points of the present batch count, though their values are lost.
         """
         if self.batch is not None:
             self.record.counts[self.batch.level] += evaluated
@@ -274,7 +274,7 @@ class Session:
         self._close()
 
     def _close(self) -> None:
-        """Close the algorithm's generators, also those that yield once when they are closed."""
+        """Close the algorithm's generators, even those that yield once when they are closed."""
         for _ in range(2):
             with suppress(RuntimeError):
                 self._requests.close()

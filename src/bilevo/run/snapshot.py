@@ -1,10 +1,10 @@
 """Snapshots: an algorithm's state between two generations, as arrays and JSON in one npz file.
 
 A state is a tree of dataclasses, named tuples, lists, tuples, dictionaries, numbers, strings,
-enums, arrays and numpy's random generators. States of the problem's own solver are stored alike.
-The file names the classes, and only classes that the algorithm's `State` declares, or its first
-state holds, are made again, so a file cannot choose code to run. A snapshot saves
-time and nothing else; one that cannot be used is ignored, and the whole journal is replayed.
+enums, arrays and numpy's random generators. States of a problem's own solver are stored likewise.
+The file names the classes. Only classes that the algorithm's `State` declares, or that its first
+state holds, are made again, so a file cannot choose code to run. A snapshot only saves time: if it
+cannot be used, it is ignored and the whole journal is replayed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bilevo.run import old_names
 from bilevo.run.journal import Position
 
 SNAPSHOT_FORMAT = "bilevo-snapshot-1"
-LARGEST_SNAPSHOT = 2**30  # bytes
+MAX_SNAPSHOT = 2**30  # The largest snapshot, in bytes.
 
 Classes = dict[str, type]
 _GENERATORS: dict[str, Any] = {
@@ -39,16 +39,16 @@ _GENERATORS: dict[str, Any] = {
 
 @dataclass(slots=True)
 class _Parts:
-    """The parts of a state that were written so far: its arrays, and its objects with numbers.
+    """The parts of a state that are encoded so far: its arrays, and its numbered objects.
 
     An object that a state holds twice is written once and comes back as one object, because it may
     be changed in place.
     """
 
-    classes: Classes | None = None  # that can be made again; None is any
-    path: list[str] = field(default_factory=lambda: ["state"])  # of the present field
+    classes: Classes | None = None  # classes that can be read back; None allows any
+    path: list[str] = field(default_factory=lambda: ["state"])  # field names down to here
     arrays: dict[str, Any] = field(default_factory=dict)
-    numbers: dict[int, tuple[int, Any]] = field(default_factory=dict)  # by id; keeps the object
+    numbers: dict[int, tuple[int, Any]] = field(default_factory=dict)  # number and object, by id
 
 
 @dataclass(slots=True)
@@ -60,23 +60,23 @@ class _Stored:
     made: list[Any] = field(default_factory=list)
 
     def kind(self, name: str) -> type:
-        """Return the class of a name in the file."""
+        """Return the class that a name in the file, maybe an old name, stands for."""
         return self.classes[old_names.CLASSES.get(name, name)]
 
 
 class Unusable(ValueError):  # noqa: N818 (reads as what is wrong)
-    """A file is no snapshot, or not one of this state."""
+    """A file is no snapshot, or holds a state of another kind."""
 
 
 class NotStorable(TypeError):  # noqa: N818 (reads as what is wrong)
-    """A state would not come back as it is."""
+    """A state would be different after it is written and read back."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateKind:
-    """The states of a run: their class, the classes in them, and a first state if known.
+    """The kind of a run's states: their class, the classes inside them, and a first state if known.
 
-    States of a solver may be of any class; the first one shows which.
+    A solver's states may be of any class. For them `state` is None, and `first` shows the class.
     """
 
     state: type | None
@@ -85,7 +85,7 @@ class StateKind:
 
     @classmethod
     def of(cls, state: type | None, first: Any = None) -> StateKind:
-        """Return the kind of states of a class; their classes are those it declares or holds."""
+        """Return the kind of a class of states, with the classes it declares or `first` holds."""
         found: Classes = {}
         try:
             _collect_class(state, found)
@@ -97,18 +97,18 @@ class StateKind:
         return cls(state, found, first)
 
     def admits(self, state: Any) -> bool:
-        """Tell whether a state is one of these."""
+        """Tell whether a state is of this kind."""
         known = self.state is None or type(state) is self.state
         return known and (self.first is None or _alike(state, self.first))
 
 
 def require_storable(state: Any, kind: StateKind) -> None:
-    """Refuse a state that would not come back as one of its kind."""
+    """Refuse a state that would not be of this kind after it is written and read back."""
     _encode(state, kind)
 
 
 def _encode(state: Any, kind: StateKind | None) -> tuple[str, _Parts]:
-    """Return a state as JSON, and its arrays; it is read back at once, to be sure."""
+    """Return a state as JSON, and its arrays; check that a state of a kind can be read back."""
     parts = _Parts(None if kind is None else kind.classes)
     try:
         text = json.dumps(_plain(state, parts))
@@ -126,22 +126,22 @@ def _encode(state: Any, kind: StateKind | None) -> tuple[str, _Parts]:
 
 
 def write(path: Path, state: Any, position: Position, kind: StateKind | None = None) -> None:
-    """Replace the snapshot by this state, reached at this position of the journal.
+    """Write a snapshot of a state that was reached at this position of the journal.
 
-    A state that would not come back as one of its kind is `NotStorable`.
+    Raise `NotStorable` if the state, read back, would not be of its kind.
     """
     state_text, parts = _encode(state, kind)
     head = json.dumps({"format": SNAPSHOT_FORMAT, "position": list(position)})
     text = np.frombuffer(f'{head[:-1]}, "state": {state_text}}}'.encode(), np.uint8)
     content = io.BytesIO()
     np.savez(content, tree=text, **parts.arrays)
-    if content.getbuffer().nbytes > LARGEST_SNAPSHOT:
-        raise NotStorable(f"it takes more than {LARGEST_SNAPSHOT} bytes")
+    if content.getbuffer().nbytes > MAX_SNAPSHOT:
+        raise NotStorable(f"it takes more than {MAX_SNAPSHOT} bytes")
     safe_files.write_whole(path, content.getvalue())
 
 
 def read(path: Path, kind: StateKind) -> tuple[Any, Position]:
-    """Return a state of a kind, and where in the journal it was reached."""
+    """Return the stored state, which must be of this kind, and its position in the journal."""
     try:
         arrays = _read_arrays(path)
         tree = json.loads(arrays.pop("tree").tobytes())
@@ -164,9 +164,9 @@ def _read_arrays(path: Path) -> dict[str, Any]:
     with safe_files.reading(path) as file:
         size = os.fstat(file.fileno()).st_size
         with ZipFile(file) as packed:
-            # `write` does not compress: a file that unpacks to more was made by somebody else.
+            # `write` does not compress, so it makes no file that unpacks to more bytes.
             unpacked = sum(item.file_size for item in packed.infolist())
-        if unpacked > size or size > LARGEST_SNAPSHOT:
+        if unpacked > size or size > MAX_SNAPSHOT:
             raise Unusable("too large")
         file.seek(0)
         with np.load(file, allow_pickle=False) as stored:
@@ -207,7 +207,7 @@ def _name(kind: type) -> str:
 
 
 def _plain(value: Any, parts: _Parts) -> Any:
-    """Return JSON for a value; its arrays are kept apart."""
+    """Return JSON for a value, and put its arrays into `parts`."""
     if isinstance(value, Enum):
         member = value.name in type(value).__members__  # combinations of flags are not members
         chosen = {"member": value.name} if member else {"value": value.value}
@@ -364,7 +364,7 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _alike(state: Any, like: Any) -> bool:
-    """Tell whether a state has the classes, and its arrays the dimensions, of the first one."""
+    """Tell whether a state has the same classes and the same dimensions of arrays as `like`."""
     if is_dataclass(like) and not isinstance(like, type):
         return type(state) is type(like) and all(
             _alike(getattr(state, field.name), getattr(like, field.name)) for field in fields(like)

@@ -1,8 +1,8 @@
 """Steps of the problem's own solver, and the states of its searches between them.
 
-A state is a cache. It can be made again from its leader, its random stream and the number of its
-steps. So only states in use are held, the run directory keeps those that took long (`StateFiles`),
-and a step that failed, which may have left its state half changed, is repeated from the start.
+A state is a cache: it can be made again from its leader, its random stream and its number of steps.
+So only states in use are held, and only states that took long are stored (`StateFiles`). A step
+that fails may leave its state half changed, so its search is repeated from the start.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from bilevo.run.jobs import (
 from bilevo.run.journal import Position
 from bilevo.run.session import StepBatch
 
-HELD = 64  # the number of states that are held at least
-GENERATIONS = 4  # states of the tasks of this many generations are held
-STORED_AFTER = 1.0  # seconds of steps that would have to be made again
+MIN_HELD = 64  # The least number of states that may be held in memory.
+GENERATIONS = 4  # More states may be held if this many generations have more tasks.
+STORED_AFTER = 1.0  # A state is stored after steps that took this many seconds together.
 _FILE_NAME = re.compile(r"\d+\.npz(\.new)?")
 
 
 @dataclass(slots=True)
 class TaskState:
-    """A task's state after `had` steps, its last outcome, and the seconds since it was stored."""
+    """A task's state after `had` steps, its last outcome, and the seconds since the last file."""
 
     state: Any = None
     had: int = 0
@@ -59,7 +59,7 @@ class TaskState:
 class StateFiles:
     """States of searches in a run directory: one file for each task that is not done.
 
-    States that are not arrays, numbers and the like are not kept.
+    States that `snapshot` cannot write are not stored.
     """
 
     def __init__(self, folder: Path, problem: Problem, seed: int) -> None:
@@ -83,9 +83,9 @@ class StateFiles:
             self._usable = False
 
     def read(self, task: int, x: FloatArray, most: int) -> tuple[Any, int]:
-        """Return a stored state of a task and its number of steps, at most `most`.
+        """Return the stored state of a task and its number of steps, which is at most `most`.
 
-        Without such a state, return None and 0.
+        Return None and 0 if there is no such state.
         """
         path = self._folder / f"{task}.npz"
         if self._folder.is_symlink() or not os.path.lexists(path):
@@ -93,7 +93,7 @@ class StateFiles:
         try:
             like = self._problem.checked_solver().start(x, solver_stream(self._seed, task))
             state, (had, leader) = snapshot.read(path, snapshot.StateKind.of(None, like))
-        except Exception:  # the solver's start may do anything; the state can be made again
+        except Exception:  # `start` may raise anything; the state can be made again
             return None, 0
         return (state, had) if 0 < had <= most and leader == crc32(x.tobytes()) else (None, 0)
 
@@ -103,7 +103,7 @@ class StateFiles:
 
 
 def remove_states(folder: Path) -> None:
-    """Remove all stored states, and their folder if nothing else is in it."""
+    """Remove all stored states, and their directory if nothing else is in it."""
     if folder.is_symlink() or not folder.is_dir():
         return
     with suppress(OSError):  # files that are left do no harm
@@ -114,7 +114,7 @@ def remove_states(folder: Path) -> None:
 
 
 class Stepper(Dispatcher[StepBatch, StepOutcome]):
-    """Calls the problem's own solver for steps, here or in workers."""
+    """Takes steps of the problem's own solver, here or by workers."""
 
     def __init__(
         self,
@@ -127,8 +127,8 @@ class Stepper(Dispatcher[StepBatch, StepOutcome]):
     ) -> None:
         super().__init__(on_failure, retries, workers, vectorized=False, overhead=Overhead())
         self._problem, self._seed, self._files = problem, seed, files
-        self._searches: OrderedDict[int, TaskState] = OrderedDict()  # the last used is last
-        self._most_held = HELD
+        self._searches: OrderedDict[int, TaskState] = OrderedDict()  # the one used last is last
+        self._most_held = MIN_HELD
 
     def __call__(
         self,
@@ -156,7 +156,7 @@ class Stepper(Dispatcher[StepBatch, StepOutcome]):
         return search
 
     def _forget(self, batch: StepBatch, outcomes: list[StepOutcome]) -> None:
-        """Drop states of tasks that are done or were not used for long."""
+        """Drop the states of tasks that are done, and the oldest ones if too many are left."""
         self._most_held = max(self._most_held, GENERATIONS * len(batch.task))
         pairs = zip(batch.task.tolist(), outcomes, strict=True)
         over = [task for task, outcome in pairs if outcome.done]
@@ -180,13 +180,13 @@ class Stepper(Dispatcher[StepBatch, StepOutcome]):
         if search.state is None and taken and self._files is not None:
             search.state, search.had = self._files.read(int(task), x, int(taken))
             if self._workers is not None and search.state is not None:
-                search.state = pack_state(search.state)  # threads must not change it
+                search.state = pack_state(search.state)  # a worker's thread must not change it
         return StepJob(int(task), int(taken), x, self._seed, search.had, search.state, search.last)
 
     def _compute(self, batch: StepBatch, rows: slice) -> Reply:
         job = self._job(batch, rows)
         search = self._search(job.task)
-        search.state, search.had = None, 0  # a step that fails leaves its state half changed
+        search.state, search.had = None, 0  # a step that fails may leave its state half changed
         return take_step(self._problem, job)
 
     def _settle(self, batch: StepBatch, rows: slice, reply: Reply | Raised) -> StepOutcome:

@@ -1,4 +1,4 @@
-"""A run as its journal holds it: its record, and how far it has come."""
+"""A stored run, read from its journal: its record, and how far it has come."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from bilevo.run.journal import JournalFile, Record, RecordKind
 from bilevo.run.record import RunRecord
 
 JOURNAL = "journal.bin"
-LARGEST_SIZE = 10**6  # variables of a level; algorithms keep the square of that
+MAX_SIZE = 10**6  # The most variables of a level; algorithms keep matrices of this size.
 
 
 @dataclass(slots=True)
 class StoredRun:
-    """The sum of a journal's records, which are added one after another.
+    """The state of a run that a journal's records, added one after another, lead to.
 
-    A record whose content does not fit its kind is an error, of any type.
+    A record whose content does not fit its kind raises an exception of any type.
     """
 
     run: RunRecord = field(default_factory=RunRecord)
     pieces: int = 0  # how many pieces of batches were answered
     elapsed: float = 0.0
-    longest: float = 0.0  # seconds between two records: about the longest evaluation
-    widths: dict[int, int] = field(default_factory=dict)  # numbers per point, by level
+    longest: float = 0.0  # most seconds between two records: about the longest evaluation
+    widths: dict[int, int] = field(default_factory=dict)  # values per point, by level
     first_step: Record | None = None  # the latest record of a search's first step that did not fail
     last: Record | None = None
 
     def add(self, record: Record) -> None:
-        """Take the next record."""
+        """Add the next record."""
         if not 0 <= record.elapsed < math.inf:
             raise ValueError(f"{record.elapsed} seconds")
         self.longest = max(self.longest, record.elapsed - self.elapsed)
@@ -73,19 +73,19 @@ class StoredRun:
             self.first_step = record
 
     def within(self, limits: Limits) -> bool:
-        """Tell whether a run with these limits may have come this far."""
+        """Tell whether a run with these limits could have come this far."""
         counts = self.run.counts[Level.UPPER], self.run.counts[Level.LOWER]
         return self.elapsed < limits.time and not limits.exceeded(*counts)
 
     def result(self, header: dict[str, Any]) -> Result:
-        """Return the run's result if it has ended, and how far it has come if not."""
+        """Return the run's result, or its result so far if it has not ended."""
         run = self.run
         if self.last is not None and self.last.kind is RecordKind.END:
             ended: Result = encoding.event(self.last)
             ended.history, ended.failed_points = run.history, run.failed_points
             return ended
         m, n = header["sizes"]
-        if max(m, n) > LARGEST_SIZE:
+        if max(m, n) > MAX_SIZE:
             raise ValueError(f"sizes {m} and {n}")
         known = revive_fields(Result, {name: header[name] for name in ("method", "seed", "kernel")})
         result = run.result(m, n, StopReason.RUNNING, 0, self.elapsed, **known)
@@ -102,9 +102,9 @@ def take(file: JournalFile, stored: StoredRun, record: Record) -> None:
 
 
 def load(run_dir: str | Path) -> Result:
-    """Return the result of a run that was given this `run_dir`, or how far it has come.
+    """Return the result of the run in a directory, or its result so far if it has not ended.
 
-    `status` is "running" for a run that has not ended, also if another process is making it.
+    The `status` of a run that has not ended is "running", whether or not a process runs it.
     Nothing is run and nothing is changed.
     """
     path = Path(run_dir) / JOURNAL

@@ -11,7 +11,7 @@ _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 
 def warn_user(text: str) -> None:
-    """Warn with the line that called this package."""
+    """Warn the user, and name the line that called this package."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
