@@ -161,7 +161,12 @@ class Scale:
             return
         spread = interquartile_range(objective)
         if 0 < spread < math.inf and spread > ROUNDING * np.abs(objective).min():
-            self.factor = spread / min(max(spread, 1.0), 1e4)
+            self.factor = Scale.of(spread).factor
+
+    @classmethod
+    def of(cls, spread: float) -> Scale:
+        """Return the scale of an objective that differs by `spread` over the box."""
+        return cls(spread / min(max(spread, 1.0), 1e4))
 
     def tolerance(self, absolute: float) -> float:
         """Return a tolerance in the objective's units."""

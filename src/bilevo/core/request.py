@@ -75,7 +75,7 @@ class Incumbent(NamedTuple):
     `unfinished` says that the problem's own solver was not done with this answer. The other fields
     hold what a method's own check of the follower's answer found. `searches` independent searches
     cost `check_evals` evaluations, `agreeing` of them ended at the best f, and f is `gap` above
-    that; NaN without a check. `certified` says that the answer passed.
+    that; NaN without a check. `certified` says that the answer passed; if not, `doubt` may say why.
     """
 
     x: FloatArray
@@ -89,6 +89,7 @@ class Incumbent(NamedTuple):
     searches: int = 0
     agreeing: int = 0
     check_evals: int = 0
+    doubt: str = ""
 
 
 class Values(NamedTuple):

@@ -144,6 +144,8 @@ def _certainty(best: Incumbent) -> str:
         return "but its follower's solver was not done"
     if best.certified:
         return f"and {best.searches} independent searches of the follower found no better answer"
+    if best.doubt:
+        return f"but its follower is not certified: {best.doubt}"
     if best.searches:
         found = f"{best.agreeing} of {best.searches} independent searches agree"
         return f"but its follower is not certified: {found}"

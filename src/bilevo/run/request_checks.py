@@ -112,6 +112,8 @@ class RequestChecks:
         for name in ("searches", "agreeing", "check_evals"):
             if not is_whole(given := getattr(best, name)) or given < 0:
                 raise BadRequest(f"Incumbent.{name} is {described(given)}; give a whole number")
+        if not isinstance(best.doubt, str):
+            raise BadRequest(f"Incumbent.doubt is {described(best.doubt)}; give a text")
         if best.violation < 0:
             raise BadRequest(f"Incumbent.violation is {best.violation}; it is 0 or more")
         self._check_points(best.x[None], "Incumbent.x", self._m)

@@ -250,6 +250,7 @@ class Session:
             int(best.searches),
             int(best.agreeing),
             int(best.check_evals),
+            str(best.doubt),
         )
         if self._source is not None:
             self._source.best(self)

@@ -14,11 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from bilevo.algorithms.drc import DRC
+from bilevo.algorithms.drc_plus.experience import Experience
 from bilevo.algorithms.shared.follower_search import ABSOLUTE, FollowerSearch, Pair
 from bilevo.algorithms.shared.leader import LeaderState, alone_reaches
 from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Spec
-from bilevo.core.request import Procedure
+from bilevo.core.request import Incumbent, Level, Procedure, T
 from bilevo.core.streams import stream
 from bilevo.optimizers.protocol import AnyOptimizer
 
@@ -56,3 +57,19 @@ class FallbackDRC(DRC):
             yield from self.settle(spec, state, None)
         if alone_reaches(spec, candidate, state.elite):
             state.elite = candidate
+
+
+def without_incumbents(procedure: Procedure[T], known: Experience) -> Procedure[T]:
+    """Run a procedure whose best pairs are not told; note what it has spent."""
+    sent = None
+    while True:
+        try:
+            request = procedure.send(sent)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        sent = None
+        if not isinstance(request, Incumbent):
+            sent = yield request
+            if request.level is Level.LOWER:
+                known.spent = sent.spent

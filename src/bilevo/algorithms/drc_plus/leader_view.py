@@ -15,14 +15,9 @@ from functools import partial
 
 import numpy as np
 
-from bilevo.algorithms.drc_plus.warm_follower import (
-    CONSTRAINT_MARGIN,
-    ITERATIONS,
-    UNKNOWN,
-    Experience,
-    WarmFollower,
-    WarmTask,
-)
+from bilevo.algorithms.drc_plus.experience import Experience, WarmTask
+from bilevo.algorithms.drc_plus.local_follower import CONSTRAINT_MARGIN, ITERATIONS, UNKNOWN
+from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair, evaluate_answers, evaluate_pairs
 from bilevo.algorithms.shared.sqp import LocalRule, SearchEnd, sqp
 from bilevo.algorithms.shared.ties import FlatSet, flat_directions
@@ -35,7 +30,6 @@ from bilevo.core.streams import stream
 LEADER_DIFFERENCE = 1e-5  # The step of finite differences in x, as a fraction of the box.
 LEADER_TOLERANCE = 1e-9  # A descent ends if it expects a smaller gain in F, in units of `F_scale`.
 LEADER_ITERATIONS = 15  # The most iterations of a descent, of m + 1 points each.
-SAME_F = 1e-7  # Answers whose f differ by less, relative to the size of f, are ties.
 FLAT_REACH = 0.05  # How far f must stay level along a flat direction, as a fraction of the box.
 F_ERROR = 0.05  # The largest error of F by an unfinished follower, relative to a difference in F.
 
@@ -98,7 +92,7 @@ class LeaderView:
         rows = np.clip(pair.y + FLAT_REACH * np.concatenate([flat, -flat]), 0.0, 1.0)
         values = yield from self.known.evaluate(pair.x, rows)
         change = np.abs(values.objective - pair.f).reshape(2, -1).max(axis=0)
-        self.flat = np.asarray(flat[change <= SAME_F * self.known.size(pair.f)])
+        self.flat = np.asarray(flat[change <= self.known.tie(pair.f)])
 
     def resolve_ties(self, task: WarmTask, again: bool = True) -> Procedure[WarmTask]:
         """Return the task with the tie around its answer that is best for the leader.
@@ -116,7 +110,7 @@ class LeaderView:
             return task
         y = flat.points(end.point[None])
         lower = yield from self.known.evaluate(pair.x, y)
-        allowed = pair.f + SAME_F * self.known.size(pair.f)
+        allowed = pair.f + self.known.tie(pair.f)
         if lower.violation[0] > 0 or lower.objective[0] > allowed:
             if not again:
                 return task

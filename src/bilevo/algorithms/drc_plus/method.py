@@ -28,10 +28,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bilevo.algorithms.drc_plus.fallback import FallbackDRC
-from bilevo.algorithms.drc_plus.leader_view import SAME_F, descent, is_smooth_end
+from bilevo.algorithms.drc_plus.box_search import search_box
+from bilevo.algorithms.drc_plus.certificate import Check, check_answer
+from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask, rounding
+from bilevo.algorithms.drc_plus.fallback import FallbackDRC, without_incumbents
+from bilevo.algorithms.drc_plus.leader_view import descent, is_smooth_end
+from bilevo.algorithms.drc_plus.local_follower import ITERATIONS
 from bilevo.algorithms.drc_plus.state import DRCPlusState, LeaderSearch, is_better, spread_of
-from bilevo.algorithms.drc_plus.warm_follower import ITERATIONS, Experience, WarmFollower, WarmTask
+from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.leader import leader_ranking, note_tasks, reached
 from bilevo.core.algorithm import Algorithm, registered
@@ -50,7 +54,6 @@ ROUNDS = 3  # The most rounds of competition in a generation.
 DESCENT_SHARE = 3  # Evaluations that descents may use for each evaluation of CMA-ES.
 MOST_REFUTATIONS = 3  # A descent is not repeated after this many refuted elites.
 FRUITLESS_RESTARTS = 2  # This many restarts without a better elite end a run (4 x with a target).
-ROUGH_F = 1e-2  # The relative gain in f that refutes an answer if followers are not smooth.
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
 
     def follower(self, spec: Spec, state: DRCPlusState) -> WarmFollower:
         """Return the solver of followers, with what the run has learnt."""
-        switches = self.regression, self.curvature, self.probes, self.rivals
+        switches = self.curvature, self.probes, self.regression, self.rivals
         return WarmFollower(spec, state.known, *switches)
 
     def init(self, spec: Spec) -> Procedure[DRCPlusState]:
@@ -90,11 +93,11 @@ class DRCPlus(Algorithm[DRCPlusState]):
 
     def generation(self, spec: Spec, state: DRCPlusState) -> Procedure[DRCPlusState]:
         """Find the first pair; later, hop or make a generation of CMA-ES (see DESCENT_SHARE)."""
-        before = state.total
+        before, fallback = state.total, self.fallback and state.known.rough
         if state.elite is None:
             yield from self.find_first_pair(spec, state)
             state.note_descent(before)
-        elif state.fallback is not None or (state.known.rough and self.fallback):
+        elif fallback:
             yield from self.run_fallback(spec, state)
         elif self.may_hop(state):
             yield from self.hop(spec, state)
@@ -103,7 +106,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
             yield from self.sample(spec, state, state.search)
             yield from self.follow_up_search(spec, state)
             state.sampling += state.total - before
-        if state.fallback is None:
+        if not fallback:
             yield from self.check_stop(spec, state)
         state.generation += 1
         return state
@@ -127,9 +130,10 @@ class DRCPlus(Algorithm[DRCPlusState]):
         follower = self.follower(spec, state)
         yield from self.accept_task(state, (yield from follower.at(x, middle)))
         rng = state.stream(spec, "first")
-        first = yield from follower.search_box(x, rng)
+        first = yield from search_box(follower, x, rng)
         yield from self.accept_task(state, first)
-        task = yield from follower.confirm(rng, first)
+        check = yield from check_answer(follower, first, rng, least=1)
+        task = first if check.stands else check.best
         if task is not first:
             yield from state.evaluate_leaders([task])
         if self.optimism:
@@ -155,38 +159,71 @@ class DRCPlus(Algorithm[DRCPlusState]):
     def certify_elite(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
         """Solve the elite's follower again by independent searches; replace a refuted elite.
 
-        If the corrected elite is worse than the last certified elite, the latter returns.
+        If the corrected elite is worse than the last certified elite, the latter returns. Where
+        followers are not smooth, it also returns if the searches do not agree.
         """
         if state.certified or not self.certificate:
             return
-        elite, rng = state.the_elite, state.stream(spec, "certify")
+        elite, last, rng = state.the_elite, state.certified_elite, state.stream(spec, "certify")
         own = WarmTask.of_pair(elite, np.empty(0))
-        best = yield from self.follower(spec, state).confirm(rng, own)
-        least = best.pair.f
-        if is_refuted(state, elite, best.pair):
-            yield from state.evaluate_leaders([best])
-            best = yield from state.resolve_ties(best)
-            state.known.forget()
-            state.known.learn(best.pair)
-            state.elite = best.pair
-            last = state.certified_elite
-            if last is not None and not best.pair.no_worse(last):
-                state.elite, least = last, last.f
+        check = yield from check_answer(self.follower(spec, state), own, rng)
+        chosen = yield from self.choose_answer(state, check)
+        if chosen is not own:
+            if are_distinct(chosen.pair, elite) and not check.stands:
+                state.known.refute(elite.y)
+            state.known.learn(chosen.pair)
+        pair = state.elite = chosen.pair
+        pair.check = check.verdict(pair.f)
+        if last is not None and last is not elite:
+            unsure = state.known.rough and not pair.certified
+            if last.certified and (unsure or not pair.no_worse(last)):
+                state.elite = last
         state.certified_elite, state.certified = state.the_elite, True
-        gap = max(0.0, state.the_elite.f - least)
-        yield state.the_elite.incumbent._replace(gap=gap, certified=True, searches=1, agreeing=1)
+        state.check_evals, state.checked_at = check.spent, state.total
+        yield state.the_elite.incumbent
+
+    def choose_answer(self, state: DRCPlusState, check: Check) -> Procedure[WarmTask]:
+        """Return the leader's choice among the best answers that a check found.
+
+        An answer close to the one under test replaces it if f is lower, whatever F is: the
+        difference is an error of the search.
+        """
+        own, best = check.own, check.best
+        error = own.pair.f - best.pair.f > 10 * state.known.tight + rounding(best.pair.f)
+        replaced = not check.stands or (error and not are_distinct(own.pair, best.pair))
+        chosen = best if replaced else own
+        ties = [t for t in check.ties() if t is not chosen] if self.optimism else []
+        if not replaced and best is not own and are_distinct(own.pair, best.pair):
+            ties.append(best)
+        new = [chosen, *ties] if replaced else ties
+        if new:
+            yield from state.evaluate_leaders(new)
+        if replaced and self.optimism:
+            chosen = yield from state.resolve_ties(chosen)
+        for tie in ties:
+            chosen = chosen if chosen.pair.no_worse(tie.pair) else tie
+        return chosen
 
     def run_fallback(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
-        """Make a generation of DRC, for followers that are not smooth."""
+        """Make a generation of DRC, for followers that are not smooth.
+
+        Its pairs only propose: a certified elite is replaced by a certified better pair. Checks
+        take about a fifth of the evaluations.
+        """
         drc = FallbackDRC()
         if state.fallback is None:
             state.fallback = yield from drc.init(spec)
-        state.fallback.elite = state.elite  # one object again, also after a snapshot was loaded
-        other = yield from drc.generation(spec, state.fallback)
-        state.certified &= state.elite is other.elite
-        state.elite, state.spent, state.stop = other.elite, other.spent, other.stop
+            state.fallback.elite = state.elite
+        other = yield from without_incumbents(drc.generation(spec, state.fallback), state.known)
+        state.spent, state.stop = other.spent, other.stop
         state.executions, state.survived = other.executions, other.survived
-        if state.stop is not None:
+        proposed = other.the_elite
+        if not state.the_elite.certified:
+            yield from state.accept_elite(proposed)
+        due = state.total - state.checked_at >= 4 * state.check_evals
+        if due or state.stop is not None or reached(spec, proposed):
+            if proposed.no_worse(state.the_elite) or proposed.refutes(state.the_elite):
+                state.elite, state.certified = proposed, False
             yield from self.certify_elite(spec, state)
             other.elite = state.elite
             if other.stop is StopReason.TARGET and not reached(spec, state.the_elite):
@@ -357,12 +394,9 @@ class DRCPlus(Algorithm[DRCPlusState]):
             yield from state.accept_elite(tasks[i].pair)
 
 
-def is_refuted(state: DRCPlusState, elite: Pair, best: Pair) -> bool:
-    """Tell whether the best answer found is better for the follower than the elite's answer."""
-    smooth_tolerance = SAME_F if len(state.flat) else 0.0  # a tie may have a slightly higher f
-    tolerance = smooth_tolerance if state.fallback is None else ROUGH_F
-    gained = elite.f - best.f > tolerance * state.known.size(elite.f)
-    return gained or best.lower_violation < elite.lower_violation
+def are_distinct(one: Pair, other: Pair) -> bool:
+    """Tell whether two answers are different ones, not the same one with an error."""
+    return bool(np.abs(one.y - other.y).max() > DISTINCT)
 
 
 def budget_of(spec: Spec) -> BudgetUsed:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,17 @@ from bilevo.core.request import (
 from bilevo.optimizers.protocol import Searcher
 
 
+class FollowerCheck(NamedTuple):
+    """What independent searches found of a pair's follower; see `Incumbent` for the fields."""
+
+    gap: float
+    certified: bool
+    searches: int
+    agreeing: int
+    check_evals: int
+    doubt: str = ""
+
+
 @dataclass(slots=True, eq=False)
 class Pair:
     """A leader's x with a follower's answer y, and their values.
@@ -45,6 +56,7 @@ class Pair:
     converged: bool = False
     task: int = -1  # number of the solver's search that found the pair; -1 without a solver
     steps: int = 0  # steps of that search so far
+    check: FollowerCheck | None = None  # what independent searches of its follower found
 
     def no_worse(self, other: Pair) -> bool:
         """Tell whether the pair is no worse than another for the leader."""
@@ -58,6 +70,10 @@ class Pair:
         """Tell whether the answer is no worse than another for the follower."""
         return no_worse(self.f, self.lower_violation, other.f, other.lower_violation)
 
+    def refutes(self, other: Pair) -> bool:
+        """Tell whether the answer is better for the follower than another one to the same x."""
+        return np.array_equal(self.x, other.x) and not other.follower_no_worse(self)
+
     def answers_alike(self, y: FloatArray, f: float, violation: float) -> bool:
         """Tell whether the answer and its values equal the given ones, to the bit."""
         values = (f, violation) == (self.f, self.lower_violation)
@@ -66,7 +82,12 @@ class Pair:
     @property
     def incumbent(self) -> Incumbent:
         unfinished = self.task >= 0 and not self.converged
-        return Incumbent(self.x, self.y, self.F, self.f, self.violation, unfinished=unfinished)
+        told = Incumbent(self.x, self.y, self.F, self.f, self.violation, unfinished=unfinished)
+        return told if self.check is None else told._replace(**self.check._asdict())
+
+    @property
+    def certified(self) -> bool:
+        return self.check is not None and self.check.certified
 
 
 ABSOLUTE, RELATIVE = 1e-5, 1e-4  # The defaults of `FollowerRule`: smaller changes of f are ignored.

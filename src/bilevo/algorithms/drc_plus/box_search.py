@@ -1,0 +1,175 @@
+"""Searches of the follower's whole box: by CMA-ES, and from points spread over the box.
+
+CMA-ES follows the large-scale shape of f, so it is not stopped by ripples. Local searches from
+spread points find basins beside that. A certificate needs both.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from bilevo.algorithms.drc_plus.experience import WarmTask
+from bilevo.algorithms.drc_plus.local_follower import ITERATIONS, LocalFollower, free
+from bilevo.algorithms.shared.follower_search import FollowerRule, FollowerSearch
+from bilevo.core.arrays import FloatArray
+from bilevo.core.budget import interquartile_range
+from bilevo.core.order import ranking
+from bilevo.core.request import Level, Procedure, Values, relayed, split, together
+from bilevo.optimizers.cma_es import CMAES
+from bilevo.optimizers.protocol import Start
+from bilevo.optimizers.sampling import latin_hypercube
+
+BASIN_WIDTH = 0.01  # CMA-ES has found a basin if its deviations are smaller (fractions of the box).
+FULL_WIDTH = 0.3  # The deviations of a search of the whole box, as a fraction of the box.
+CONVERGED = 1e-9  # CMA-ES ends if f changes by less, relative to the differences of f.
+MAX_STARTS = 3  # The most local searches from spread points, besides one for each variable.
+PROBE_STEPS = 0.2 * 1.5 ** -np.arange(12.0)  # Steps to other basins (fractions of the box).
+
+
+def search_box(
+    follower: LocalFollower,
+    x: FloatArray,
+    rng: np.random.Generator,
+    relaxed: bool = False,
+    doublings: int = 0,
+) -> Procedure[WarmTask]:
+    """Search the whole box by CMA-ES until it has found a basin, and then search locally.
+
+    If `relaxed`, CMA-ES ignores constraints. Constraints may cut the box into parts. So if there
+    are any, local searches start from random points too.
+    """
+    n, known = follower.spec.n, follower.known
+    cma = CMAES(CMAES().population_size(n) << doublings)
+    usual = FollowerRule.of(follower.spec.budget, cma.population_size(n))
+    search = yield from find_basin(follower, x, rng, cma, relaxed, usual.longest)
+    found = yield from follower.at(x, search.answer.y[None])
+    new = yield from follower.search_afresh(found)
+    if new.pair.lower_violation == 0:
+        known.count(new.solved)
+    if found.lower.constraints.size:
+        new = yield from search_from(follower, x, rng.random((n + 3, n)), new)
+    elif follower.probes and math.isfinite(new.pair.f):
+        new = yield from probe_axes(follower, new)
+    if new.solved:
+        return new
+    search.best, search.constraints = replace(found.pair), found.lower.constraints[0]
+    search.finished = False
+    search.rule = replace(usual, absolute=CONVERGED, relative=0.0, longest=10**3)
+    yield from search.solve()
+    return WarmTask.of_search(search).better(new)
+
+
+def find_basin(
+    follower: LocalFollower,
+    x: FloatArray,
+    rng: np.random.Generator,
+    cma: CMAES,
+    relaxed: bool,
+    patience: int,
+) -> Procedure[FollowerSearch]:
+    """Run CMA-ES until it is narrow; stop after `patience` generations without a finite f.
+
+    The spreads of its first and last generation renew the scale of f.
+    """
+    spec, known = follower.spec, follower.known
+    state = cma.start(Start.uniform(spec.spread[spec.m :], rng))
+    rule = FollowerRule(window=10**9, longest=100 + 50 * spec.n)
+    search = FollowerSearch(x, cma, state, rng, rule, known.f_scale)
+    spreads: list[float] = []
+
+    def seen(level: Level, values: Values) -> Values:
+        spreads.append(interquartile_range(values.objective))
+        return free(values) if relaxed else values
+
+    widest = FULL_WIDTH**2
+    while not search.finished:
+        yield from relayed(search.execute(), lambda request: request, seen)
+        widest = float(state.sigma**2 * state.C.diagonal().max())
+        failed = math.isinf(search.answer.f) and search.executions >= patience
+        search.finished |= failed or widest < BASIN_WIDTH**2
+    known.renew_scale(spreads[0], spreads[-1] * FULL_WIDTH**2 / widest, search.answer.f)
+    return search
+
+
+def search_from(
+    follower: LocalFollower, x: FloatArray, points: FloatArray, best: WarmTask
+) -> Procedure[WarmTask]:
+    """Return the best of a task and of local searches from some points (k, n)."""
+    starts = yield from tasks_at(follower, x, points)
+    for new in (yield from search_all(follower, starts)):
+        best = best.better(new)
+    if best.solved or best.pair.lower_violation > 0:
+        return best
+    return (yield from follower.search_locally(best, follower.known.tight)).better(best)
+
+
+def tasks_at(
+    follower: LocalFollower, x: FloatArray, points: FloatArray
+) -> Procedure[list[WarmTask]]:
+    """Evaluate points (k, n) in one batch, and return a task at each."""
+    values = yield from follower.known.evaluate(x, points)
+    rows = zip(points, split(values, [1] * len(points)), strict=True)
+    return [WarmTask.at(x, point[None], row) for point, row in rows]
+
+
+def search_all(follower: LocalFollower, starts: list[WarmTask]) -> Procedure[list[WarmTask]]:
+    """Search locally from all tasks side by side, each for a few iterations."""
+    return (yield from together(follower.search_afresh(s, ITERATIONS // 10) for s in starts))
+
+
+def probe_axes(follower: LocalFollower, task: WarmTask) -> Procedure[WarmTask]:
+    """Step along the axes and search again, as long as some step leads to a better point."""
+    x, n, known = task.pair.x, len(task.pair.y), follower.known
+    steps = np.concatenate([PROBE_STEPS, -PROBE_STEPS])
+    for _ in range(8):
+        y = task.pair.y
+        rows = np.clip(y + (steps[:, None, None] * np.eye(n)).reshape(-1, n), 0.0, 1.0)
+        values = yield from known.evaluate(x, rows)
+        gains = (task.pair.f - values.objective).reshape(-1, n)  # -inf where f failed
+        least = known.tie(task.pair.f)
+        if gains.max() <= least:
+            break
+        best = gains.argmax(axis=0)
+        moved = y + np.where(gains.max(axis=0) > least, steps[best], 0.0)
+        points = np.array([np.clip(moved, 0.0, 1.0), rows[int(gains.argmax())]])
+        start = yield from follower.at(x, points)
+        new = task.better((yield from follower.search_afresh(start)))
+        if new is task:
+            break
+        task = new
+    return task
+
+
+def search_spread_points(
+    follower: LocalFollower, x: FloatArray, rng: np.random.Generator, count: int
+) -> Procedure[list[WarmTask]]:
+    """Search locally from those of `count` spread points that have no better neighbour.
+
+    The best answer is searched further if its local search did not settle.
+    """
+    n = follower.spec.n
+    points = latin_hypercube(count, n, rng)
+    starts = yield from tasks_at(follower, x, points)
+    chosen = local_bests(points, starts)[: MAX_STARTS + n]
+    found = yield from search_all(follower, [starts[i] for i in chosen])
+    best = found[0]
+    for new in found[1:]:
+        best = best.better(new)
+    if not best.solved and math.isfinite(best.pair.f):
+        found.append((yield from follower.search_around(best, follower.known.tight, rng)))
+    return found
+
+
+def local_bests(points: FloatArray, tasks: list[WarmTask]) -> list[int]:
+    """Return the points (k, n) that are better than their nearest neighbours, the best first."""
+    f = np.array([task.pair.f for task in tasks])
+    violation = np.array([task.pair.lower_violation for task in tasks])
+    order = ranking(f, violation)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    apart = ((points[:, None] - points[None]) ** 2).sum(axis=2)
+    nearest = apart.argsort(axis=1, kind="stable")[:, 1 : 2 * points.shape[1] + 1]
+    return [int(i) for i in order if (rank[nearest[i]] > rank[i]).all()]

@@ -1,0 +1,117 @@
+"""The certificate of an answer: independent searches of the follower's box that agree with it.
+
+The searches differ in kind: local searches from points spread over the box, and CMA-ES over the
+whole box. The first kind also starts from the answer itself and from answers that were refuted
+before. They use nothing else of the run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bilevo.algorithms.drc_plus.box_search import (
+    search_all,
+    search_box,
+    search_spread_points,
+    tasks_at,
+)
+from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask
+from bilevo.algorithms.drc_plus.local_follower import LocalFollower
+from bilevo.algorithms.shared.follower_search import FollowerCheck
+from bilevo.core.request import Procedure
+
+MAX_SEARCHES = 5  # The most independent searches of a check.
+SPREAD_POINTS = 24  # Points spread over the box, besides eight for each variable.
+
+
+@dataclass(slots=True, eq=False)
+class Check:
+    """What independent searches of one follower have found so far."""
+
+    known: Experience
+    own: WarmTask  # the answer under test
+    ends: list[WarmTask] = field(default_factory=list)  # the best answer of each search
+    found: list[WarmTask] = field(default_factory=list)  # all answers, also of searches from `own`
+    spent: int = 0
+
+    @property
+    def best(self) -> WarmTask:
+        """Return the best answer for the follower; the answer under test if none is better."""
+        best = self.own
+        for task in self.found:
+            best = best.better(task)
+        return best
+
+    @property
+    def agreeing(self) -> int:
+        """Return how many searches ended at an answer as good as the best."""
+        best = self.best.pair
+        return sum(self.known.agree(best, end.pair) for end in self.ends)
+
+    @property
+    def stands(self) -> bool:
+        """Tell whether the answer under test is as good as the best."""
+        own, best = self.own.pair, self.best.pair
+        as_good = own.f - best.f <= self.known.tie(best.f)
+        return own.lower_violation <= best.lower_violation and as_good
+
+    @property
+    def confirmed(self) -> bool:
+        """Tell whether enough searches agree: a new answer needs one besides the one it is from."""
+        return self.agreeing > (not self.stands)
+
+    def ties(self) -> list[WarmTask]:
+        """Return answers that are as good as the best and differ from it and from each other."""
+        chosen = [self.best]
+        limit = chosen[0].pair.f + self.known.tie(chosen[0].pair.f)
+        for task in self.found:
+            pair = task.pair
+            far = all(np.abs(pair.y - other.pair.y).max() > DISTINCT for other in chosen)
+            if far and pair.lower_violation == 0 and pair.f <= limit:
+                chosen.append(task)
+        return chosen[1:]
+
+    def verdict(self, f: float) -> FollowerCheck:
+        """Return what is told of an answer with this f."""
+        gap = max(0.0, f - self.best.pair.f)
+        doubt = "" if self.known.resolves(f) else "rounding of f hides where its minimum is"
+        certified = self.confirmed and not doubt and self.best.pair.lower_violation == 0
+        return FollowerCheck(gap, certified, len(self.ends), self.agreeing, self.spent, doubt)
+
+
+def check_answer(
+    follower: LocalFollower, own: WarmTask, rng: np.random.Generator, least: int = 2
+) -> Procedure[Check]:
+    """Search a follower independently, at least `least` times and until searches agree."""
+    known, before = follower.known, follower.known.spent
+    check = Check(known, own)
+    for number in range(MAX_SEARCHES):
+        if number == 0:
+            yield from search_from_all_over(follower, check, rng)
+        else:
+            relaxed, doublings = number % 2 == 1, max(0, number - 2)
+            end = yield from search_box(follower, own.pair.x, rng, relaxed, doublings)
+            check.ends.append(end)
+            check.found.append(end)
+        check.spent = known.spent - before
+        if len(check.ends) >= least and (check.confirmed or known.rough):
+            break
+    return check
+
+
+def search_from_all_over(
+    follower: LocalFollower, check: Check, rng: np.random.Generator
+) -> Procedure[None]:
+    """Search from spread points, from the answer under test and from refuted answers."""
+    x, n = check.own.pair.x, follower.spec.n
+    found = yield from search_spread_points(follower, x, rng, SPREAD_POINTS + 8 * n)
+    end = found[0]
+    for new in found[1:]:
+        end = end.better(new)
+    points = np.concatenate([check.own.pair.y[None], follower.known.refuted.reshape(-1, n)])
+    starts = yield from tasks_at(follower, x, points)
+    again = yield from search_all(follower, starts)
+    check.ends.append(end)
+    check.found += [*found, *again]

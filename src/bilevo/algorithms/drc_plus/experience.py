@@ -1,0 +1,189 @@
+"""What a run of drc-plus has learnt of its followers, and a follower while it is solved."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from bilevo.algorithms.shared.follower_search import FollowerSearch, Pair, evaluate_answers
+from bilevo.core.arrays import FloatArray
+from bilevo.core.budget import Scale
+from bilevo.core.order import best_index
+from bilevo.core.request import Procedure, Values
+
+TIGHT = 1e-13  # Errors of f below this, relative to the differences of f, do not count.
+TIE = 1e-9  # Answers whose f differ by less, relative to the differences of f, are ties.
+AGREEMENT = 1e-6  # Searches whose f differ by less, relative to the differences of f, agree.
+SMOOTH_SHARE = 0.5  # Followers count as smooth if this share of local searches settles.
+ENOUGH_SEARCHES = 6  # Fewer local searches do not show that followers are not smooth.
+DISTINCT = 0.01  # Answers farther apart than this fraction of the box count as different.
+SAME_ANSWER = 1e-6  # Answers closer than this fraction of the box are the same one.
+RESOLVED = 1e-5  # f has to show where its minimum is to this fraction of the box.
+CAPACITY = 5000  # How many answers are remembered.
+MAX_REFUTED = 8  # How many refuted answers are remembered.
+
+
+@dataclass(slots=True, eq=False)
+class Experience:
+    """What solved followers have shown: answers y (k, n) to leaders x (k, m), and curvature."""
+
+    x: FloatArray
+    y: FloatArray
+    hessian: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # empty if unknown
+    smooth: float = 1.0  # share of recent local searches that settled
+    searches: int = 0  # local searches so far
+    f_scale: Scale = field(default_factory=Scale)
+    spread: float = 0.0  # differences of f over a box with the curvature near the last answer
+    spent: int = 0  # lower evaluations so far
+    refuted: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # answers (k, n)
+
+    @classmethod
+    def none(cls, m: int, n: int) -> Experience:
+        return cls(np.empty((0, m)), np.empty((0, n)))
+
+    def evaluate(self, x: FloatArray, y: FloatArray) -> Procedure[Values]:
+        """Request the follower's values at answers y (k, n) to a leader x (m,)."""
+        values = yield from evaluate_answers(x, y)
+        self.f_scale.see(values.objective)
+        self.spent = values.spent
+        return values
+
+    def learn(self, pair: Pair) -> None:
+        """Remember an answer, unless it is infeasible and others are known."""
+        if pair.lower_violation > 0 and len(self.x):
+            return
+        others = (self.x != pair.x).any(axis=1)
+        self.x = np.concatenate([self.x[others], pair.x[None]])[-CAPACITY:]
+        self.y = np.concatenate([self.y[others], pair.y[None]])[-CAPACITY:]
+
+    def refute(self, y: FloatArray) -> None:
+        """Forget all answers, because they lie in a wrong basin; keep this one as a rival."""
+        self.x, self.y = self.x[:0], self.y[:0]
+        others = self.refuted.reshape(-1, len(y))
+        far = np.abs(others - y).max(axis=1) > DISTINCT
+        self.refuted = np.concatenate([others[far], y[None]])[-MAX_REFUTED:]
+
+    def renew_scale(self, over_box: float, near: float, f: float) -> None:
+        """Set the scale of f by its spread at one x: over the box, and near an answer.
+
+        `near` is extrapolated to the box. The smaller one counts: a penalty or a stiff term makes
+        f large far from the answer, and says nothing about differences between answers.
+        """
+        spread = near if rounding(f) < near < over_box else over_box
+        if 0 < spread < math.inf:
+            self.f_scale, self.spread = Scale.of(spread), spread
+
+    def count(self, settled: bool) -> None:
+        """Count a local search that has ended; recent searches weigh most."""
+        self.searches += 1
+        self.smooth += (settled - self.smooth) * max(1 / self.searches, 0.1)
+
+    @property
+    def rough(self) -> bool:
+        """Tell whether most local searches do not settle."""
+        return self.searches >= ENOUGH_SEARCHES and self.smooth < SMOOTH_SHARE
+
+    @property
+    def unit(self) -> float:
+        """Return the size of the differences of f seen so far."""
+        return self.f_scale.tolerance(1.0)
+
+    def tie(self, f: float) -> float:
+        """Return the difference from f up to which answers are ties."""
+        return TIE * self.unit + rounding(f)
+
+    def agree(self, one: Pair, other: Pair) -> bool:
+        """Tell whether two answers to one x are equally good, as far as searches can tell.
+
+        In stiff directions a small error of y costs much of f, so answers that are the same also
+        agree. f does not count where constraints are violated.
+        """
+        if one.lower_violation != other.lower_violation:
+            return False
+        close = AGREEMENT * self.unit + rounding(one.f)
+        same = bool(np.abs(one.y - other.y).max() <= SAME_ANSWER)
+        return one.lower_violation > 0 or same or abs(one.f - other.f) <= close
+
+    def resolves(self, f: float) -> bool:
+        """Tell whether f shows where its minimum is, in spite of rounding."""
+        return self.spread == 0 or rounding(f) <= (RESOLVED / 0.3) ** 2 * self.spread
+
+    @property
+    def tight(self) -> float:
+        """Return the tolerance on f below which errors do not count."""
+        return TIGHT * self.unit
+
+    def predictions(self, x: FloatArray, scale: FloatArray, regression: bool) -> FloatArray:
+        """Return answers (k, n) to start from: a predicted answer, and the nearest leader's.
+
+        A linear regression over the 2 (m + 1) nearest leaders predicts. Its weights fall with the
+        distance, in units of `scale`. With too few leaders there is no prediction.
+        """
+        away = (self.x - x) / scale
+        squares = (away * away).sum(axis=1)
+        order = squares.argsort(kind="stable")
+        nearest: FloatArray = self.y[order[:1]]
+        if not regression or len(order) < len(x) + 2:
+            return nearest
+        near = order[: 2 * (len(x) + 1)]
+        farthest = math.sqrt(squares[near[-1]]) or 1.0
+        weights = (1 - (np.sqrt(squares[near]) / (1.001 * farthest)) ** 3) ** 1.5
+        design = np.column_stack([np.ones(len(near)), away[near] / farthest])
+        rows = weights[:, None]
+        found = np.linalg.lstsq(design * rows, self.y[near] * rows, rcond=1e-10)[0]
+        return np.asarray(np.concatenate([np.clip(found[:1], 0.0, 1.0), nearest]))
+
+    def rivals(self, y: FloatArray, count: int) -> FloatArray:
+        """Return recent and refuted answers that are far from y and from each other."""
+        answers = np.concatenate([self.y[-200:], self.refuted.reshape(-1, len(y))])
+        chosen: list[int] = []
+        distance = np.abs(answers - y).max(axis=1, initial=0.0)
+        while len(chosen) < count and distance.max(initial=0.0) > DISTINCT:
+            chosen.append(int(distance.argmax()))
+            distance = np.minimum(distance, np.abs(answers - answers[chosen[-1]]).max(axis=1))
+        return np.asarray(answers[chosen])
+
+
+@dataclass(slots=True, eq=False)
+class WarmTask:
+    """A leader's follower while it is solved: the answer so far, and how good it is."""
+
+    pair: Pair
+    lower: Values  # the follower's values at the answer, one row
+    G: FloatArray = field(default_factory=lambda: np.empty(0))  # the leader's constraints at y
+    solved: bool = False
+    tolerance: float = math.inf  # the tolerance on f to which it was solved
+    hessian: FloatArray | None = None  # the Hessian that its next search starts with
+    executions: int = 0  # evaluations so far
+    moved: float = math.inf  # by how much the last search changed F
+
+    @classmethod
+    def at(cls, x: FloatArray, y: FloatArray, values: Values) -> WarmTask:
+        """Make a task from the best of some answers y (k, n)."""
+        i = best_index(values.objective, values.violation)
+        f, violation = float(values.objective[i]), float(values.violation[i])
+        return cls(Pair(x, y[i].copy(), f, violation), values.part(i, i + 1), executions=len(y))
+
+    @classmethod
+    def of_pair(cls, pair: Pair, constraints: FloatArray) -> WarmTask:
+        """Make a task from a pair and the follower's constraints (c,) there."""
+        f, violation = np.array([pair.f]), np.array([pair.lower_violation])
+        return cls(pair, Values(f, violation, constraints[None], 0))
+
+    @classmethod
+    def of_search(cls, search: FollowerSearch) -> WarmTask:
+        """Make a solved task from a search by CMA-ES."""
+        task = cls.of_pair(replace(search.answer), search.constraints)
+        evaluations = search.executions * len(search.x_rows)
+        return replace(task, solved=True, executions=evaluations)
+
+    def better(self, other: WarmTask) -> WarmTask:
+        """Return the other task if its answer is better for the follower, else this one."""
+        return self if self.pair.follower_no_worse(other.pair) else other
+
+
+def rounding(f: float) -> float:
+    """Return how far rounding may change f."""
+    return 4 * float(np.finfo(float).eps) * abs(f)

@@ -1,0 +1,124 @@
+"""Local searches for a follower's answer: by `sqp`, and by CMA-ES where f is not smooth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bilevo.algorithms.drc_plus.experience import TIGHT, Experience, WarmTask
+from bilevo.algorithms.shared.follower_search import FollowerRule, FollowerSearch, Pair
+from bilevo.algorithms.shared.sqp import LocalRule, sqp
+from bilevo.core.arrays import FloatArray
+from bilevo.core.problem import Spec
+from bilevo.core.request import Procedure, T, Values, relayed
+from bilevo.optimizers.cma_es import CMAES
+from bilevo.optimizers.protocol import Start
+
+SETTLED = 1e-10  # A search has settled if it can gain less, relative to the differences of f.
+ITERATIONS = 150  # The most iterations of a local search; it needs many in a long steep valley.
+CONSTRAINT_MARGIN = 1e-11  # Local searches stay this far from constraints (fraction of box).
+AROUND_WIDTH = 0.05  # The first deviations of CMA-ES around an answer, as fractions of the box.
+UNKNOWN = np.empty((0, 0))  # an unknown Hessian
+
+
+class Recorded:
+    """Evaluates a follower's answers and keeps their values."""
+
+    def __init__(self, known: Experience, start: WarmTask) -> None:
+        self.known, self.x = known, start.pair.x
+        self.seen = [(start.pair.y[None], start.lower)]
+
+    def __call__(self, rows: FloatArray) -> Procedure[Values]:
+        values = yield from self.known.evaluate(self.x, rows)
+        self.seen.append((rows, values))
+        return values
+
+    def values_at(self, point: FloatArray) -> Values:
+        """Return the values at an evaluated point, one row."""
+        for rows, values in reversed(self.seen):
+            (found,) = np.nonzero((rows == point).all(axis=1))
+            if found.size:
+                return values.part(found[0], found[0] + 1)
+        raise ValueError(f"{point} was not evaluated")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFollower:
+    """Searches followers locally. Each switch turns one ingredient off, for ablations."""
+
+    spec: Spec
+    known: Experience
+    curvature: bool = True  # share Hessians between followers
+    probes: bool = True  # probe along the axes when the box is searched
+
+    def at(self, x: FloatArray, y: FloatArray) -> Procedure[WarmTask]:
+        """Return a task at the best of some answers y (k, n)."""
+        return WarmTask.at(x, y, (yield from self.known.evaluate(x, y)))
+
+    def search_locally(
+        self, task: WarmTask, tolerance: float, iterations: int = ITERATIONS
+    ) -> Procedure[WarmTask]:
+        """Search f locally from a task's answer."""
+        n, pair = len(task.pair.y), task.pair
+        # Finite differences leave rounding errors of f in every coordinate of a step.
+        tolerance = max(tolerance, 4 * n * np.finfo(float).eps * abs(pair.f))
+        rule = LocalRule(
+            iterations * (n + 2),
+            tolerance,
+            margin=CONSTRAINT_MARGIN,
+            unit=self.known.unit,
+            trusting=True,
+        )
+        hessian = self.known.hessian if task.hessian is None and self.curvature else task.hessian
+        hessian = hessian if hessian is not None and hessian.size else None
+        at = Recorded(self.known, task)
+        end = yield from sqp(at, pair.y, np.zeros(n), np.ones(n), rule, hessian, task.lower)
+        close = max(10 * tolerance, SETTLED * self.known.unit)
+        settled = end.left <= close and end.violation == 0
+        if settled and end.hessian is not None:
+            self.known.hessian = end.hessian
+        return WarmTask(
+            Pair(pair.x, end.point, end.objective, end.violation, converged=settled),
+            at.values_at(end.point),
+            solved=settled,
+            tolerance=tolerance,
+            hessian=end.hessian,
+            executions=end.points,
+        )
+
+    def search_afresh(self, task: WarmTask, iterations: int = ITERATIONS) -> Procedure[WarmTask]:
+        """Search f locally from a task's answer, without the curvature of other followers."""
+        fresh = replace(task, hessian=UNKNOWN)
+        return (yield from self.search_locally(fresh, self.known.tight, iterations))
+
+    def search_around(
+        self, task: WarmTask, tolerance: float, rng: np.random.Generator
+    ) -> Procedure[WarmTask]:
+        """Search around a task's answer by CMA-ES, where a local search did not settle."""
+        n, cma = self.spec.n, CMAES()
+        state = cma.start(Start(task.pair.y, AROUND_WIDTH**2 * np.eye(n), np.zeros(n)))
+        usual = FollowerRule.of(self.spec.budget, cma.population_size(n))
+        rule = replace(usual, absolute=max(tolerance, TIGHT), relative=0.0)
+        search = FollowerSearch(task.pair.x, cma, state, rng, rule, self.known.f_scale)
+        search.best, search.constraints = replace(task.pair), task.lower.constraints[0]
+        yield from search.solve()
+        return WarmTask.of_search(search)
+
+
+def without_constraints(search: Procedure[T]) -> Procedure[T]:
+    """Run a search as if there were no constraints."""
+    return relayed(search, lambda request: request, lambda level, values: free(values))
+
+
+def free(values: Values) -> Values:
+    """Return values without constraints: all points that did not fail are feasible."""
+    violation = np.where(np.isfinite(values.violation), 0.0, np.inf)
+    return values._replace(violation=violation, constraints=np.empty((len(violation), 0)))
+
+
+def unconstrained(task: WarmTask) -> WarmTask:
+    """Return a copy of a task whose follower has no constraints."""
+    lower = free(task.lower)
+    pair = replace(task.pair, lower_violation=float(lower.violation[0]))
+    return replace(task, pair=pair, lower=lower, hessian=UNKNOWN)
