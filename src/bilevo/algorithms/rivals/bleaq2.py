@@ -73,7 +73,7 @@ from bilevo.core.streams import stream
 from bilevo.optimizers.protocol import require_population
 from bilevo.optimizers.variation import WIDTH, distinct, polynomial_mutation
 
-END_SOLVED_VARIANCE = 1e-4  # The run ends when solved members keep this share of their variance.
+END_SOLVED_VARIANCE = 1e-4  # The run ends at this share of the solved members' first variance.
 END_CHANGE = 1e-4  # The run ends if the elite's F changes less over the window, in relative terms.
 TRUSTED = 1e-2 / WIDTH  # A mapping with a smaller root mean squared error is believed.
 

@@ -28,7 +28,7 @@ grouping and type II.
 docs/reproduction.md compares our medians with the printed ones. It is not known how the authors'
 runs spend their lower evaluations. They miss the follower's optimum on SMD5 and SMD8. Our runs find
 it, because the lower budget is enough for this Rosenbrock valley. If the three starts share the
-budget, errors become like the printed ones, but SMD4 and SMD12 get worse.
+budget, errors become like the printed ones, but SMD4 and SMD12 get worse than printed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Models of the follower's answer as a function of the leader's x, fitted to archived pairs.
 
 A. Sinha, Z. Lu, K. Deb and P. Malo, "Bilevel optimization based on iterative approximation of
-multiple mappings", Journal of Heuristics 26, 2020: psi maps x to the answer y, phi maps x to its f.
+multiple mappings", Journal of Heuristics 26, 2020: psi maps x to the answer y, phi to its value f.
 Both are quadratic models of the archived leaders nearest to an x; some of these only validate them.
 Local searches use psi or phi, with models of F or with F itself (`exact_by_...`).
 

@@ -50,7 +50,7 @@ from bilevo.core.streams import stream
 LOWEST, USUAL, FULL = 0, 1, 2  # Fidelities. All children are rated at `USUAL` or lower.
 EFFORT = 1 / 10, 1 / 3, 1 / 2  # The shares of the lower budget that DE gets at each fidelity.
 CHECKED, CHECKED_AT_RANDOM = 0.1, 2  # A share and a number of children that are rated twice.
-DISAGREE, AGREE = 0.8, 0.95  # The fidelity rises below, and falls above these rank correlations.
+DISAGREE, AGREE = 0.8, 0.95  # Rank correlations below and above which the fidelity rises and falls.
 NEAR_SHARE = 2 / 3  # The share of a follower's first points that are around a known answer.
 LEAST_DEVIATION = 1e-3  # The least deviation of these points, as a fraction of the box.
 POLISH_SHARE = 0.1  # The share of the total budget that is left for the leader's local search.

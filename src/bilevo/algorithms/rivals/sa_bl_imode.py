@@ -50,12 +50,12 @@ from bilevo.optimizers.protocol import Start
 
 GOOD = 1 / 3  # The share of the archive that counts as good.
 PROMISING = 0.5  # A child is solved if its probability of being good is at least this.
-CLEARLY_BETTER = 0.3  # Or if its probability exceeds its parent's by more than this.
-ALWAYS = 3  # So many of the most promising children are always solved.
+CLEARLY_BETTER = 0.3  # A child is also solved if it exceeds its parent's probability by this.
+ALWAYS = 3  # This many of the most promising children are always solved.
 NEAREST = 2  # How many archived answers start a follower's local searches.
 SEED_EVERY = 10  # One in ten first members of a lower IMODE is an answer to another leader.
 LOCAL_EVERY = 3  # Generations from one local search of the leader to the next.
-LOCAL_POINTS = 10  # The most evaluations of a local search at the upper level, per variable.
+LOCAL_POINTS = 10  # The most upper evaluations of a local search, per variable.
 
 
 @dataclass(slots=True, eq=False)

@@ -5,7 +5,7 @@ approximations", IEEE CEC, 2014 (NBLEA is its nested variant). Operators and con
 the public BLEAQ-II program of Sinha, Lu, Deb and Malo, 2020.
 
 The first `ask` gives the whole start population. Each later `ask` gives two children of the best
-member and two winners of tournaments. They compete with two random members for their places.
+member and two winners of tournaments. Children compete with two random members for their places.
 
 A run takes hundreds of thousands of such generations, so each may cost only tens of microseconds.
 Therefore the sums for the variance are updated, not added up again. They are relative to the mean
@@ -45,7 +45,7 @@ class SteadyGAState:
     best: int = 0
     infeasible: int = 0
     centre: FloatArray = field(default_factory=lambda: np.empty(0))  # mean of the start population
-    total: FloatArray = field(default_factory=lambda: np.empty(0))  # sum of differences to it
+    total: FloatArray = field(default_factory=lambda: np.empty(0))  # sum of points - centre
     norms: list[float] = field(default_factory=list)  # squared lengths of the deviations
     squares: float = 0.0  # the sum of `norms`
     first_variance: float = 0.0
