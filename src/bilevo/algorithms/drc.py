@@ -2,7 +2,7 @@
 
 D. Xu, K. Ye, Z. Zheng, T. Zhou, G. G. Yen and M. Jiang, "An Efficient Dynamic Resource Allocation
 Framework for Evolutionary Bilevel Optimization" (DRC-BLEA), 2024, cited below by its algorithm and
-equation numbers. They are found here:
+equation numbers. Its algorithms are here:
 
     Algorithm 1  DRC.generation             the framework, one pass of its loop
     Algorithm 2  DRC.compete                dynamic resource competition
@@ -120,7 +120,7 @@ class Task:
         return self.follower.search
 
     def execute(self, state: LeaderState, guide: FloatArray | None = None) -> Procedure[None]:
-        """Execute the search once, and evaluate F at a new answer."""
+        """Execute the search once, evaluate F at a new answer, and archive the pair."""
         improved = yield from self.execute_search(guide)
         yield from self.rate(state, improved)
 

@@ -1,1 +1,1 @@
-"""Published methods that DRC is compared with, and what only they use."""
+"""Published methods that DRC is compared with, and the modules that only they use."""

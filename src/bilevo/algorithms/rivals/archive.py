@@ -1,4 +1,4 @@
-"""An archive of evaluated pairs, to which models are fitted and in which near ones are found."""
+"""An archive of evaluated pairs, for fitting models and for finding the pairs nearest to an x."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.order import ranking
 
-ANSWERS_KEPT = 12_500  # one for each leader that the largest published budget evaluates
+ANSWERS_KEPT = 12_500  # The most answers kept: one per leader in the largest published budget.
 
 
 def _empty() -> FloatArray:
@@ -22,8 +22,8 @@ def _empty() -> FloatArray:
 class Archive:
     """Pairs x (k, m), y (k, n), oldest first, with F, f and violation (k, 1).
 
-    Constraints G, g (k, .) have columns if they are kept. Arrays are never written into: a change
-    makes new ones.
+    Constraints G, g (k, .) have columns only if constraints are kept. Arrays are never changed in
+    place; a change makes new arrays.
     """
 
     x: FloatArray = field(default_factory=_empty)
@@ -38,7 +38,7 @@ class Archive:
     def of(
         cls, pairs: Sequence[Pair], G: FloatArray | None = None, g: FloatArray | None = None
     ) -> Archive:
-        """Return an archive of some pairs, at least one."""
+        """Return an archive of one or more pairs."""
         x, y = np.array([pair.x for pair in pairs]), np.array([pair.y for pair in pairs])
         values = np.array([[pair.F, pair.f, pair.violation] for pair in pairs])
         none = np.empty((len(pairs), 0))
@@ -53,7 +53,7 @@ class Archive:
         return np.concatenate([self.x, self.y], axis=1)
 
     def joined(self, other: Archive) -> Archive:
-        """Return both archives' entries, this one's first."""
+        """Return an archive with the entries of this archive, then those of the other."""
         if not len(self) or not len(other):
             return self if len(self) else other
         parts = [(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)]
@@ -63,13 +63,13 @@ class Archive:
         return Archive(*(getattr(self, f.name)[chosen] for f in fields(self)))
 
     def latest(self, capacity: int) -> Archive:
-        """Return the archive without the oldest entries beyond a capacity."""
+        """Return the newest entries, at most `capacity` of them."""
         return self.rows(slice(-capacity, None)) if len(self) > capacity else self
 
     def with_answers(self, pairs: Sequence[Pair]) -> Archive:
-        """Return the archive with some pairs added, except those whose evaluation failed.
+        """Return the archive with some pairs added, except pairs whose evaluation failed.
 
-        Each leader keeps its last answer only. The oldest entries go where there are too many.
+        Each leader keeps only its last answer. If there are too many entries, the oldest are lost.
         """
         last = {pair.x.tobytes(): pair for pair in pairs if np.isfinite(pair.violation)}
         if not last:
@@ -88,7 +88,7 @@ class Archive:
         return self.rows(np.argsort((away * away).sum(axis=1), kind="stable")[:count])
 
     def good(self, share: float) -> BoolArray:
-        """Tell which entries (k,) are among the best `share` in the leader's order."""
+        """Tell which entries (k,) belong to the best `share` of all, in the leader's order."""
         best = np.zeros(len(self), np.bool_)
         order = ranking(self.F.ravel(), self.violation.ravel())
         best[order[: max(1, round(share * len(best)))]] = True

@@ -3,27 +3,27 @@
 A. Sinha, Z. Lu, K. Deb and P. Malo, "Bilevel optimization based on iterative approximation of
 multiple mappings", Journal of Heuristics 26, 2020, and the program its authors published.
 
-Leaders are bred as in NBLEA. A member is solved (`converged`) when its follower's search came to
-its end; solved members rank first. The models psi, x -> y, and phi, x -> f (see `rivals.mappings`)
-are fitted to archives of solved and other pairs. Every N generations a local search on the models
-improves the best leader; half-way between, the elite's follower is solved again, without a guess.
+Leaders are bred as in NBLEA. A member counts as solved (`converged`) if its follower's search came
+to its end. Solved members rank first. The models psi, x -> y, and phi, x -> f (see
+`rivals.mappings`) are fitted to archives of solved and other pairs. Every N generations a local
+search on the models improves the best leader. Half-way between two local searches, the elite's
+follower is solved again, without a guess.
 
-Every child's follower is searched for (`prob_search` = 1), as in the program, which differs from
-the paper here. With a lower probability, children get their answers from the models once there are
-enough pairs.
+By default every child's follower is solved by a search (`prob_search` = 1). The program does that,
+too; the paper does not. With a lower probability, models give some children their answers, once
+there are enough pairs.
 
-What differs from the program, and why:
-- there is no stop at an error of 1e-2, because the published accuracies are smaller;
-- constraints count as they are, without the program's windows of 1e-4. The follower's constraints
-  count above too, because bilevo's answers have to meet them;
-- models may leave variables of an answer open, and the program then mutates them. For a leader that
-  a local search has found they stay as they are, because the mutation, made with probability 1/n,
-  would lose the gain;
-- checking the elite replaces no answer by one that is better by rounding only;
-- the second search for the first population's followers does not replace better answers;
-- the elite's follower is solved again only once there are enough pairs for a local search;
-- two mistakes are not repeated: taking the oldest pairs for the nearest (see `rivals.mappings`),
-  and reading an index of unsolved members as one of all members.
+These points differ from the program:
+- There is no stop at an error of 1e-2, because the published errors are smaller.
+- Constraints have no tolerance; the program allows 1e-4. The follower's constraints also count at
+  the upper level, because bilevo's answers have to meet them.
+- Models may leave variables of an answer open. The program then mutates them with probability 1/n.
+  Here they are kept if a local search found the leader, because a mutation would lose the gain.
+- The check of the elite ignores an answer that is better only by rounding.
+- The second search for the first population's followers does not replace better answers.
+- The elite's follower is solved again only once there are enough pairs for a local search.
+- The program takes the oldest pairs for the nearest (see `rivals.mappings`), and takes an index of
+  unsolved members for an index of all members. Both mistakes are corrected here.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ from bilevo.core.streams import stream
 from bilevo.optimizers.protocol import require_population
 from bilevo.optimizers.variation import WIDTH, distinct, polynomial_mutation
 
-END_SOLVED_VARIANCE = 1e-4  # as a share of the first solved members': it ends the run
-END_CHANGE = 1e-4  # of the elite's F, relative, over the window: it ends the run
-TRUSTED = 1e-2 / WIDTH  # root mean squared error of a mapping that is believed
+END_SOLVED_VARIANCE = 1e-4  # The run ends at this share of the solved members' first variance.
+END_CHANGE = 1e-4  # The run ends if the elite's F changes less over the window, in relative terms.
+TRUSTED = 1e-2 / WIDTH  # A mapping with a smaller root mean squared error is believed.
 
 
 @dataclass(slots=True, eq=False)
 class BLEAQ2Leaders(Leaders):
-    """The leaders, archives of pairs, and whether the last local search failed."""
+    """The leaders, and archives of solved and other pairs."""
 
     solved: Archive = field(default_factory=Archive)
     others: Archive = field(default_factory=Archive)
@@ -88,14 +88,14 @@ class BLEAQ2Leaders(Leaders):
 
     @property
     def best(self) -> int:
-        """Return the index of the best solved member, or of the best of all if none is solved."""
+        """Return the index of the best solved member, or of the best member if none is solved."""
         keys = self.keys
         among = [i for i, member in enumerate(self.members) if is_solved(member)]
         return min(among or range(len(keys)), key=keys.__getitem__)
 
     @property
     def ranks(self) -> list[tuple[float, ...]]:
-        """Return keys that put solved members first, and sort the rest in Deb's order."""
+        """Return keys that put solved members first, and otherwise sort in Deb's order."""
         members = zip(self.members, self.keys, strict=True)
         return [(float(not is_solved(member)), *key) for member, key in members]
 
@@ -142,10 +142,10 @@ def is_solved(member: Pair) -> bool:
 class BLEAQ2(Algorithm[LeaderState]):
     """BLEAQ-II (Sinha, Lu, Deb and Malo, 2020); `prob_search` is 1 in its program."""
 
-    population: int = 50  # at both levels; more above if the models need them
+    population: int = 50  # at both levels; the upper level has more if the models need them
     prob_search: float = 1.0
 
-    # 2000 generations of two children at both levels; no change over 200 above and 100 below.
+    # 2000 generations of two children per level; windows of 200 upper and 100 lower generations.
     budget = Budget(upper_max=4050, upper_window=400, lower_max=4050, lower_window=200)
     name = registered("bleaq2")
     revision = 1
@@ -200,9 +200,9 @@ class BLEAQ2(Algorithm[LeaderState]):
     def first_population(
         self, spec: Spec, state: LeaderState
     ) -> Procedure[tuple[list[FollowerTask], list[Pair]]]:
-        """Make leaders, near the feasible set if there are constraints, and solve their followers.
+        """Make leaders and solve their followers; with constraints, try to make feasible leaders.
 
-        If some followers were not quadratic, all are solved again from the centres of the answers.
+        If some followers were not quadratic, all are solved again from cluster centres of answers.
         """
         rng = stream(spec.seed, "start")
         x = first_leaders(max(self.population, terms(spec.m) + 5 * spec.m), spec, rng)
@@ -224,7 +224,7 @@ class BLEAQ2(Algorithm[LeaderState]):
     def feasible_leaders(
         self, spec: Spec, x: FloatArray, rng: np.random.Generator
     ) -> Procedure[None]:
-        """Replace half of the leaders by those that models predict to be feasible and good."""
+        """Replace half of the leaders x by feasible ones, by models, if there are constraints."""
         d = spec.m + spec.n
         points = rng.random((terms(d) + 5 * d, d))
         objectives, constraints = yield from at_both_levels(points[:1], spec.m)
@@ -253,7 +253,7 @@ class BLEAQ2(Algorithm[LeaderState]):
     ) -> list[FollowerTask]:
         """Return the tasks of two children.
 
-        Their guesses come from their nearest solved parents, or their answers from models.
+        The nearest solved parent of a child gives a guess at its answer, or models give the answer.
         """
         leaders: BLEAQ2Leaders = state.leader
         members = leaders.members
@@ -281,7 +281,7 @@ class BLEAQ2(Algorithm[LeaderState]):
         pool: FloatArray | None = None,
         name: str = "follower",
     ) -> FollowerTask:
-        """Return a follower to solve: with a guess, by a small population around it."""
+        """Return a follower to solve; with a guess, the genetic search has a small population."""
         rng = stream(spec.seed, name, state.generation, i)
         samples = terms(spec.n) + spec.n
         if guess is None:
@@ -294,7 +294,7 @@ class BLEAQ2(Algorithm[LeaderState]):
         return FollowerTask(x, rng, samples, answers[chosen], guess, deviations_of(answers))
 
     def mapped(self, spec: Spec, state: LeaderState, x: FloatArray, i: int) -> FollowerTask:
-        """Return a follower whose answer comes from psi, or from phi where that seems as good."""
+        """Return a follower whose answer comes from psi, or from phi if phi seems as good."""
         leaders: BLEAQ2Leaders = state.leader
         rng, sizes = stream(spec.seed, "mapping", state.generation, i), Sizes.of(spec)
         mappings = Mappings.around(x, leaders.solved, sizes, rng)
@@ -328,7 +328,7 @@ class BLEAQ2(Algorithm[LeaderState]):
     ) -> Procedure[None]:
         """Let the result of a local search compete with the members.
 
-        The search is on models; at the end, and after a search that failed, it evaluates F.
+        The search uses models. At the end, and after a search that failed, it evaluates F instead.
         """
         leaders: BLEAQ2Leaders = state.leader
         rng = stream(spec.seed, "local", state.generation)
@@ -348,7 +348,7 @@ class BLEAQ2(Algorithm[LeaderState]):
     def proposed(
         self, spec: Spec, state: LeaderState, start: Pair, exact: bool, rng: np.random.Generator
     ) -> Procedure[tuple[FloatArray, FloatArray]]:
-        """Search locally; return the leader found, and a guess at its follower's answer."""
+        """Search locally; return the leader found and a guess at its follower's answer."""
         leaders: BLEAQ2Leaders = state.leader
         sizes = Sizes.of(spec)
         mappings = Mappings.around(start.x, leaders.solved, sizes, rng)

@@ -6,13 +6,13 @@ iterative approximation of multiple mappings", Journal of Heuristics 26, 2020, w
 
 A follower is first tried as a quadratic program: models of f and of each constraint are fitted to a
 few points around a guess, and minimized. If f and g at the answer are what the models predict, the
-follower is solved; otherwise a genetic search continues from there.
+follower is solved. Otherwise a genetic search continues from there.
 
-What differs from the program, and why:
-- its tolerances and step lengths are in the user's units. Here they refer to a box of its usual
-  width (see `optimizers.variation`), and the tolerance on values follows their size;
-- answers on a constraint are sought with a small margin, because bilevo counts all above 0 as
-  infeasible; an answer that violates it by 1e-6 still ends a search, as in the program.
+These points differ from the program:
+- Its tolerances and step lengths are in the user's units. Here they are relative to the usual width
+  of its boxes (see `optimizers.variation`), and the tolerance on values is relative to their size.
+- Constraints are met with a small margin, because bilevo counts any value above 0 as infeasible.
+  As in the program, an answer that violates a constraint by up to 1e-6 ends a search.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from bilevo.optimizers.variation import (
     tournaments,
 )
 
-EXACT = 1e-6  # error of a model, and violation, that counts as none
-LEAST_VARIANCE = 1e-6 / WIDTH**2  # of the points that a model is fitted to
+EXACT = 1e-6  # Smaller errors of a model and smaller violations count as none.
+LEAST_VARIANCE = 1e-6 / WIDTH**2  # The least variance of the points that models are fitted to.
 
 
 @dataclass(slots=True, eq=False)
@@ -77,7 +77,7 @@ def total_variance(pairs: Sequence[Pair]) -> float:
 
 
 def accept_elite(state: LeaderState, best: Pair) -> Procedure[None]:
-    """Make a member the elite, and tell the driver if it is another pair than before.
+    """Make a member the elite, and tell the driver if the pair has changed.
 
     Pairs are compared by their points, because a restored state holds copies.
     """
@@ -97,7 +97,7 @@ def breed(
     best: int,
     rng: np.random.Generator,
 ) -> tuple[list[int], FloatArray]:
-    """Return the parents, the best and two winners of tournaments by rank, and two children."""
+    """Return three parents (the best, and two winners of tournaments by rank) and two children."""
     infeasible = sum(violation > 0 for violation, _ in keys)
     among = entrants(keys, infeasible, rng.random(4).tolist())
     parents = [best, *tournaments(among, ranks)]
@@ -109,10 +109,11 @@ def breed(
 
 @dataclass(slots=True, eq=False)
 class FollowerTask:
-    """The follower to solve at x: around a guess with these deviations, or anywhere without one.
+    """The follower to solve at x.
 
-    Models are fitted to `samples` points; with 0 there are none. `pool` starts the genetic search.
-    With an `answer`, nothing is left to solve; the pair then counts as solved if it is `trusted`.
+    Models are fitted to `samples` points (no models if 0). The points have the given deviations
+    around a guess, or are anywhere without a guess. `pool` starts the genetic search. If an
+    `answer` is given, nothing is solved, and the pair counts as solved if it is `trusted`.
     """
 
     x: FloatArray
@@ -121,7 +122,7 @@ class FollowerTask:
     pool: FloatArray
     guess: FloatArray | None = None
     deviations: FloatArray | None = None
-    keeps_open: bool = False  # keep to the guess where the models leave the answer open
+    keeps_open: bool = False  # keep variables of the guess that the models leave open
     answer: FloatArray | None = None
     trusted: bool = False
     executions: int = 1
@@ -137,7 +138,7 @@ class FollowerTask:
         return pair
 
     def solve(self, spec: Spec, state: LeaderState) -> Procedure[Pair]:
-        """Return the follower's answer without F, `converged` if the search came to its end."""
+        """Return the follower's answer without F; it is `converged` if the search was completed."""
         if self.answer is not None:
             values = yield from evaluate_answers(self.x, self.answer[None])
             pair = self.best_of(self.answer[None], values)
@@ -160,10 +161,10 @@ class FollowerTask:
         return pair
 
     def attempt(self, spec: Spec, state: LeaderState) -> Procedure[tuple[Pair, bool]]:
-        """Solve the quadratic program; return the best point, and whether it needs no search.
+        """Solve the quadratic program; return the best point, and whether no search is needed.
 
-        It needs none when the models are exact at the answer. If that answer is infeasible, there
-        may be no feasible point, and the pair is not `converged`.
+        No search is needed if the models are exact at the answer. If that answer is infeasible,
+        there may be no feasible point, and the pair is not `converged`.
         """
         points = self.around(spec.n)
         values = yield from evaluate_answers(self.x, points)
@@ -191,10 +192,10 @@ class FollowerTask:
     def program(
         self, models: Sequence[Quadratic], guess: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the answer by the models of f and each g, and their predictions there.
+        """Return the minimum of the model of f under the models of g, and all predictions there.
 
         Variables that the models leave open are mutated and fixed, because the leader may prefer
-        other values of them.
+        other values for them.
         """
         objective, constraints = models[0], models[1:]
         lower, upper = np.zeros(len(guess)), np.ones(len(guess))
@@ -209,18 +210,18 @@ class FollowerTask:
         return answer, np.array([model(answer) for model in models])
 
     def around(self, n: int) -> FloatArray:
-        """Return the points to fit to; the last one is the guess."""
+        """Return the points that models are fitted to; the last point is the guess, if any."""
         if self.guess is None or self.deviations is None:
             return self.rng.random((self.samples, n))
         points = self.guess + self.deviations * self.rng.standard_normal((self.samples, n))
         points[-1] = self.guess
         far = (points < -1) | (points > 2)
         points[far] = self.rng.random(int(far.sum()))
-        points = np.abs(points)  # reflected at 0, and at 1
+        points = np.abs(points)  # reflected at 0, and then at 1
         return np.asarray(np.where(points > 1, 2 - points, points))
 
     def best_of(self, points: FloatArray, values: Values, other: Pair | None = None) -> Pair:
-        """Return the best of the points and keep its constraints, or another pair if better."""
+        """Return the best point and keep its constraints; return the other pair if it is better."""
         i = best_index(values.objective, values.violation)
         f, violation = float(values.objective[i]), float(values.violation[i])
         pair = Pair(self.x, points[i].copy(), f, violation)
@@ -231,6 +232,6 @@ class FollowerTask:
 
 
 def deviations_of(answers: FloatArray) -> FloatArray:
-    """Return how far around a guess models are fitted: as far as the answers are apart."""
+    """Return the deviations (n,) of points around a guess: those of the known answers."""
     variance = np.maximum(answers.var(axis=0, ddof=1), LEAST_VARIANCE)
     return np.asarray(np.sqrt(variance) + 1e-6 / WIDTH)

@@ -4,31 +4,31 @@ X. Huang and Y. Wang, "A framework for scalable bilevel optimization: identifyin
 interactions between upper-level and lower-level variables", IEEE Transactions on Evolutionary
 Computation 24(6), 2020 (GO, here with CMA-ES).
 
-The method is specified from the abstract and from the figures that the DRC paper prints; there is
-no public program. The authors state: a grouping phase finds the interactions between both levels'
-variables and makes groups of three types, (I) leader's variables only, (II) follower's only, (III)
-both; types I and II are optimized by a one-level method, type III by a bilevel one. Inferred:
-- grouping is differential grouping (see grouping);
-- the order is II, III, I in one pass, which the printed evaluations suggest;
-- type III is BL-CMA-ES on the group's variables; a group ends by stagnation or its budget, only
-  the last one when the target is met;
-- type I is a CMA-ES on F. Each of its points also costs a lower evaluation, because f and the
-  follower's constraints may depend on x though the answer does not. It restarts instead of
-  waiting for the window of its stop rule to pass, which saves some runs on SMD7;
-- type II is a CMA-ES on f with the lower budget and no rule on the value of f, from three starts.
-  If two of them end at the same f in different places, the follower has several optima (SMD6).
-  Then a search continues from there. Among points of the same f the leader's F decides, which is
-  evaluated at those points only;
-- the variables of other groups are fixed, and constraints that other groups can change do not
-  count in a group's order. They count in the pairs that are reported.
+There is no public program. The method is reconstructed from the abstract and from figures in the
+DRC paper. The authors state that a grouping phase finds interactions between the variables of both
+levels and makes three types of groups: (I) only leader's variables, (II) only follower's variables,
+(III) both. A one-level method optimizes types I and II, a bilevel method type III. We infer:
+- Grouping is differential grouping (see grouping).
+- The order is II, III, I in one pass, which the printed evaluations suggest.
+- Type III is BL-CMA-ES on the group's variables. A group ends by stagnation or by its budget. Only
+  the last group also ends when the target is met.
+- Type I is a CMA-ES on F. Each of its points also costs a lower evaluation, because f and the
+  follower's constraints may depend on x even if the answer does not. It restarts instead of
+  waiting for the window of its stop rule to pass, which saves some runs on SMD7.
+- Type II is a CMA-ES on f with the lower budget, no rule on the value of f, and three starts.
+  If two starts end at the same f in different places, the follower has several optima (SMD6).
+  Then a search continues from there. Among points of the same f the leader's F decides. F is
+  evaluated at these points only.
+- The variables of other groups are fixed. Constraints that other groups can change do not count in
+  a group's order, but they count in the pairs that are reported.
 
-A generation of a run is a generation of the present group's search; the first one is grouping and
-type II.
+A generation of a run is a generation of the present group's search. The first generation is the
+grouping and type II.
 
-docs/reproduction.md compares the medians with those printed. It is not known how the authors' runs
-spend their lower evaluations. Theirs miss the follower's optimum on SMD5 and SMD8. Ours do not,
-because the lower budget is enough for this Rosenbrock valley. If the three starts share the budget,
-errors become like those printed, but SMD4 and SMD12 get worse than printed.
+docs/reproduction.md compares our medians with the printed ones. It is not known how the authors'
+runs spend their lower evaluations. They miss the follower's optimum on SMD5 and SMD8. Our runs find
+it, because the lower budget is enough for this Rosenbrock valley. If the three starts share the
+budget, errors become like the printed ones, but SMD4 and SMD12 get worse than printed.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ from bilevo.core.streams import SEED_LIMIT, stream
 from bilevo.optimizers.cma_es import CMAES, CMAState
 from bilevo.optimizers.protocol import Start
 
-STARTS = 3  # independent starts of a search of type II
-SAME_VALUE = 1e-6  # difference of f that counts as none
-WIDE = 0.3  # deviation of a restart, as of the first start in most boxes
+STARTS = 3  # How many independent starts a search of type II has.
+SAME_VALUE = 1e-6  # Smaller differences of f count as none.
+WIDE = 0.3  # The deviation of a restart, in the unit box.
 
 
 @dataclass(slots=True, eq=False)
@@ -82,18 +82,18 @@ class Context:
 
     x: FloatArray
     y: FloatArray
-    foreign: FloatArray  # violations, at both levels, of constraints that other groups can change
+    foreign: FloatArray  # (2,): each level's violation of constraints that other groups can change
     spent: int = 0  # upper evaluations so far
     spent_before: int = 0  # upper evaluations before the present group
 
 
 @dataclass(slots=True, eq=False)
 class GOState:
-    """A run at the boundary of a generation."""
+    """The state of a run between two generations."""
 
     context: Context
-    search: leader.LeaderState  # the search of the first group
-    groups: list[Group] = field(default_factory=list)  # still to be optimized
+    search: leader.LeaderState  # the search of the first of `groups`
+    groups: list[Group] = field(default_factory=list)  # groups still to be optimized
     number: int = 0  # the number of the group being optimized
     stop: StopReason | None = None
     executions: IntArray = field(default_factory=lambda: np.ones(1, np.int64))
@@ -102,7 +102,7 @@ class GOState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """A group's view of the problem: its own variables; the others are fixed by the context."""
+    """A group's view of the problem: its own variables; the context fixes all other variables."""
 
     context: Context
     group: Group
@@ -112,7 +112,7 @@ class Window:
         return relayed(steps, self.whole_request, self.own)
 
     def whole_request(self, request: Request) -> Request:
-        """Make a request for the group's variables one for all variables."""
+        """Turn a request for the group's variables into a request for all variables."""
         if isinstance(request, Incumbent):
             x, y = self.whole(request.x[None], request.y[None])
             violation = request.violation + float(self.context.foreign.sum())
@@ -121,14 +121,14 @@ class Window:
         return Evaluate(request.level, *self.whole(request.x, request.y))
 
     def whole(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Make points of the group's variables points of all variables."""
+        """Turn points of the group's variables into points of all variables."""
         whole_x = np.repeat(self.context.x[None], len(x), axis=0)
         whole_y = np.repeat(self.context.y[None], len(y), axis=0)
         whole_x[:, self.group.x], whole_y[:, self.group.y] = x, y
         return whole_x, whole_y
 
     def own(self, level: Level, values: Values) -> Values:
-        """Return values with the group's part of the violation and of the evaluations."""
+        """Return values with only the group's violation and the group's evaluations."""
         spent = values.spent
         if level is Level.UPPER:
             self.context.spent = spent
@@ -146,7 +146,7 @@ class Window:
 
 
 def counted_parts(values: Values) -> FloatArray:
-    """Return each constraint's part (k, c) in the violation; repeated ones have 0."""
+    """Return each constraint's part (k, c) in the violation; repeated constraints have 0."""
     with np.errstate(invalid="ignore", over="ignore"):
         parts = np.maximum(values.constraints, 0.0)
         beyond = parts.cumsum(axis=1) > values.violation[:, None] * (1 + 1e-9)
@@ -155,7 +155,7 @@ def counted_parts(values: Values) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class NoSearch(CMAES):
-    """The search of a follower without variables: one point, and it ends."""
+    """The search of a follower without variables, which ends after one point."""
 
     def population_size(self, d: int) -> int:
         return 1
@@ -174,7 +174,7 @@ class NoSearch(CMAES):
 
 @dataclass(frozen=True, slots=True)
 class RestartingCMAES(PatientCMAES):
-    """CMA-ES that restarts anywhere in the box when it is exhausted."""
+    """CMA-ES that restarts at a random point of the box when it is exhausted."""
 
     def ask(self, state: CMAState, rng: np.random.Generator) -> FloatArray:
         if self.exhausted(state):
@@ -184,7 +184,7 @@ class RestartingCMAES(PatientCMAES):
 
 
 def solver_of(group: Group) -> BLCMAES | NestedCMAES:
-    """Return the search of a group of both levels (type III), or of the leader alone (type I)."""
+    """Return the search for a group of both levels (type III), or of the leader alone (type I)."""
     return BLCMAES() if len(group.y) else NestedCMAES(RestartingCMAES(), NoSearch())
 
 
@@ -277,7 +277,7 @@ def evaluate_context(context: Context) -> Procedure[None]:
 def solve_alone(
     spec: Spec, context: Context, group: Group, number: int
 ) -> Procedure[tuple[int, list[FollowerSearch]]]:
-    """Solve a group of the follower alone; return all searches, and which is the best."""
+    """Solve a group of the follower alone; return the best search's index, and all searches."""
     window, scale = Window(context, group), Scale()
     spread, optimizer = spec.spread[spec.m + group.y], PatientCMAES()
     usual = FollowerRule.of(spec.budget, optimizer.population_size(len(group.y)))

@@ -1,17 +1,17 @@
-"""Find variables of a bilevel problem that can be optimized apart: differential grouping.
+"""Find groups of variables that can be optimized apart, by differential grouping.
 
 X. Huang and Y. Wang group the variables of both levels (see go_cma_es). Their test is inferred to
 be the usual one: two variables interact if the effect of one depends on the value of the other
 (M. N. Omidvar, X. Li, Y. Mei and X. Yao, "Cooperative co-evolution with differential grouping for
 large scale optimization", IEEE Transactions on Evolutionary Computation 18(3), 2014).
 
-- Below, pairs (x_i, y_j) and (y_i, y_j) are tested on f, and all variables that change the same
-  constraint of the follower belong together.
-- A y on which no leader's variable has an effect is a constant for the leader. The other variables
-  are tested on F in pairs of different groups, and those that change the same constraint of the
-  leader belong together.
-- Each test is made at two random places. A place where an evaluation failed counts as interaction:
-  in doubt, variables stay together.
+- At the lower level, pairs (x_i, y_j) and (y_i, y_j) are tested on f. All variables that change the
+  same constraint of the follower belong together.
+- If no leader's variable has an effect on some y, this y is a constant for the leader. All other
+  variables are tested on F in pairs of different groups. Those that change the same constraint of
+  the leader belong together.
+- Each test is made at two random places. A failed evaluation counts as an interaction, so that
+  variables stay together in doubt.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from bilevo.core.problem import Spec
 from bilevo.core.request import Level, Procedure, Values, evaluate, split
 from bilevo.core.streams import stream
 
-PLACES = 2  # number of random places where interaction is tested
-SAME_EFFECT = 1e-6  # relative difference of effects that counts as none
-UNCHANGED = 1e-9  # relative change of a constraint that counts as none
+PLACES = 2  # At how many random places interaction is tested.
+SAME_EFFECT = 1e-6  # Smaller relative differences of effects count as none.
+UNCHANGED = 1e-9  # Smaller relative changes of a constraint count as none.
 
 Pairs = list[tuple[int, int]]
 
@@ -49,7 +49,7 @@ class Group:
 
 
 def find_groups(spec: Spec) -> Procedure[list[Group]]:
-    """Return groups of the follower's variables only, of both levels' and of the leader's only."""
+    """Return groups: of the follower alone, then of both levels, then of the leader alone."""
     m, size = spec.m, spec.m + spec.n
     rng = stream(spec.seed, "grouping")
     places = [Place.random(size, rng) for _ in range(PLACES)]
@@ -75,7 +75,7 @@ def find_groups(spec: Spec) -> Procedure[list[Group]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
-    """A point of the joint box and another value for each of its variables."""
+    """A point (x, y), and another value for each of its variables."""
 
     point: FloatArray
     other: FloatArray
@@ -86,7 +86,7 @@ class Place:
         return cls(point, point + 0.2 + 0.3 * rng.random(size))
 
     def changed(self, sets: Iterable[tuple[int, ...]]) -> FloatArray:
-        """Return the point with each set of variables changed, one row each."""
+        """Return one row per set of variables: the point with these variables changed."""
         rows = [self.point.copy() for _ in sets]
         for row, variables in zip(rows, sets, strict=True):
             row[list(variables)] = self.other[list(variables)]
@@ -98,8 +98,8 @@ def find_interactions(
 ) -> Procedure[tuple[Pairs, BoolArray]]:
     """Test the wanted pairs on a level's objective, and the variables on its constraints.
 
-    Returns the pairs that belong together, and which variable changes which constraint: (variables,
-    constraints), False for variables that were not tested.
+    Returns the pairs that belong together, and which variables change which
+    constraints (m + n, c). It is False for variables that were not tested.
     """
     sets: list[tuple[int, ...]] = [(), *((i,) for i in variables), *wanted]
     z = np.concatenate([place.changed(sets) for place in places])
@@ -131,7 +131,7 @@ def interacting(h: FloatArray, variables: list[int], wanted: Pairs, tolerance: f
 
 
 def constraint_changes(values: Values, singles: int) -> BoolArray:
-    """Tell which constraints each change of a single variable changes: (singles, constraints)."""
+    """Tell which constraints change with each single variable: an array (singles, c)."""
     first, changed = values.constraints[0], values.constraints[1 : 1 + singles]
     with np.errstate(invalid="ignore", over="ignore"):
         same: BoolArray = np.abs(changed - first) <= UNCHANGED * (np.abs(changed) + np.abs(first))
@@ -139,7 +139,7 @@ def constraint_changes(values: Values, singles: int) -> BoolArray:
 
 
 def components(size: int, pairs: Pairs) -> IntArray:
-    """Return labels of variables, equal for those that a chain of pairs connects."""
+    """Return labels of variables; variables that a chain of pairs connects have the same label."""
     labels = np.arange(size)
     for i, j in pairs:
         labels[labels == labels[j]] = labels[i]

@@ -14,16 +14,16 @@ from bilevo.algorithms.shared.ties import FlatSet, flat_directions
 from bilevo.core.arrays import FloatArray
 from bilevo.core.request import Level, Procedure, Values, together
 
-FOLLOWER_TOLERANCE = 1e-13  # of f, as its errors are noise in the leader's differences
-LEADER_TOLERANCE = 1e-9  # of F
-POLISH_DIFFERENCE = 1e-6  # of the box: changes F by more than the followers' errors do
-ALLOWED = 1e-6  # answers whose f differs by less are ties
+FOLLOWER_TOLERANCE = 1e-13  # On f, in units of its scale; errors of f are noise for the leader.
+LEADER_TOLERANCE = 1e-9  # The tolerance on F, in units of its scale.
+POLISH_DIFFERENCE = 1e-6  # The step of the leader's finite differences, as a fraction of the box.
+ALLOWED = 1e-6  # Answers whose f differs by less are ties; in units of the scale of f.
 
 
 def polish_follower(
     state: LeaderState, x: FloatArray, start: FloatArray, max_points: int
 ) -> Procedure[Pair]:
-    """Search the follower's answer locally from a start; F is not evaluated."""
+    """Search the follower's answer locally from a start; do not evaluate F."""
 
     def at(rows: FloatArray) -> Procedure[Values]:
         values = yield from evaluate_answers(x, rows)
@@ -42,8 +42,8 @@ def polish_leader(
     """Search locally from a leader x with the answer y; return all pairs that were evaluated.
 
     Each follower is searched locally, with at most `max_lower` points, from the answer to the
-    nearest leader of this search. So where followers have several best answers, neighbours get the
-    same one.
+    nearest leader of this search. So if followers have several best answers, neighbours get the
+    same answer.
     """
     pairs: list[Pair] = []
     followed = Archive.of([Pair(x, y, 0.0, 0.0, 0.0, 0.0)])
@@ -69,8 +69,8 @@ def polish_leader(
 def resolve_ties(state: LeaderState, pair: Pair, max_points: int) -> Procedure[Pair]:
     """Return the leader's best among the ties around a pair's answer, or the pair itself.
 
-    F is searched locally where f is flat. Where the flat set bends, f rises a little; a last search
-    of the follower undoes that.
+    F is searched locally in the directions in which f is flat. If the flat set bends, f rises a
+    little. A last search of the follower corrects that.
     """
     flat = FlatSet(pair.y, (yield from flat_directions(partial(evaluate_answers, pair.x), pair.y)))
     if not flat.size:

@@ -2,11 +2,11 @@
 
 A. Sinha, Z. Lu, K. Deb and P. Malo, "Bilevel optimization based on iterative approximation of
 multiple mappings", Journal of Heuristics 26, 2020: psi maps x to the answer y, phi to its value f.
-Both are quadratic models over the archived leaders nearest to an x; some of these are left out for
-validation. Local searches follow them: on models of F, or on F itself (`exact_by_...`).
+Both are quadratic models of the archived leaders nearest to an x; some of these only validate them.
+Local searches use psi or phi, with models of F or with F itself (`exact_by_...`).
 
-The authors' program computes only the first distance and so takes the oldest leaders, not the
-nearest. That mistake is not repeated.
+The authors' program computes only the first distance, and so takes the oldest leaders for the
+nearest. That mistake is corrected here.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from bilevo.core.problem import Spec
 from bilevo.core.request import Level, Procedure, Values, evaluate
 from bilevo.optimizers.variation import WIDTH
 
-SLACK = 1e-6  # by which f may exceed phi
-LOCAL_REACH = 0.05  # of the box, around the start of an exact local search
+SLACK = 1e-6  # How much f may exceed phi, in units of the scale of f.
+LOCAL_REACH = 0.05  # How far an exact local search may go, as a fraction of the box.
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Numbers of archived pairs that models need, with m variables above and n below."""
+    """Numbers of archived pairs that models need, for m upper and n lower variables."""
 
     m: int
     n: int
@@ -49,12 +49,12 @@ class Sizes:
 
     @property
     def mapping(self) -> int:
-        """Return the number for psi and phi; m of them are for validation."""
+        """Return how many pairs psi and phi need; m of these are for validation."""
         return self.training + self.m
 
     @property
     def joint(self) -> int:
-        """Return the number for models over (x, y)."""
+        """Return how many pairs models over (x, y) need."""
         return terms(self.m + self.n) + 3 * self.m
 
     @property
@@ -64,7 +64,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mappings:
-    """psi and phi around an x, with their errors on training and on validation points."""
+    """psi and phi around an x, with their errors on training points and on validation points."""
 
     psi: list[Quadratic]
     phi: Quadratic
@@ -72,14 +72,14 @@ class Mappings:
     phi_error: float
     psi_validation: float  # root mean squared, in unit coordinates
     phi_validation: float
-    low: FloatArray  # lower corner of the training leaders
+    low: FloatArray  # the least coordinates of the training leaders
     high: FloatArray
 
     @classmethod
     def around(
         cls, x: FloatArray, solved: Archive, sizes: Sizes, rng: np.random.Generator
     ) -> Mappings:
-        """Fit to the solved pairs nearest to x, divided at random for training and validation."""
+        """Fit to some of the solved pairs nearest to x; others, drawn at random, validate."""
         near = solved.nearest(x, sizes.mapping)
         order = rng.permutation(len(near))
         training, validating = (
@@ -111,7 +111,7 @@ class Mappings:
 
 
 def _root_mean_square(errors: FloatArray) -> float:
-    """Return the root mean square; `hypot` takes numbers whose squares would overflow."""
+    """Return the root mean square, also of numbers whose squares would overflow."""
     return math.hypot(*errors.ravel().tolist()) / math.sqrt(max(errors.size, 1))
 
 
@@ -121,7 +121,7 @@ class JointModels:
 
     objective: Quadratic
     constraints: list[Quadratic]
-    low: FloatArray  # of the archived y
+    low: FloatArray  # the least coordinates of the archived y
     high: FloatArray
 
     @classmethod
@@ -136,14 +136,14 @@ class JointModels:
         return cls(objective, [gap, *constraints], near.y.min(axis=0), near.y.max(axis=0))
 
     def minimize(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the leader's best pair in the unit box among those with f at most phi."""
+        """Return the pair of least F under the conditions in the unit box; start at (x, y)."""
         start = np.concatenate([x, y])
         lower, upper = np.zeros(len(start)), np.ones(len(start))
         found = minimize(self.objective, self.constraints, start, lower, upper, 0.0)
         return found[: len(x)], found[len(x) :]
 
     def answer(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        """Return the leader's best y at x within the bounds of archived ones; `y` is the start."""
+        """Return the leader's best y at x, within the range of archived y; `y` is the start."""
         objective, *constraints = [m.given(x) for m in (self.objective, *self.constraints)]
         return minimize(objective, constraints, y, self.low, self.high, 0.0)
 
@@ -151,7 +151,7 @@ class JointModels:
 def exact_by_psi(
     state: LeaderState, start: Pair, mappings: Mappings
 ) -> Procedure[tuple[FloatArray, FloatArray]]:
-    """Search F by SQP near the start, with y = psi(x)."""
+    """Search F by SQP near the start, with y = psi(x); return x and a guess at y."""
 
     def at(x: FloatArray) -> Procedure[Values]:
         y = np.clip([mappings.answer(row) for row in x], 0.0, 1.0)
@@ -189,7 +189,7 @@ def search_near(at: At, start: FloatArray) -> Procedure[FloatArray]:
 
 
 def phi_validation(state: LeaderState, mappings: Mappings) -> float:
-    """Return phi's error, scaled so that it can be compared with psi's."""
+    """Return phi's error, scaled so that it can be compared with psi's error."""
     return mappings.phi_validation / (WIDTH * state.f_scale.tolerance(1.0))
 
 

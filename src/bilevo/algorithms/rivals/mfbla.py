@@ -2,18 +2,19 @@
 
 This is a reconstruction of M. Mamun, H. Singh and T. Ray, "A multifidelity approach for bilevel
 optimization with limited computing budget", IEEE Transactions on Evolutionary Computation, 2022.
-The idea is known: followers are solved to adaptive fidelities, not all of them in full. Printed
-results are known too: a run ends when a total budget of lower evaluations is used, with an accuracy
-between 1e-6 and 1e-5 on the problems it solves. All else is inferred or our own:
-- a fidelity is the length of a follower's search by DE: a tenth or a third of the lower budget, or
-  half of it and a local search with the other half; raising the fidelity continues the search;
-- a search starts around the answer to the nearest leader known, spread by the distance of that
-  leader, with a third of its points anywhere;
-- leaders evolve by DE. All children are rated at the current fidelity, the best tenth and two
-  others at the next one too; the rank correlation of both ratings moves the fidelity. The highest
-  fidelity is for such checks and for the best member. The best member's follower is also solved
-  once more from anywhere in every generation;
-- the last tenth of the budget is for a local search of the leader, because a population of 50 does
+The idea is known: followers are solved to adaptive fidelities, and only some of them in full.
+Printed results are known, too: a run ends when it has used a total budget of lower evaluations, and
+its accuracy is between 1e-6 and 1e-5 on the problems it solves. All else is inferred or our own:
+- A fidelity is the length of a follower's search. The two lower fidelities are DE with a tenth or a
+  third of the lower budget. The highest is DE with half of it, then a local search with the other
+  half. A higher fidelity continues the search.
+- A search starts around the answer to the nearest known leader; the distance between the leaders
+  is the spread. A third of its points are anywhere in the box.
+- Leaders evolve by DE. All children are rated at the current fidelity, and the best tenth and two
+  others also at the next fidelity. The rank correlation of the two ratings decides whether the
+  fidelity changes. The highest fidelity is only for these checks and for the best member. In every
+  generation, the best member's follower is also solved once more from random points.
+- The last tenth of the budget is for a local search of the leader, because a population of 50 does
   not reach the printed accuracy in the generations that the budget allows.
 """
 
@@ -46,26 +47,26 @@ from bilevo.core.request import Level, Procedure, T, Values, relayed, together
 from bilevo.core.stop_rules import AtTarget, BudgetUsed
 from bilevo.core.streams import stream
 
-LOWEST, USUAL, FULL = 0, 1, 2  # fidelities; `USUAL` is the highest that all children are rated at
-EFFORT = 1 / 10, 1 / 3, 1 / 2  # of the lower budget, spent on DE at each fidelity
-CHECKED, CHECKED_AT_RANDOM = 0.1, 2  # share and number of children rated at the next fidelity too
-DISAGREE, AGREE = 0.8, 0.95  # rank correlations below and above which the fidelity changes
-NEAR_SHARE = 2 / 3  # of a follower's first points: around a known answer; the others are anywhere
-LEAST_DEVIATION = 1e-3  # of the near points, as a share of the box
-POLISH_SHARE = 0.1  # of the total budget: for the leader's local search
-POLISH_POINTS = 20  # upper evaluations of that search, per variable
-# The printed totals of lower evaluations, as shares of the largest possible number (both levels'
-# budgets multiplied), at the sizes m + n they were printed for.
+LOWEST, USUAL, FULL = 0, 1, 2  # Fidelities. All children are rated at `USUAL` or lower.
+EFFORT = 1 / 10, 1 / 3, 1 / 2  # The shares of the lower budget that DE gets at each fidelity.
+CHECKED, CHECKED_AT_RANDOM = 0.1, 2  # A share and a number of children that are rated twice.
+DISAGREE, AGREE = 0.8, 0.95  # Rank correlations below and above which the fidelity rises and falls.
+NEAR_SHARE = 2 / 3  # The share of a follower's first points that are around a known answer.
+LEAST_DEVIATION = 1e-3  # The least deviation of these points, as a fraction of the box.
+POLISH_SHARE = 0.1  # The share of the total budget that is left for the leader's local search.
+POLISH_POINTS = 20  # The most upper evaluations of that search, per variable.
+# The sizes m + n with printed totals of lower evaluations, and these totals as shares of the most
+# that is possible (the product of both levels' budgets).
 SIZES, SHARES = (5, 20, 60), (0.12, 0.28, 0.168)
 
 
 @dataclass(slots=True, eq=False)
 class MFBLAState(LeaderState):
-    """A run at the boundary of a generation; `leader` is the population, `pairs` its members."""
+    """The state of a run between generations; `leader` is the population, `pairs` its members."""
 
     pairs: list[Pair] = field(default_factory=list)
-    fidelities: IntArray = field(default_factory=lambda: np.empty(0, np.int64))  # of the members
-    fidelity: int = USUAL  # at which children are rated
+    fidelities: IntArray = field(default_factory=lambda: np.empty(0, np.int64))  # of `pairs`
+    fidelity: int = USUAL  # the fidelity at which children are rated
     agreed: bool = False  # whether the last check found the same order at the next fidelity
     archive: Archive = field(default_factory=Archive)
     lower_spent: int = 0
@@ -100,7 +101,7 @@ class Child:
         return local if local.follower_no_worse(answer) else answer
 
     def rate(self, fidelity: int) -> Procedure[Pair]:
-        """Return the pair at a fidelity or a higher one; evaluate F if the answer has changed."""
+        """Return the pair at this fidelity or a higher one; evaluate F if the answer changes."""
         if fidelity <= self.fidelity:
             return self.rated
         answer = yield from self.search(fidelity)
@@ -116,8 +117,8 @@ class Child:
 class MFBLA(Algorithm[MFBLAState]):
     """MFBLA (Mamun, Singh and Ray, 2022), reconstructed.
 
-    The total of lower evaluations is `share` times upper_max times lower_max; None gives the
-    published totals.
+    The total of lower evaluations is `share` times upper_max times lower_max. If `share` is None,
+    the published totals are used.
     """
 
     population: int = 50
@@ -128,7 +129,7 @@ class MFBLA(Algorithm[MFBLAState]):
     State = MFBLAState
 
     def __post_init__(self) -> None:
-        self.upper()  # it refuses a population that it cannot use
+        self.upper()  # raises if the population is not valid
         if self.share is not None and not 0 < self.share <= 1:
             raise ValueError(f"share must be above 0 and at most 1, got {self.share!r}")
 
@@ -182,9 +183,9 @@ class MFBLA(Algorithm[MFBLAState]):
     def check_fidelity(
         self, spec: Spec, state: MFBLAState, children: list[Child]
     ) -> Procedure[None]:
-        """Rate some children at the next fidelity too, and adapt the fidelity.
+        """Rate some children also at the next fidelity, and adapt the fidelity.
 
-        It rises when the two orders differ much, and falls when they agree twice in a row.
+        It rises if the two orders differ much, and falls if they agree twice in a row.
         """
         order = leader_ranking([child.rated for child in children])
         best = max(1, round(CHECKED * len(children)))
@@ -220,9 +221,9 @@ class MFBLA(Algorithm[MFBLAState]):
         self.refresh(state)
 
     def find_elite(self, spec: Spec, state: MFBLAState, children: list[Child]) -> Procedure[None]:
-        """Make the best member the elite, once it is solved twice at full fidelity.
+        """Make the best member the elite, after its follower was solved twice at full fidelity.
 
-        A member may fall behind when it is solved again; then the next best one is solved.
+        If a member is no longer the best after that, the new best member is solved.
         """
         solved: set[int] = set()
         while (best := int(leader_ranking(state.pairs)[0])) not in solved:
@@ -239,7 +240,7 @@ class MFBLA(Algorithm[MFBLAState]):
         state.elite = state.pairs[best]
 
     def solved_again(self, spec: Spec, state: MFBLAState, pair: Pair, task: int) -> Procedure[Pair]:
-        """Solve a pair's follower from all over the box, and take that answer if it is better."""
+        """Solve a pair's follower from random points; return the pair with the better answer."""
         rng = stream(spec.seed, "again", state.generation, task)
         points = rng.random((RandDE().population_size(spec.n), spec.n))
         child = child_from(spec, state, pair.x, points, rng)
@@ -281,7 +282,7 @@ def rank_correlation(one: IntArray, other: IntArray) -> float:
 
 
 def counted(state: MFBLAState, steps: Procedure[T]) -> Procedure[T]:
-    """Pass on a procedure's requests, and note the number of lower evaluations so far."""
+    """Run a procedure, and note the number of lower evaluations so far in the state."""
 
     def note(level: Level, values: Values) -> Values:
         if level is Level.LOWER:

@@ -1,17 +1,15 @@
-"""NBLEA: a steady-state genetic algorithm at both levels, the follower solved for every leader.
+"""NBLEA: a steady-state genetic algorithm at both levels, which solves every leader's follower.
 
 A. Sinha, P. Malo and K. Deb, "An improved bilevel evolutionary algorithm based on quadratic
 approximations", IEEE Congress on Evolutionary Computation, 2014, which compares the approximations
-with this nested variant. Its authors published no program; operators and constants are those of
-their later BLEAQ-II program.
-
-Inferred, and why:
-- followers are tried as quadratic programs first (`quadratic`), because published tables show a
+with this nested variant. Its authors published no program for it. Operators and constants are taken
+from their later BLEAQ-II program. Two things are inferred:
+- Followers are first tried as quadratic programs (`quadratic`), because published tables show a
   constant number of lower evaluations per leader on problems with quadratic followers:
-  (n + 1)(n + 2) / 2 + 5 n points and an answer;
-- the run ends when the variance of the population has shrunk to 1e-6 of the first (1e-4, as in
-  the later program, ends runs before they reach the published accuracies), or when the best F has
-  not changed over 300 generations (200, as there, end runs long before the published counts).
+  (n + 1)(n + 2) / 2 + 5 n points and an answer.
+- The run ends when the variance of the population has shrunk to 1e-6 of the first variance, or when
+  the best F has not changed over 300 generations. The later program has 1e-4 and 200. With these,
+  runs end before they reach the published accuracies and numbers of evaluations.
 """
 
 from __future__ import annotations
@@ -47,17 +45,17 @@ from bilevo.core.streams import stream
 from bilevo.optimizers.protocol import require_population
 from bilevo.optimizers.variation import distinct
 
-END_VARIANCE = 1e-6  # as a share of the first population's: it ends the run
+END_VARIANCE = 1e-6  # The run ends when the variance has shrunk to this share of the first.
 
 
 @dataclass(frozen=True, slots=True)
 class NBLEA(Algorithm[LeaderState]):
-    """NBLEA (Sinha, Malo and Deb, 2014); without `quadratic` every follower is searched for."""
+    """NBLEA (Sinha, Malo and Deb, 2014); without `quadratic`, all searches are genetic."""
 
     population: int = 50  # at both levels
     quadratic: bool = True
 
-    # 2000 generations of two children at both levels; no change over 300 above and 100 below.
+    # 2000 generations of two children per level; windows of 300 upper and 100 lower generations.
     budget = Budget(upper_max=4050, upper_window=600, lower_max=4050, lower_window=200)
     name = registered("nblea")
     revision = 1
@@ -122,7 +120,7 @@ class NBLEA(Algorithm[LeaderState]):
 
 
 def compete(leaders: Leaders, children: list[Pair], rng: np.random.Generator) -> None:
-    """Let the children and two random members compete for the members' places."""
+    """Let the children and two random members compete for the places of these members."""
     places = distinct(rng.random(len(children)).tolist(), len(leaders.members))
     pool = Leaders([leaders.members[place] for place in places] + children)
     keys = pool.keys

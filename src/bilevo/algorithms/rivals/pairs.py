@@ -10,7 +10,7 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.order import order_key
 from bilevo.core.request import Incumbent, Procedure, Values
 
-ROUNDING = 1e-9  # a change of f that counts as none
+ROUNDING = 1e-9  # Smaller changes of f count as none; in units of the scale of f.
 
 
 def best_answer(pairs: list[Pair]) -> Pair:
@@ -26,7 +26,7 @@ def misjudged(state: LeaderState, pair: Pair, again: Pair) -> bool:
 
 
 def corrected(state: LeaderState, pair: Pair, again: Pair) -> Procedure[Pair]:
-    """Return a pair, or its leader's second answer, now evaluated, if the first was misjudged."""
+    """Return a pair, or evaluate and return the second answer `again` if that is better."""
     if not misjudged(state, pair, again):
         return pair
     yield from evaluate_leader(state, again)
@@ -34,12 +34,12 @@ def corrected(state: LeaderState, pair: Pair, again: Pair) -> Procedure[Pair]:
 
 
 def first_incumbent(x: FloatArray, y: FloatArray, upper: Values, lower: Values) -> Incumbent:
-    """Return the first of evaluated pairs as a best pair."""
+    """Return the first of some evaluated pairs as an incumbent."""
     violation = float(upper.violation[0]) + float(lower.violation[0])
     F, f = float(upper.objective[0]), float(lower.objective[0])
     return without_failed_F(Incumbent(x[0], y[0], F, f, violation))
 
 
 def without_failed_F(best: Incumbent) -> Incumbent:
-    """Make F infinite where an evaluation at either level failed."""
+    """Return the incumbent, with an infinite F if an evaluation at either level failed."""
     return best if best.violation < math.inf else best._replace(F=math.inf)

@@ -2,13 +2,13 @@
 
 The models are those of the public BLEAQ-II program (A. Sinha, Z. Lu, K. Deb and P. Malo, "Bilevel
 optimization based on iterative approximation of multiple mappings", Journal of Heuristics 26,
-2020): of a linear, a purely quadratic and a full quadratic model the one with the lowest BIC is
-kept.
+2020). A linear, a purely quadratic and a full quadratic model are fitted, and the model with the
+lowest BIC is kept.
 
-What differs, and why: the program reads the diagonal of a purely quadratic model from the
-coefficients of the full one, a mistake that is not repeated. Models are fitted in coordinates
+Three things differ. The program reads the diagonal of a purely quadratic model from the
+coefficients of the full model; this mistake is corrected here. Models are fitted in coordinates
 relative to the points' mean and spread, because points are often within a thousandth of the box. A
-convex model whose stationary point lies inside the box needs no solver.
+convex model whose stationary point lies inside the box is minimized without a solver.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import numpy as np
 
 from bilevo.core.arrays import TINY, BoolArray, FloatArray, IntArray
 
-NEGLIGIBLE = 1e-6  # entries of a Hessian that count as 0, relative to the largest
-OVERFLOWING = 1e150  # coefficients whose products may overflow
-TIGHTENING = 1e-8  # of model constraints, relative to their largest value
+NEGLIGIBLE = 1e-6  # Smaller entries of a Hessian, relative to the largest, count as 0.
+OVERFLOWING = 1e150  # Products of larger coefficients may overflow.
+TIGHTENING = 1e-8  # The margin of model constraints, relative to their largest value.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,12 +35,12 @@ class Quadratic:
     constant: float
     linear: FloatArray
     square: FloatArray  # symmetric
-    mse_norm: float = 0.0  # relative to the variance of the values
-    largest: float = 0.0  # largest size of the values that it was fitted to
+    mse_norm: float = 0.0  # mean squared error, relative to the variance of the values
+    largest: float = 0.0  # largest size of the values that the model was fitted to
 
     @property
     def finite(self) -> bool:
-        """Tell whether no coefficient is too large, as those of steep values close together are."""
+        """Tell whether all coefficients are small enough to compute with."""
         sizes = (abs(self.constant), np.abs(self.linear).max(), np.abs(self.square).max())
         return max(map(float, sizes)) < OVERFLOWING
 
@@ -54,7 +54,7 @@ class Quadratic:
             return np.asarray(self.linear + 2 * (self.square @ (point - self.centre)))
 
     def minus(self, first: Quadratic, slack: float) -> Quadratic:
-        """Subtract a model of the first variables only, and a number."""
+        """Return this model minus a model of the first variables only, minus a number."""
         k = len(first.centre)
         at = self.centre[:k]
         linear, square = self.linear.copy(), self.square.copy()
@@ -65,7 +65,7 @@ class Quadratic:
         return replace(self, constant=constant, linear=linear, square=square)
 
     def given(self, first: FloatArray) -> Quadratic:
-        """Return the model of the other variables for given first ones."""
+        """Return the model of the other variables, for given values of the first variables."""
         k = len(first)
         z = first - self.centre[:k]
         with np.errstate(all="ignore"):
@@ -136,7 +136,7 @@ def minimize(
     upper: FloatArray,
     margin: float = TIGHTENING,
 ) -> FloatArray:
-    """Minimize a model in a box with the models of constraints at most 0; return the best found.
+    """Minimize a model in a box, with models of constraints at most 0; return the best point.
 
     Coordinates with equal bounds are fixed.
     """
@@ -152,7 +152,7 @@ def minimize(
 
 
 def _linear(models: Sequence[Quadratic]) -> bool:
-    """Tell whether no model has curvature worth more than a millionth of its values."""
+    """Tell whether the curvature of every model is below a millionth of its values."""
     return all(np.abs(model.square).max() <= NEGLIGIBLE * model.largest for model in models)
 
 
@@ -171,7 +171,7 @@ def _stationary(
     gradient = vectors.T @ model.gradient(start)[free]
     bent = eigenvalues > NEGLIGIBLE * largest
     if np.abs(gradient[~bent]).max(initial=0.0) > NEGLIGIBLE * np.abs(gradient).max(initial=0.0):
-        return None  # it falls along a direction without curvature
+        return None  # the model falls along a direction without curvature
     point = start.copy()
     point[free] -= vectors[:, bent] @ (gradient[bent] / eigenvalues[bent])
     return point if np.all((point >= lower) & (point <= upper)) else None
@@ -202,7 +202,7 @@ def _sequential(
     upper: FloatArray,
     margin: float,
 ) -> FloatArray:
-    """Minimize by sequential quadratic programming, each model in units of its own size."""
+    """Minimize by sequential quadratic programming; each model is scaled by its own size."""
     from scipy.optimize import minimize
 
     unit = max(objective.largest, TINY)
@@ -217,7 +217,7 @@ def _sequential(
             }
         ]
     with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
-        # It warns of steps that rounding takes out of the box.
+        # SLSQP warns of steps that rounding takes out of the box.
         found = minimize(
             lambda p: objective(p) / unit,
             start,
@@ -236,8 +236,8 @@ def free_variables(
 ) -> BoolArray:
     """Tell which coordinates the models' optimality conditions at a minimum leave open.
 
-    They are the columns without a pivot in the row-reduced Hessian, bordered by the gradients of
-    the constraints that are active. Coordinates on a bound are not open.
+    The Hessian is bordered by the gradients of the active constraints and row-reduced. Its columns
+    without a pivot are the open coordinates. Coordinates on a bound are not open.
     """
     d, active = len(point), [m for m in constraints if m(point) > -2 * TIGHTENING * m.largest]
     border = np.array([m.gradient(point) / max(m.largest, TINY) for m in active]).reshape(-1, d)

@@ -20,7 +20,7 @@ from bilevo.optimizers.population import Population, PopulationBased
 class RandDE(PopulationBased[Population]):
     """DE/rand/1/bin with `population` members, 5 d by default.
 
-    The scale factor of each child is drawn between the two numbers `F`.
+    Each child's scale factor is drawn uniformly between the two numbers in `F`.
     """
 
     F: tuple[float, float] = (0.5, 0.5)
@@ -36,7 +36,7 @@ class RandDE(PopulationBased[Population]):
         x = state.points
         k, d = x.shape
         F = rng.uniform(*self.F, size=(k, 1))
-        others = rng.random((k, k)) + 2 * np.eye(k)  # a member comes last in its own order
+        others = rng.random((k, k)) + 2 * np.eye(k)  # a member is last in its own order
         r1, r2, r3 = np.argsort(others, axis=1)[:, :3].T
         crossed = binomial(k, d, np.full(k, self.CR), rng)
         return inside(np.where(crossed, x[r1] + F * (x[r2] - x[r3]), x), x)

@@ -1,21 +1,21 @@
 """SA-BL-IMODE: a classifier picks the leaders whose followers are worth solving.
 
 This is a reconstruction of J. Lin and others, "Classification-model-assisted preselection and
-environmental selection for evolutionary expensive bilevel optimization", 2023. That idea, the
-optimizer (see optimizers.imode) and printed results are known. The results (121 to 199 upper
-evaluations for an accuracy of 1e-6, 50 of them for the start, and about 150 lower ones each) are
-reached only with local searches at both levels. All else is inferred or our own:
-- the first followers are solved by IMODE and a local search; later ones by local searches from the
-  answers to the two nearest leaders, and by IMODE too where these do not converge;
-- the best third of all solved leaders counts as good. Of a member's three children, one per
-  operator, the one most probably good is kept. It is solved if that probability is at least 1/2 or
-  above its parent's by 0.3; the three most promising children always are;
-- a pair becomes the elite only after its follower was solved once more by IMODE (a pair from a
-  local search is checked a generation later). If no pair is as good as the elite, the elite's
-  follower is solved once more. Otherwise leaders would profit from their followers' local optima;
-- the leader is searched locally every third generation, and whenever the elite has not changed. If
-  a follower was seen to have several best answers, a local search over y first finds the one that
-  is best for the leader.
+environmental selection for evolutionary expensive bilevel optimization", 2023. The use of a
+classifier, the optimizer (see optimizers.imode) and printed results are known. The results are 121
+to 199 upper evaluations for an accuracy of 1e-6, 50 of them for the start, and about 150 lower
+evaluations each. Only local searches at both levels reach that. All else is inferred or our own:
+- IMODE and a local search solve the first followers. Later followers are solved by local searches
+  from the answers to the two nearest leaders, and also by IMODE if these do not converge.
+- The best third of all solved leaders counts as good. Each member has three children, one per
+  operator. The child that is most probably good is kept. Its follower is solved if its probability
+  is at least 1/2, or exceeds its parent's by 0.3, or is one of the three highest.
+- A pair becomes the elite only after IMODE has solved its follower once more (a generation later
+  for a pair from a local search). If no pair is as good as the elite, the elite's follower is
+  solved once more. Otherwise leaders would profit from local optima of their followers.
+- The leader is searched locally every third generation, and whenever the elite has not changed. If
+  a follower was seen to have several best answers, a local search over y first finds the answer
+  that is best for the leader.
 """
 
 from __future__ import annotations
@@ -48,29 +48,29 @@ from bilevo.core.streams import stream
 from bilevo.optimizers.imode import IMODE
 from bilevo.optimizers.protocol import Start
 
-GOOD = 1 / 3  # share of the archive that counts as good
-PROMISING = 0.5  # probability of being good from which a child is solved
-CLEARLY_BETTER = 0.3  # by how much a child's probability beats its parent's to be solved as well
-ALWAYS = 3  # children solved in every generation
-NEAREST = 2  # archived answers from which a follower's local searches start
-SEED_EVERY = 10  # one in ten of IMODE's first members below is an answer to another leader
-LOCAL_EVERY = 3  # generations between local searches of the leader
-LOCAL_POINTS = 10  # upper evaluations of a local search, per variable
+GOOD = 1 / 3  # The share of the archive that counts as good.
+PROMISING = 0.5  # A child is solved if its probability of being good is at least this.
+CLEARLY_BETTER = 0.3  # A child is also solved if it exceeds its parent's probability by this.
+ALWAYS = 3  # This many of the most promising children are always solved.
+NEAREST = 2  # How many archived answers start a follower's local searches.
+SEED_EVERY = 10  # One in ten first members of a lower IMODE is an answer to another leader.
+LOCAL_EVERY = 3  # Generations from one local search of the leader to the next.
+LOCAL_POINTS = 10  # The most upper evaluations of a local search, per variable.
 
 
 @dataclass(slots=True, eq=False)
 class SABLIMODEState(LeaderState):
-    """A run at the boundary of a generation; `leader` is the state of IMODE."""
+    """The state of a run between two generations; `leader` is the state of IMODE."""
 
     archive: Archive = field(default_factory=Archive)
     improved_at: int = 0  # upper evaluations when the elite last improved
     polished: bool = False  # whether a local search has started from the elite
-    ties: bool = False  # whether a follower was seen to have several answers
+    ties: bool = False  # whether a follower was seen to have several best answers
 
 
 @dataclass(frozen=True, slots=True)
 class SABLIMODE(Algorithm[SABLIMODEState]):
-    """SA-BL-IMODE (Lin and others, 2023), reconstructed; `population` leaders."""
+    """SA-BL-IMODE (Lin and others, 2023), reconstructed; it has `population` leaders."""
 
     population: int = 50
 
@@ -80,7 +80,7 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
 
     def __post_init__(self) -> None:
         require_scikit_learn("sa-bl-imode")
-        IMODE(self.population)  # it refuses a population that it cannot use
+        IMODE(self.population)  # raises if the population is not valid
 
     def optimizer(self, spec: Spec) -> IMODE:
         return IMODE(self.population, spec.budget.upper_max)
@@ -104,12 +104,12 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
         yield state.the_elite.incumbent
         idle = state.spent - state.improved_at >= spec.budget.upper_window
         rules = AtTarget(spec.target), BudgetUsed(upper=spec.budget.upper_max), Settled()
-        executions = [1] * len(pairs)  # each follower is solved in full, at once
+        executions = [1] * len(pairs)  # each follower is solved in full at once
         close_generation(spec, state, executions, pairs, rules, settled=idle)
         return state
 
     def preselected(self, spec: Spec, state: SABLIMODEState) -> tuple[FloatArray, IntArray]:
-        """Return each member's child (k, m) that is most probably good, and which to solve."""
+        """Return each member's most promising child (k, m), and the indices of those to solve."""
         rng = stream(spec.seed, "leader", state.generation)
         variants = self.optimizer(spec).variants(state.leader, rng)
         operators, k, m = variants.shape
@@ -142,7 +142,7 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
         return pairs
 
     def solve(self, spec: Spec, state: SABLIMODEState, x: FloatArray, task: int) -> Procedure[Pair]:
-        """Return a follower's answer by local searches, or by IMODE too where these fail."""
+        """Return a follower's answer by local searches, and by IMODE if these fail."""
         starts = state.archive.nearest(x, NEAREST).y
         found = yield from together(
             polish_follower(state, x, start, spec.budget.lower_max) for start in starts
@@ -157,9 +157,9 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
     def solve_globally(
         self, spec: Spec, state: SABLIMODEState, x: FloatArray, task: int, name: str = "follower"
     ) -> Procedure[Pair]:
-        """Return a follower's answer by IMODE and a local search from its best.
+        """Return a follower's answer by IMODE and a local search from its best point.
 
-        IMODE starts all over the box and from answers to other leaders.
+        IMODE starts from points all over the box and from answers to other leaders.
         """
         budget = spec.budget.lower_max
         optimizer = IMODE(min(18 * spec.n, max(IMODE.smallest, budget // 4)), budget)
@@ -176,9 +176,9 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
         return (yield from polish_follower(state, x, follower.answer.y, budget))
 
     def find_elite(self, spec: Spec, state: SABLIMODEState, pairs: list[Pair]) -> Procedure[None]:
-        """Make the best pair the elite if it is still the best with its follower solved once more.
+        """Make the best pair the elite if it is still the best after its follower is solved again.
 
-        If no pair is as good as the elite, the elite's own follower is solved once more.
+        If no pair is as good as the elite, the elite's own follower is solved again.
         """
         checked: set[int] = set()
         i = candidate_index(pairs)
@@ -195,7 +195,7 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
             i = candidate_index(pairs)
 
     def checked(self, spec: Spec, state: SABLIMODEState, pair: Pair, task: int) -> Procedure[Pair]:
-        """Solve a pair's follower once more, and take that answer if it is better."""
+        """Solve a pair's follower again; return the pair with the better answer."""
         again = yield from self.solve_globally(spec, state, pair.x, task, "check")
         better = yield from corrected(state, pair, again)
         if better is not pair:
@@ -205,7 +205,7 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
         return better
 
     def accept_elite(self, spec: Spec, state: SABLIMODEState, pair: Pair) -> None:
-        """Make a pair the elite, and note whether it is better than the last by more than ftol."""
+        """Make a pair the elite, and note if it is better than the last elite by more than ftol."""
         old = state.elite
         slight = state.F_scale.tolerance(spec.ftol)
         if old is None or pair.violation < old.violation or pair.F + slight < old.F:
@@ -215,7 +215,7 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
     def select(
         self, spec: Spec, state: SABLIMODEState, x: FloatArray, chosen: IntArray, pairs: list[Pair]
     ) -> None:
-        """Tell IMODE the values of its children; those without a solved follower do not survive."""
+        """Tell IMODE the values of its children; a child without a solved follower is lost."""
         F, violation = np.full((2, len(x)), math.inf)
         for i, pair in zip(chosen, pairs, strict=True):
             if pair.converged:
@@ -229,7 +229,7 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
         return stays or state.generation % LOCAL_EVERY == LOCAL_EVERY - 1
 
     def local_search(self, spec: Spec, state: SABLIMODEState) -> Procedure[None]:
-        """Search the leader from the elite, or from another good pair if that was done already."""
+        """Search the leader locally from the elite, or from another good pair if that was done."""
         elite, pairs = state.the_elite, []
         x, y = elite.x, elite.y
         if state.polished:
@@ -254,5 +254,5 @@ class SABLIMODE(Algorithm[SABLIMODEState]):
 
 
 def put(state: SABLIMODEState, where: BoolArray, pair: Pair) -> None:
-    """Put a pair in the places of members of the population."""
+    """Replace the members of the population at the places `where` by a pair."""
     state.leader.replace(where, pair.x, np.asarray(pair.F), np.asarray(pair.violation))

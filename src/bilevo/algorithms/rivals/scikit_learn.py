@@ -8,11 +8,11 @@ import numpy as np
 
 from bilevo.core.arrays import BoolArray, FloatArray
 
-VOTERS = 5  # neighbours that decide whether a point is good
+VOTERS = 5  # How many neighbours decide whether a point is good.
 
 
 def require_scikit_learn(method: str) -> None:
-    """Raise a clear error before the first evaluation where scikit-learn is missing."""
+    """Raise an ImportError that names the method if scikit-learn is missing."""
     if find_spec("sklearn") is None:
         raise ImportError(f"{method} needs scikit-learn: pip install 'bilevo[surrogate]'")
 
@@ -20,7 +20,7 @@ def require_scikit_learn(method: str) -> None:
 def probability_good(x: FloatArray, good: BoolArray, at: FloatArray) -> FloatArray:
     """Return probabilities (k,) that points `at` (k, d) are good, from points x (j, d).
 
-    `good` (j,) says which of the known points are good. Nearer neighbours count more, so that
+    `good` (j,) tells which of the points x are good. Nearer neighbours count more, so that
     points with the same neighbours still differ in probability.
     """
     from sklearn.neighbors import KNeighborsClassifier
@@ -34,11 +34,11 @@ def probability_good(x: FloatArray, good: BoolArray, at: FloatArray) -> FloatArr
 
 
 def centres_of(answers: FloatArray, count: int, seed: int) -> FloatArray:
-    """Return the centres of clusters of the answers, fewer if answers coincide."""
+    """Return the centres of `count` clusters of the answers, or fewer if answers coincide."""
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits  # scikit-learn depends on it
 
     count = min(count, len(np.unique(answers, axis=0)))
-    with threadpool_limits(1):  # threads would sum in varying order, which changes rounding
+    with threadpool_limits(1):  # threads add in varying order, which changes rounding errors
         kmeans = KMeans(count, n_init=1, random_state=seed % 2**32).fit(answers)
     return np.asarray(np.clip(kmeans.cluster_centers_, 0.0, 1.0), dtype=np.float64)

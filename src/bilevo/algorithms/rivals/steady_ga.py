@@ -1,16 +1,15 @@
 """A steady-state genetic algorithm with parent-centric crossover, in ask and tell form.
 
 A. Sinha, P. Malo and K. Deb, "An improved bilevel evolutionary algorithm based on quadratic
-approximations", IEEE CEC, 2014 (NBLEA is its nested variant); operators and constants as in the
-public BLEAQ-II program of Sinha, Lu, Deb and Malo, 2020.
+approximations", IEEE CEC, 2014 (NBLEA is its nested variant). Operators and constants are those of
+the public BLEAQ-II program of Sinha, Lu, Deb and Malo, 2020.
 
-The first `ask` gives the whole start population, each further one two children of the best member
-and two winners of tournaments. Two random members and the children compete for the two places.
+The first `ask` gives the whole start population. Each later `ask` gives two children of the best
+member and two winners of tournaments. Children compete with two random members for their places.
 
-A run takes hundreds of thousands of such generations, so each may cost tens of microseconds only.
-Therefore the sums for the variance are updated instead of added up again. They are relative to the
-mean of the start population, so that cancellation does no harm before the population has shrunk to
-the ratio that ends the search.
+A run takes hundreds of thousands of such generations, so each may cost only tens of microseconds.
+Therefore the sums for the variance are updated, not added up again. They are relative to the mean
+of the start population, so that cancellation does no harm before the search ends.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from bilevo.optimizers.variation import (
     tournaments,
 )
 
-CHILDREN = 2  # per generation
-ETA = 0.1  # weight of the other parents' difference in the crossover
-SMALLEST_VARIANCE = 1e-5  # as a share of the first variance: it ends the search
+CHILDREN = 2  # How many children a generation has.
+ETA = 0.1  # The weight of the difference of the other two parents in the crossover.
+SMALLEST_VARIANCE = 1e-5  # The search ends when the variance shrinks to this share of the first.
 
 
 @dataclass(slots=True, eq=False)
@@ -41,14 +40,14 @@ class SteadyGAState:
     """A population: its points (N, d), their keys in Deb's order, and the sums of the variance."""
 
     points: FloatArray
-    keys: list[Key] = field(default_factory=list)  # of the known members; of all after a `tell`
-    places: list[int] = field(default_factory=list)  # for which the children compete
+    keys: list[Key] = field(default_factory=list)  # of known members; of all after the first `tell`
+    places: list[int] = field(default_factory=list)  # the places for which the children compete
     best: int = 0
     infeasible: int = 0
     centre: FloatArray = field(default_factory=lambda: np.empty(0))  # mean of the start population
-    total: FloatArray = field(default_factory=lambda: np.empty(0))  # sum of deviations from it
+    total: FloatArray = field(default_factory=lambda: np.empty(0))  # sum of points - centre
     norms: list[float] = field(default_factory=list)  # squared lengths of the deviations
-    squares: float = 0.0  # their sum
+    squares: float = 0.0  # the sum of `norms`
     first_variance: float = 0.0
 
     @property
@@ -63,12 +62,12 @@ class SteadyGA:
     def start(
         self, points: FloatArray, known: Sequence[tuple[FloatArray, Key]] = ()
     ) -> SteadyGAState:
-        """Return a search from points to evaluate and members whose keys are known already."""
+        """Return a search that starts from points to evaluate and from members with known keys."""
         members = np.array([point for point, _ in known]).reshape(-1, points.shape[1])
         return SteadyGAState(np.concatenate([members, points]), [key for _, key in known])
 
     def ask(self, state: SteadyGAState, rng: np.random.Generator) -> FloatArray:
-        """Return the start population's unknown members, later two children."""
+        """Return the members of the start population without keys, and later two children."""
         if not state.norms:
             return state.points[len(state.keys) :]
         uniforms = rng.random(4 + CHILDREN).tolist()
@@ -81,7 +80,7 @@ class SteadyGA:
     def tell(
         self, state: SteadyGAState, points: FloatArray, objective: FloatArray, violation: FloatArray
     ) -> None:
-        """Let evaluated points compete for the places; the best of all members is never lost."""
+        """Let evaluated points compete for the places; the best member is never lost."""
         keys = [*map(order_key, objective.tolist(), violation.tolist())]
         if not state.norms:
             _begin(state, keys)
@@ -101,7 +100,7 @@ class SteadyGA:
 
     def exhausted(self, state: SteadyGAState) -> bool:
         """Tell whether the population has shrunk around a feasible best member."""
-        # "At most", because rounding can make both 0 or slightly negative.
+        # Not "less than", because rounding can make both variances 0 or slightly negative.
         small = state.variance <= SMALLEST_VARIANCE * state.first_variance
         return small and state.keys[state.best][0] == 0
 
@@ -120,7 +119,7 @@ def _begin(state: SteadyGAState, keys: list[Key]) -> None:
 
 
 def _replace(state: SteadyGAState, place: int, point: FloatArray, key: Key) -> None:
-    """Put a point in a member's place."""
+    """Put a point in a member's place, and update the sums."""
     deviation = point - state.centre
     norm = float(deviation @ deviation)
     state.total += point - state.points[place]

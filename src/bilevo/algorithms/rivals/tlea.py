@@ -1,26 +1,26 @@
-"""TLEA: transfer between followers' searches, which are CMA-ES or DE.
+"""TLEA: follower searches by CMA-ES or DE that learn from each other by transfer.
 
 L. Chen, H.-L. Liu, K. C. Tan and K. Li, "Transfer learning-based parallel evolutionary algorithm
 framework for bilevel optimization", IEEE Transactions on Evolutionary Computation 26(1), 2022.
 
-The upper level works as in BL-CMA-ES, with refinement (see shared.leader). Below, all followers'
-searches run in rounds of one generation each. After a round, a search that has stalled but not
-ended takes over sampling features from near searches that have ended.
+The upper level works as in BL-CMA-ES, with refinement (see shared.leader). At the lower level, all
+follower searches run in rounds of one generation each. After a round, a search that has stalled but
+not ended takes over sampling features from near searches that have ended.
 
-What differs from the published program, and why:
-- its helper for distances reads the leaders' coordinates in another order than they are stored;
-  here a distance is between two leaders, as intended;
-- distances are taken in the unit box, so that they do not depend on the user's units. Where all
-  variables have the same width, leaders' and followers' distances keep the program's ratio;
-- its order of points that are all infeasible (see `BalancedCMAES`) is used where a search learns
-  from its points, at both levels. Best answers and the elite are chosen by Deb's order, which on
-  SMD9-12 makes no difference. Without the special order runs on SMD12 end at answers that are
-  wrong for the follower, as runs of BL-CMA-ES do.
+These points differ from the published program:
+- Its helper for distances reads the leaders' coordinates in another order than they are stored.
+  Here a distance is between two leaders, as intended.
+- Distances are measured in the unit box, so that they do not depend on the user's units. If all
+  variables have the same width, distances of leaders and of followers keep the program's ratio.
+- Its special order of infeasible points (see `BalancedCMAES`) is used only when a search learns
+  from its points, at both levels. Deb's order chooses best answers and the elite, which makes no
+  difference on SMD9-12. Without the special order, runs on SMD12 end at answers that are wrong for
+  the follower, as runs of BL-CMA-ES do.
 
-TLEA-DE uses DE in the followers' rounds only, with its own number of rounds and its own window, and
-transfers what DE has learnt about its settings. The upper level and refinement stay CMA-ES, as in
-the program. The program looks up the best answer at a wrong index, and averages settings
-without success as zeros; here both are as intended.
+TLEA-DE uses DE only in the followers' rounds, with its own number of rounds and its own window. It
+transfers what DE has learnt about its settings. The upper level and refinement use CMA-ES, as in
+the program. The program looks up the best answer at a wrong index, and averages settings without
+success as zeros. Here both are as intended.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ from bilevo.optimizers.de import DE, DEState
 from bilevo.optimizers.protocol import AnyOptimizer
 from bilevo.optimizers.success import NEVER, Memory
 
-SOURCES = 2  # near searches that a search may take over from
-DE_WINDOW = 4  # rounds without change that end a search of TLEA-DE
-FAR_LARGER = 50  # times the violation: objectives this large would hide it
-MOST_FAR_WEIGHT = 0.1  # largest weight of the farther neighbour, before scaling to a sum of 1
+SOURCES = 2  # From how many near searches a search may take over features.
+DE_WINDOW = 4  # A search of TLEA-DE ends after this many rounds without change.
+FAR_LARGER = 50  # Objectives this many times as large as the violation would hide it.
+MAX_FAR_WEIGHT = 0.1  # The largest weight of the farther neighbour, where the own weight is 1.
 
 
 @dataclass(frozen=True, slots=True)
 class BalancedCMAES(CMAES):
-    """CMA-ES with the published program's order where all points are infeasible.
+    """CMA-ES with the published program's order if all points are infeasible.
 
-    Objectives then count together with violations, unless they are far larger. So a search outside
-    the feasible region is not simply drawn to the nearest feasible point.
+    Then objectives count together with violations, unless objectives are far larger. So a search
+    outside the feasible region does not simply go to the nearest feasible point.
     """
 
     def ranked_by(
@@ -76,7 +76,7 @@ class BalancedCMAES(CMAES):
 
 @dataclass(frozen=True, slots=True)
 class TLEA(JointSearch):
-    """TLEA-CMA-ES (Chen, Liu, Tan and Li, 2022); `tasks` is used in rounds, `lower` to refine."""
+    """TLEA-CMA-ES (Chen, Liu, Tan and Li, 2022); `tasks` runs in rounds, `lower` refines."""
 
     upper: AnyOptimizer = field(default_factory=BalancedCMAES)
     lower: AnyOptimizer = field(default_factory=BalancedCMAES)
@@ -84,7 +84,7 @@ class TLEA(JointSearch):
 
     name = registered("tlea-cma-es")
     revision = 1
-    followers = Followers.FUNCTION  # they transfer their search distributions
+    followers = Followers.FUNCTION  # searches transfer their distributions
 
     def __post_init__(self) -> None:
         JointSearch.__post_init__(self)
@@ -101,7 +101,7 @@ class TLEA(JointSearch):
         return self.follower_searches(spec, state, leaders, "follower", self.tasks)
 
     def solve_all(self, followers: list[FollowerSearch]) -> Procedure[None]:
-        """Run all searches in rounds of one generation each, with transfer in between."""
+        """Run all searches in rounds of one generation each, with transfer between rounds."""
         live = followers
         while live:
             yield from together(follower.execute() for follower in live)
@@ -111,7 +111,7 @@ class TLEA(JointSearch):
                 self.transfer(followers, stalled)
 
     def transfer(self, followers: list[FollowerSearch], stalled: list[FollowerSearch]) -> None:
-        """Mix into each stalled search the features of near searches that have ended."""
+        """Mix the features of near searches that have ended into each stalled search."""
         distances = task_distances(followers)
         for i, follower in enumerate(followers):
             if follower not in stalled:
@@ -130,20 +130,20 @@ class TLEA(JointSearch):
             )
 
     def transfer_weights(self, shares: FloatArray) -> list[float]:
-        """Return the neighbours' weights from their shares in distance; the search itself has 1."""
+        """Return the neighbours' weights from their shares in distance; the own weight is 1."""
         bases = [1 + math.tan(math.pi * share / 2) for share in shares.tolist()]
         exponent = self.exponent(*shares.tolist()) if shares.any() else 1.0
         return [float(base**-exponent) for base in bases]
 
     def exponent(self, nearer: float, farther: float) -> float:
         """Return the least of 1.0, 1.1, ... that makes the farther source's weight at most 0.1."""
-        needed = math.log(1 / MOST_FAR_WEIGHT) / math.log(1 + math.tan(math.pi * farther / 2))
+        needed = math.log(1 / MAX_FAR_WEIGHT) / math.log(1 + math.tan(math.pi * farther / 2))
         return max(1.0, math.ceil(10 * needed) / 10)
 
 
 @dataclass(frozen=True, slots=True)
 class TransferDE(DE):
-    """DE for the rounds: its memory of settings is mixed, and a small spread ends no search."""
+    """DE for the rounds: it mixes memories of settings, and a small spread ends no search."""
 
     def mix(
         self, state: DEState, own_weight: float, others: Sequence[DEState], weights: Sequence[float]
@@ -168,26 +168,26 @@ class TLEADE(TLEA):
     name = registered("tlea-de")
 
     def rule(self, spec: Spec, optimizer: AnyOptimizer) -> FollowerRule:
-        """Return the end rule; in the rounds, 14 + floor(3 ln n) evaluations count as one round."""
+        """Return the rule that ends a search; a round counts as 14 + floor(3 ln n) evaluations."""
         if optimizer is not self.tasks:
             return TLEA.rule(self, spec, optimizer)
         rounds = math.ceil(spec.budget.lower_max / (14 + int(3 * math.log(spec.n))))
         return FollowerRule(DE_WINDOW, rounds + 1)
 
     def exponent(self, nearer: float, farther: float) -> float:
-        """Return an exponent that is larger where the two neighbours' distances are alike."""
+        """Return an exponent that is larger if the two neighbours are about equally far."""
         gap = farther - nearer
         return 3.0 if gap < 0.2 else 2.0 if gap < 0.4 else 1.0
 
 
 def has_stalled(follower: FollowerSearch) -> bool:
-    """Tell whether f hardly changed over two generations, once the end rule's window is over."""
+    """Tell whether f hardly changed over two generations, after the window of the rule is over."""
     _, change = change_over(follower.record, 3)
     return follower.executions > follower.rule.window and change < RELATIVE
 
 
 def task_distances(followers: list[FollowerSearch]) -> FloatArray:
-    """Return distances between searches; answers count more and more beside leaders over time."""
+    """Return distances between searches, by their leaders and, more and more, by their answers."""
     x = np.array([follower.x for follower in followers])
     y = np.array([follower.answer.y for follower in followers])
     rounds = max(follower.executions for follower in followers)
@@ -196,7 +196,7 @@ def task_distances(followers: list[FollowerSearch]) -> FloatArray:
     apart_x, largest_x = fractional_distances(x)
     apart_y, largest_y = fractional_distances(y)
     largest = max(largest_x, largest_y)
-    if largest == -math.inf:  # all are equal
+    if largest == -math.inf:  # all leaders and all answers are equal
         return apart_x
     return np.asarray(
         math.exp(largest_x - largest) * apart_x + omega * math.exp(largest_y - largest) * apart_y
