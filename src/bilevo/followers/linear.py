@@ -10,7 +10,7 @@ Both are exact: one step solves the program for the leader's x, and the solver i
 - **No feasible solution.** The leader has caused that, so it is a value and not an error. A further
   solve finds the least sum by which rows (and bounds that cross) must be exceeded. This sum is the
   violation, which leads the leader back to feasible programs. f is the cost of that solution. y is
-  the middle of the problem's y_bounds, because there are no duals to make an answer of.
+  the middle of the problem's y_bounds, because an answer cannot be made from duals there.
 - **Anything else** (an unbounded program, a limit of the solver, keywords that scipy does not take)
   is a mistake in the model, and raises ValueError.
 """

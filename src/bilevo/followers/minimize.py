@@ -22,7 +22,7 @@ from bilevo.core.request import Values
 from bilevo.followers.lower import Lower, required
 from bilevo.optimizers.gradient import METHODS, Differences, descend, usual_method
 
-GRADIENTS = 5  # a step can evaluate this number of gradients, by default
+GRADIENTS = 5  # by default, a step can evaluate this number of gradients
 
 
 class Paused(Exception):  # noqa: N818 (not an error: the step is over)

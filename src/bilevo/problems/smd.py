@@ -5,7 +5,7 @@ optimization", Evolutionary Computation 22(3), 2014 (SMD1-12); SMD13 and SMD14 a
 
 x = (u, v) and y = (w, z) with v and z of size r = floor(m/2). SMD6 and SMD14 split w = (a, b).
 What differs from the reference programs, and why (see docs/errata.md):
-- w is split by a rule on whole numbers; rounding loses a variable there at some sizes;
+- w is split in whole numbers; those programs lose a variable at some sizes by rounding;
 - SMD12's stated optimum is not the best point when r >= 2; it is given as unknown there;
 - SMD13's and SMD14's stated f* hold at some sizes only; f* is computed at the optimum instead.
 """
