@@ -17,7 +17,7 @@ from bilevo.core.budget import Budget, FullBudget, Limits, require_count, requir
 from bilevo.core.checks import is_truth, is_whole, real_array, real_number, require, shown
 from bilevo.core.problem import Function, Problem, Spec, Target
 from bilevo.core.result import Certificate, Result
-from bilevo.core.solver import MOST_STEPS, Solver, bind_solver, cost_of
+from bilevo.core.solver import MAX_STEPS, Solver, bind_solver, cost_of
 from bilevo.core.space import AsGiven, UnitBox, answer_box
 from bilevo.core.streams import seed_of
 from bilevo.core.terminal import printable
@@ -38,7 +38,7 @@ from bilevo.run.stored import load
 
 __all__ = ["Optimizer", "load", "minimize", "verify"]
 
-MOST_CONSTRAINTS = 2**31
+MAX_CONSTRAINTS = 2**31  # a level must have fewer constraints than this
 TargetLike = float | Literal[False] | None
 
 
@@ -72,9 +72,9 @@ def minimize(
 ) -> Result:
     """Solve min F(x, y) over x, where y minimizes f(x, y), by black-box evaluations only.
 
-    Give the functions and bounds, or one `Problem`. Functions take x (m,) and y (n,) and return a
-    number, constraints G <= 0 and g <= 0 a vector; with `vectorized=True` they take (k, m) and
-    (k, n) and return (k,) and (k, c). Both levels are minimized.
+    Give the functions and bounds, or one `Problem`. Functions take x (m,) and y (n,). Objectives
+    return a number, constraints a vector: G <= 0 and g <= 0. With `vectorized=True` functions take
+    (k, m) and (k, n); objectives return (k,), constraints (k, c). Both levels are minimized.
 
     method
         A name from `bilevo list`, an algorithm object, or None for the default: drc-plus, or
@@ -83,26 +83,26 @@ def minimize(
     rng
         An int, numpy SeedSequence or Generator: the same seed gives the same result.
     max_evals, max_evals_upper, max_evals_lower, max_time
-        Hard limits of the whole run. The numbers of evaluations, of both levels or of one, are
-        never exceeded. Seconds are checked before every evaluation, or batch when vectorized.
+        Hard limits of the whole run: evaluations of both levels together or of one, which are never
+        exceeded, and seconds, which are checked before every evaluation (or vectorized batch).
     budget
-        `Budget`: the algorithm's own per-level stop rules; open fields take their defaults.
+        A `Budget`: the algorithm's own stop rules for each level. Fields left None get defaults.
     target
-        Stop when F is within `ftol` of the problem's known optimum (None), never (False), or when
-        F is at or below a number.
+        A number stops the run when F is at or below it. None stops it when F is within `ftol` of
+        the problem's known optimum. False never stops it.
     x0
-        A leader's point to start from; its follower is solved in the first generation.
+        A value of x to start from. Its follower is solved in the first generation.
     ftol
-        How close to the target is close enough, and which change of F counts as none.
+        How close F must come to the target. Smaller changes of F count as no change.
     workers
-        A number of processes, or any executor: of concurrent.futures, Dask, MPI, loky, or
-        `bilevo.RayExecutor()`. The result is the same, to the bit, with any of them.
+        A number of processes, or an executor: of concurrent.futures, Dask, MPI or loky, or
+        `bilevo.RayExecutor()`. All of them give the same result, to the bit.
     on_failure
-        "raise" ends the run with an exception of a function; "worst" ranks its point last.
+        What an exception in a function does: "raise" ends the run, "worst" ranks the point last.
     retries
         How often an evaluation that failed is repeated before it counts as failed.
     timeout
-        Seconds after which an evaluation is ended and has failed; needs `workers=` a number.
+        Seconds after which an evaluation is stopped and has failed. Needs a number of `workers`.
     run_dir
         A directory that keeps every evaluation as it comes. The same call continues a run that was
         killed, to the same result. A call with larger limits continues a run that has ended. Only
@@ -110,7 +110,7 @@ def minimize(
     recheck
         When a run in `run_dir` is resumed, evaluate its best pair again, and warn if its values
         have changed. `result.rechecked` counts these evaluations, and nfev does not. Nothing is
-        evaluated again where an evaluation took over a minute.
+        evaluated again if any evaluation took over a minute.
     callback
         Called after each upper generation with the result so far, and once when a run in `run_dir`
         is resumed. StopIteration stops the run.
@@ -164,16 +164,16 @@ def verify(
 ) -> Certificate:
     """Check an answer: re-solve the follower at `res.x` from independent starts.
 
-    The starts are spread over the follower's whole box and use nothing of the run; searches from
-    res.y and the best points are added. Among follower answers that tie in f, the certificate
-    reports the one that is best for the leader (the optimistic position). It is returned and kept
-    in `res.certificate`. It costs thousands of lower evaluations, more with more variables and
-    `starts`; the certificate counts them, and the run's limits do not apply to them. It uses the
-    kernels that are installed, whatever the run had.
+    The starts are spread over the follower's whole box, and do not depend on the run. Further
+    searches start from res.y and from the best points. Among follower answers that tie in f, the
+    certificate reports the one that is best for the leader (the optimistic position). The
+    certificate is returned and stored in `res.certificate`. The check costs thousands of
+    lower-level evaluations, more with more variables and `starts`. The certificate counts them; the
+    run's limits do not apply. The check uses the default kernels, whichever the run used.
 
-    Where the problem has a solver as its `follower`, that solver is started again instead, with
-    other random numbers. A `follower` given here is a second solver, for any problem; its values
-    of f are used where the problem has no f.
+    If the problem has a solver as its `follower`, that solver is run again instead, with other
+    random numbers. A second solver may be given here as `follower`, for any problem. If the problem
+    has no f, the solver's values of f are used.
     """
     from bilevo.verification.by_search import verify_by_search
     from bilevo.verification.by_solver import claimed_answer, verify_by_solver
@@ -207,10 +207,10 @@ def verify(
 
 
 class Optimizer(AskTell):
-    """Level-tagged ask and tell, for users who evaluate themselves.
+    """Ask and tell, for users who evaluate the functions themselves; each batch has a level.
 
-    Give a `Problem`, or without functions `x_bounds`, `y_bounds` and the numbers of constraints
-    `n_G` and `n_g`. The other keywords are as in `minimize`.
+    Give a `Problem`. If there are no functions to give, give `x_bounds`, `y_bounds` and the numbers
+    of constraints `n_G` and `n_g` instead. The other keywords are as in `minimize`.
 
     >>> opt = Optimizer(x_bounds=[(-5, 10)], y_bounds=[(-5, 10)], max_evals=500)
     >>> while not opt.done:
@@ -245,8 +245,8 @@ class Optimizer(AskTell):
         if bounds != (declared, declared) or not isinstance(problem, Problem | None):
             raise ValueError("Optimizer takes either a Problem or both x_bounds and y_bounds")
         for name, count in (("n_G", n_G), ("n_g", n_g)):
-            fine = is_whole(count) and 0 <= count < MOST_CONSTRAINTS and (declared or not count)
-            what = f"a number of constraints below {MOST_CONSTRAINTS}, without a Problem only"
+            fine = is_whole(count) and 0 <= count < MAX_CONSTRAINTS and (declared or not count)
+            what = f"a number of constraints below {MAX_CONSTRAINTS}, without a Problem only"
             require(fine, name, what, count)
         if problem is None:
             problem = Problem(_never, _never, x_bounds, y_bounds, name="ask-tell")
@@ -332,17 +332,17 @@ def _spec(
 
 
 def _usual_budget(m: int, n: int, step_cost: int | None) -> FullBudget:
-    """Return the papers' budget; where the follower is a solver, it may take a thousand steps."""
+    """Return the published budget; a solver as follower may take `MAX_STEPS` steps per search."""
     if step_cost is None:
         return FullBudget.for_size(m, n)
-    return replace(FullBudget.for_size(m, m), lower_max=MOST_STEPS * step_cost)
+    return replace(FullBudget.for_size(m, m), lower_max=MAX_STEPS * step_cost)
 
 
 def _spread(width: FloatArray) -> FloatArray:
-    """Return starting deviations in the unit box: 0.3 of the median width, as in the papers.
+    """Return standard deviations to start with, in the unit box.
 
-    A variable whose width is more than ten times larger or smaller than the median is taken to
-    have a unit of its own, and starts with 0.3 of its own width.
+    They are 0.3 of the median width, as published. If a variable's width is more than ten times
+    larger or smaller, it probably has another unit, and starts with 0.3 of its own width.
     """
     with np.errstate(over="ignore"):
         ratio = np.median(width) / width

@@ -32,9 +32,9 @@ app = App(
     help="Black-box bilevel optimization: a leader chooses x, a follower answers with y.",
     version=__version__,
 )
-LABORATORY = {  # loaded with their first use
-    "bench:bench": "Compare methods: make the runs of a plan, or those still missing.",
-    "commands:table": "Show medians and tests of stored runs, beside a baseline's.",
+LABORATORY = {  # these commands are loaded when first used
+    "bench:bench": "Compare methods: make those runs of a plan that are missing.",
+    "commands:table": "Show medians and tests of stored runs, next to a baseline.",
     "commands:figure": "Draw stored runs: convergence, allocation, running time, ECDF, ranks.",
     "commands:report": "Write one HTML file about stored runs: sortable tables, live figures.",
     "commands:import_": "Add results of other programs to stored runs.",
@@ -85,7 +85,7 @@ def solve(
     dim
         Sizes M,N of a scalable problem, such as 2,3.
     method
-        The algorithm; `bilevo list` shows them. Or `module:object`: one of your own.
+        A name from `bilevo list`, or `module:object`: an algorithm of your own.
     seed
         The same seed gives the same result.
     max_evals
@@ -97,7 +97,7 @@ def solve(
     max_time
         Limit on seconds.
     target
-        Stop when F is at or below this value; without it, at the known optimum if there is one.
+        Stop when F is at or below this value. The default is the known optimum, if any.
     to_target
         Do not stop at a target, not even at a known optimum.
     ftol
@@ -105,11 +105,11 @@ def solve(
     workers
         Evaluate in this number of processes.
     on_failure
-        What an exception of an objective does: end the run, or rank its point last.
+        What an exception in an objective does: end the run (raise), or rank the point last (worst).
     retries
         How often a failed evaluation is repeated before it counts as failed.
     timeout
-        Seconds after which an evaluation is ended and has failed; needs --workers.
+        Seconds after which an evaluation is stopped and counts as failed; --workers is needed.
     run_dir
         Keep every evaluation in this directory. The same command continues a run that was killed.
     recheck
@@ -119,9 +119,9 @@ def solve(
     as_json
         Print one JSON object and nothing else on standard output.
     progress
-        Show a line of progress on standard error; by default when it is a terminal.
+        Show a line of progress on standard error. By default it is shown on a terminal only.
     """
-    with redirect_stdout(sys.stderr) if as_json else nullcontext():  # what objectives print
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():  # objectives may print
         chosen = load_problem(problem, dim)
         result = minimize(
             chosen,
@@ -157,7 +157,7 @@ def show(
     *,
     as_json: Annotated[Flag, Parameter(name="--json")] = False,
 ) -> int:
-    """Show how far a run has come, or how it ended; it may still be running.
+    """Show how far a run has come, or how it ended. It may still be running.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def method_table() -> Any:
 
 
 def present(result: Result, as_json: bool) -> None:
-    """Print a result, the method's own certificate, and a note if it is a reconstruction.
+    """Print a result, the method's own certificate, and a note if the method is a reconstruction.
 
     JSON has the same keys for every method, for scripts to read.
     """
@@ -225,7 +225,7 @@ def present(result: Result, as_json: bool) -> None:
 
 
 def _on_lines(result: Result) -> Result:
-    """Return the result with texts on one line each: one from a file may imitate further lines."""
+    """Return the result with each text on one line: a text from a file could fake other lines."""
     texts = on_one_line(result.message), on_one_line(result.method)
     return replace(result, message=texts[0], method=texts[1])
 
@@ -273,10 +273,10 @@ def _run(tokens: list[str] | None) -> int:
 def explain(error: Exception) -> tuple[str, int]:
     """Return the message for an error, and the exit status.
 
-    The status is 2 where this package refuses something, by a ValueError or an OSError of a file,
-    and 1 for any other error and for all errors from user code.
+    The status is 2 if this package refused something by a ValueError, or if a file caused an
+    OSError. It is 1 for all other errors, and for every error from user code.
     """
-    for one in (error, error.__cause__):  # the cause, where a command was loaded late
+    for one in (error, error.__cause__):  # a command that is loaded late wraps the error
         if isinstance(one, MissingExtra):
             return str(one), 2
     try:
@@ -293,7 +293,7 @@ def explain(error: Exception) -> tuple[str, int]:
 
 
 def _line(error: Exception) -> str:
-    """Return the line that raised an error; nothing for one that comes from a worker."""
+    """Return the file and line that raised an error, or no text if a worker raised it."""
     if any("\n" in note for note in _notes(error)):
         return ""
     where = traceback.extract_tb(error.__traceback__)[-1]
@@ -306,7 +306,7 @@ def _notes(error: Exception) -> list[str]:
 
 
 def entry() -> None:
-    """Run the installed command; warnings are one line, like errors."""
+    """Run the installed command, and print each warning on one line, like errors."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         print(on_one_line(f"bilevo: warning: {message}"), file=sys.stderr)

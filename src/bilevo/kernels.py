@@ -31,7 +31,7 @@ NOTICE_AFTER = 1.0  # seconds of compiling before a message is printed
 
 _compiled: ContextVar[bool | None] = ContextVar("compiled", default=None)
 _lock = RLock()
-_waiting: list[Kernel[Any]] = []  # to be compiled
+_waiting: list[Kernel[Any]] = []  # kernels that are not compiled yet
 _parts: list[Callable[..., Any]] = []
 _stand_ins: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
 
@@ -83,13 +83,13 @@ def stand_in(replaced: Callable[..., Any]) -> Callable[[Callable[P, R]], Callabl
 
 @cache
 def _numba() -> Any:
-    """Return the module numba; None where it is missing or does not work."""
+    """Return the module numba, or None if it is missing or does not work."""
     if find_spec("numba") is None:
         return None
     try:
         import numba
         import numba.extending
-    except Exception as error:  # it refuses newer versions of NumPy, LLVM may not load, ...
+    except Exception as error:  # numba may refuse a new NumPy, or fail to load LLVM
         warnings.warn(f"numba cannot be used: {error}. Continuing without it", stacklevel=2)
         return None
     if tuple(map(int, numba.__version__.split(".")[:2])) < OLDEST:
@@ -100,7 +100,7 @@ def _numba() -> Any:
 
 
 def chosen() -> Name | None:
-    """Return the kernels that `using` or the environment asks for."""
+    """Return the kernels that `using` or the environment asks for, or None if neither does."""
     inside = _compiled.get()
     if inside is not None:
         return "numba" if inside else "numpy"
@@ -111,7 +111,7 @@ def chosen() -> Name | None:
 
 
 def default() -> Name:
-    """Return the kernels asked for, or else numba where it is installed."""
+    """Return the kernels that `chosen` gives, or else numba if it is installed, or else numpy."""
     return chosen() or ("numpy" if _numba() is None else "numba")
 
 
@@ -135,9 +135,9 @@ leave = _compiled.reset
 
 
 def prepare(name: Name) -> None:
-    """Refuse kernels that are not installed; compile numba's, or load what it has kept.
+    """Make kernels ready for use; refuse them if they are not installed.
 
-    A message is printed if that takes more than a second.
+    numba compiles them or loads its cache, with a message if that takes more than a second.
     """
     if name not in NAMES:
         raise ValueError(f"kernels must be one of {NAMES}, got {name!r}")
@@ -169,7 +169,7 @@ def _compile(numba: Any, made: Kernel[R]) -> Callable[..., R]:
     compiled: Callable[..., R]
     try:
         compiled = numba.njit(made.signature, cache=True, error_model="numpy")(made.plain)
-    except RuntimeError:  # there is no folder that it can write to
+    except RuntimeError:  # numba finds no directory for its cache
         compiled = numba.njit(made.signature, error_model="numpy")(made.plain)
     return compiled
 

@@ -15,12 +15,12 @@ from bilevo.core.algorithm import Algorithm
 from bilevo.core.problem import Problem
 from bilevo.registry import get_method
 
-SIZE_MOST = 1_000  # variables of a level of a suite's problem
-_keep_folder: ContextVar[bool] = ContextVar("keep_folder", default=False)
+MAX_SIZE = 1_000  # the most variables that a level of a suite's problem may have
+_keep_directory: ContextVar[bool] = ContextVar("keep_directory", default=False)
 
 
 def named_problem(name: str, m: int | None = None, n: int | None = None) -> Problem:
-    """Return a problem of the suites, or a user's: a `Problem`, or what its maker returns."""
+    """Return a problem of the suites, or a user's at `module:object`: a Problem or its maker."""
     if ":" not in name:
         return problems.get(name, m, n)
     found = imported(name)
@@ -34,7 +34,7 @@ def named_problem(name: str, m: int | None = None, n: int | None = None) -> Prob
 
 
 def named_method(name: str) -> Algorithm[Any]:
-    """Return a registered method, or a user's: an algorithm, or what its maker returns."""
+    """Return a registered method, or a user's at `module:object`: an algorithm or its maker."""
     if ":" not in name:
         return get_method(name)
     found = imported(name)
@@ -44,10 +44,10 @@ def named_method(name: str) -> Algorithm[Any]:
 
 
 def imported(name: str) -> Any:
-    """Return the object of `module:object`, from the working folder or from what is installed.
+    """Return the object at `module:object`, in the working directory or an installed package.
 
-    `sys.path` stays as it was; within `path_restored` the working folder is added at its end, so
-    that functions of the module can import from there later.
+    `sys.path` stays as it was. Only within `path_restored`, the working directory is appended to
+    it, so that functions of the module can import from there later.
     """
     module_name, _, attribute = name.partition(":")
     try:
@@ -61,29 +61,29 @@ def imported(name: str) -> Any:
 
 
 @contextmanager
-def _first_in_path(folder: str) -> Iterator[None]:
-    """Look for modules in a folder before all others."""
-    sys.path.insert(0, folder)
+def _first_in_path(directory: str) -> Iterator[None]:
+    """Let imports look in a directory before all others."""
+    sys.path.insert(0, directory)
     try:
         yield
     finally:
         with suppress(ValueError):  # the module may have removed it
-            sys.path.remove(folder)
-        if _keep_folder.get() and folder not in sys.path:
-            sys.path.append(folder)  # last: it hides nothing that is installed
+            sys.path.remove(directory)
+        if _keep_directory.get() and directory not in sys.path:
+            sys.path.append(directory)  # at the end it hides nothing that is installed
 
 
 @contextmanager
 def path_restored() -> Iterator[None]:
     """Undo all changes of `sys.path` at the end of a command or of a campaign's run.
 
-    Until then the folders of imported modules stay in it.
+    Until then the directories of imported modules stay in it.
     """
-    before, token = sys.path.copy(), _keep_folder.set(True)
+    before, token = sys.path.copy(), _keep_directory.set(True)
     try:
         yield
     finally:
-        _keep_folder.reset(token)
+        _keep_directory.reset(token)
         sys.path[:] = before
 
 
@@ -111,5 +111,5 @@ def parse_sizes(text: str) -> tuple[int, int]:
 
 def require_sizes(m: int, n: int) -> None:
     """Refuse sizes that a problem of the suites cannot have, before it is made."""
-    if not (1 <= m <= SIZE_MOST and 1 <= n <= SIZE_MOST):
-        raise ValueError(f"sizes are from 1 to {SIZE_MOST}; got m={m}, n={n}")
+    if not (1 <= m <= MAX_SIZE and 1 <= n <= MAX_SIZE):
+        raise ValueError(f"sizes are from 1 to {MAX_SIZE}; got m={m}, n={n}")

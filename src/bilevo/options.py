@@ -15,6 +15,6 @@ def whole(kind: type, tokens: Sequence[Any]) -> int:
 
 
 Whole = Annotated[int, Parameter(converter=whole)]
-Flag = Annotated[bool, Parameter(negative="")]  # without a --no- form
-Several = Annotated[tuple[str, ...], Parameter(negative="")]  # may be given several times
+Flag = Annotated[bool, Parameter(negative="")]  # an option without a --no- form
+Several = Annotated[tuple[str, ...], Parameter(negative="")]  # an option that may be repeated
 Paths = Annotated[list[Path], Parameter(negative="")]

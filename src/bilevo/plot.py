@@ -30,20 +30,17 @@ if TYPE_CHECKING:
 
 SURVIVED, DROPPED = "#2a7f62", "#c9c9c9"
 ANSWER = {"marker": "*", "markersize": 13, "color": "#D55E00", "markeredgecolor": "white"}
-SHADES = 24  # of a heat map
-FEW = 30  # generations that are marked one by one
+SHADES = 24  # number of shades in a heat map
+FEW = 30  # up to this number of generations, each one is marked
 SMALL: dict[str, Any] = {"frameon": False, "fontsize": 9}
-TICKS = 8  # of tasks, at most: more would overlap
-STAGES = {
-    "early": 0.0,
-    "middle": 0.4,
-    "late": 0.8,
-}  # shares of a run, as in the DRC paper
+MAX_TICKS = 8  # the most tasks that an axis names; more names would overlap
+# The share of the run that comes before each stage, as in the DRC paper.
+STAGES = {"early": 0.0, "middle": 0.4, "late": 0.8}
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The executions of the tasks of one generation, and which tasks survived."""
+    """How often each task of one generation was executed, and which tasks survived."""
 
     name: str
     generation: int
@@ -66,7 +63,7 @@ def stages(
 
 def task_ticks(count: int) -> list[int]:
     """Choose the tasks that an axis names, beginning with the first."""
-    return list(range(1, count + 1, -(-count // TICKS) or 1))
+    return list(range(1, count + 1, -(-count // MAX_TICKS) or 1))
 
 
 def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, Any]:
@@ -78,7 +75,8 @@ def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure,
 def _empty(size: tuple[float, float]) -> Figure:
     """Make a figure that need not be closed, and that notebooks show.
 
-    Notebooks show only figures of pyplot by themselves, which keeps them until they are closed.
+    Notebooks show pyplot's figures by themselves, but pyplot keeps figures until they are closed.
+    So this figure is made without pyplot, and with a method that notebooks call.
     """
     made = need("pictures", "matplotlib.figure", "plot")
     figure: Figure = made.Figure(figsize=size, layout="constrained")
@@ -95,7 +93,7 @@ def _png(figure: Figure) -> bytes:
 def run(result: Result, F_star: float | None = None) -> Figure:
     """Draw a run in one figure: its convergence, and below it the allocation of evaluations.
 
-    `result.plot()` does the same. Where generations have one task, the allocation is left out.
+    `result.plot()` does the same. The allocation is left out if generations have only one task.
     """
     shown = _stages_of(result.method, result)
     competed = any(len(stage.executions) > 1 for stage in shown)
@@ -137,10 +135,10 @@ def _draw_convergence(ax: Any, results: Mapping[str, Result], F_star: float | No
 
 
 def allocation(results: Mapping[str, Result]) -> Figure:
-    """Draw executions of each task in an early, a middle and a late generation.
+    """Draw how often each task was executed in an early, a middle and a late generation.
 
-    A task is the follower's search of one leader. It survives when its pair is in the better half,
-    which updates the upper level; survivors are coloured.
+    A task is the follower's search for one leader. It survives if its pair is in the better half,
+    which updates the upper level. Survivors are coloured.
     """
     return draw_stages([(name, _stages_of(name, result)) for name, result in results.items()])
 
@@ -154,7 +152,7 @@ def _stages_of(name: str, result: Result) -> list[Stage]:
 
 
 def draw_stages(shown: Sequence[tuple[str, Sequence[Stage]]]) -> Figure:
-    """Draw a row of bar charts for each name, each on its own scale."""
+    """Draw a row of bar charts for each name, each row on its own scale."""
     figure, axes = _figure(len(shown), len(STAGES), (8.0, 1.2 + 1.7 * len(shown)))
     for row, (name, found) in zip(axes, shown, strict=True):
         _draw_stages(row, found)
@@ -177,23 +175,23 @@ def _draw_stages(row: Sequence[Any], found: Sequence[Stage]) -> None:
 
 
 def _meanings(ax: Any) -> tuple[list[Any], tuple[str, str]]:
-    """Return the entries of a legend of bars."""
+    """Return the bars and the texts of a legend."""
     bars = [ax.bar(1, 0, color=colour) for colour in (SURVIVED, DROPPED)]
     return bars, ("in the better half: updates the leader", "dropped")
 
 
 def landscape(problem: Problem, result: Result | None = None, points: int | None = None) -> Figure:
-    """Draw F over x with the follower's answer y*(x), for one or two upper variables.
+    """Draw F(x, y*(x)) over x, where y*(x) is the follower's answer, for one or two variables x.
 
-    One variable gives a curve, two give a heat map. A star marks the result; if it is off the
-    curve, its follower was not solved. A follower with one variable is shown, too: its f and its
-    answer over x, or its answer over both variables of x. Where f has ties, one of the best answers
-    is shown, which need not be the best for the leader.
+    One variable gives a curve, two give a heat map. A star marks the result. If the star is off the
+    curve, the follower was not solved there. If the follower has one variable, a second picture
+    shows it: f and y*(x) over one variable of x, or y*(x) over two. If several answers are equally
+    good for the follower, one of them is shown, which need not be the best for the leader.
 
-    The follower is solved at `points` grid points a side (121, or 25 for two variables), at a cost
-    of 50 to 200 evaluations of f for each of its variables, or of 1 where the problem's `response`
-    is known; the user's own solver is called once a point. F is evaluated once a point. A picture
-    of f takes 121 more evaluations a point.
+    The grid has `points` points per side: by default 121, or 25 for two variables. At each point F
+    is evaluated once and the follower is solved. That takes 50 to 200 evaluations of f per variable
+    of y, or only 1 if the problem's `response` is known, or one search by the problem's own solver.
+    A picture of f takes 121 more evaluations per point.
     """
     from bilevo.verification.landscape import survey  # late: not for every import
 
@@ -205,7 +203,7 @@ def landscape(problem: Problem, result: Result | None = None, points: int | None
 
 
 def _draw_curves(problem: Problem, found: Landscape, result: Result | None) -> Figure:
-    """Draw F, and f with the follower's answer where that is one number, over one variable."""
+    """Draw F over one variable; if y is one number and f is known, draw f and y*(x) too."""
     both = problem.n == 1 and problem.f_is_known
     figure, axes = _figure(1 + both, 1, (5.5, 5.6 if both else 3.4))
     x, upper = found.axes[0], axes[0][0]
@@ -241,7 +239,7 @@ def _draw_follower(ax: Any, problem: Problem, found: Landscape, result: Result |
 
 
 def _draw_maps(problem: Problem, found: Landscape, result: Result | None) -> Figure:
-    """Draw F, and the follower's answer where that is one number, over two variables."""
+    """Draw F over two variables; if y is one number, draw the follower's answer too."""
     shown = {"F(x, y*(x))": found.F}
     if problem.n == 1:
         shown["y*(x)"] = found.y[:, 0]

@@ -1,7 +1,7 @@
 """The registered methods.
 
-A method joins in three places: its module, `bilevo.algorithms` and the table here. Other packages
-add methods by entry points of the group `bilevo.methods`.
+To add a method, write its module, and name it in `bilevo.algorithms` and in the table here. Other
+packages add methods by entry points of the group `bilevo.methods`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bilevo import algorithms, optimizers
 from bilevo.core.algorithm import Algorithm, Followers, require_algorithm
 
 DEFAULT_METHOD = "drc-plus"
-DEFAULT_FOR_FOLLOWERS = "drc-race"  # where the follower is a solver
+DEFAULT_FOR_FOLLOWERS = "drc-race"  # the default if the follower is a solver
 
 
 class Status(StrEnum):
@@ -24,7 +24,7 @@ class Status(StrEnum):
 
     CODE = "published code followed"
     PAPER = "specified from the paper"
-    RECONSTRUCTION = "reconstruction"  # the publication leaves too much open: results are ours
+    RECONSTRUCTION = "reconstruction"  # the publication leaves much open, which we filled in
     OWN = "of bilevo"
 
 
@@ -39,7 +39,7 @@ class Method:
 
 
 def _make(algorithm: str, *levels: str) -> Algorithm[Any]:
-    """Return one of our algorithms, with its paper's optimizers or the ones named for levels."""
+    """Make one of our algorithms; `levels` may name other optimizers than the published ones."""
     made: Algorithm[Any] = getattr(algorithms, algorithm)(*map(optimizers.make, levels))
     return made
 
@@ -49,12 +49,12 @@ def _ours(algorithm: str, year: int, reference: str, status: Status = Status.OWN
 
 
 def _drc(optimizer: str) -> Method:
-    """Return DRC with an optimizer at both levels."""
+    """Return DRC with one optimizer at both levels."""
     reference = f"DRC-BLEA with {optimizers.NAMES[optimizer]} at both levels"
     return Method(partial(_make, "DRC", optimizer, optimizer), 2024, reference)
 
 
-_METHODS = {  # in the order of tables and of colours
+_METHODS = {  # their order decides the rows of tables and the colours of figures
     "drc-cma-es": _ours(
         "DRC", 2024, "Xu, Ye, Zheng, Zhou, Yen, Jiang: DRC-BLEA, with CMA-ES", Status.PAPER
     ),
@@ -77,14 +77,14 @@ _METHODS = {  # in the order of tables and of colours
     "nested-cma-es": _ours(
         "NestedCMAES", 2001, "a CMA-ES for every follower of a CMA-ES; baseline"
     ),
-    "tlea-de": _ours("TLEADE", 2022, "Chen, Liu, Tan, Li: TLEA, with DE below", Status.CODE),
+    "tlea-de": _ours("TLEADE", 2022, "Chen, Liu, Tan, Li: TLEA, lower-level DE", Status.CODE),
 }
 for _name in optimizers.NAMES:  # new optimizers come last, so that methods keep their colours
     _METHODS.setdefault(f"drc-{_name}", _drc(_name))
 
 
 def methods() -> dict[str, Method]:
-    """Return all registered methods by name, ours first; entry points give a `Method`."""
+    """Return all registered methods by name, ours first. Entry points must load a `Method`."""
     from importlib.metadata import entry_points  # late: slow to import
 
     found = {point.name: point for point in entry_points(group="bilevo.methods")}
@@ -93,19 +93,19 @@ def methods() -> dict[str, Method]:
 
 
 def driving(kind: Followers) -> list[str]:
-    """Return the names of our methods that drive a kind of followers."""
+    """Return the names of our methods that can drive this kind of follower."""
     return [name for name in _METHODS if _followers(name).include(kind)]
 
 
 def _followers(name: str) -> Followers:
     try:
         return get_method(name).followers
-    except ImportError:  # its extra is not installed: methods that need one search f
+    except ImportError:  # a library is missing; methods that need one search f
         return Followers.FUNCTION
 
 
 def get_method(method: str | Algorithm[Any] | None) -> Algorithm[Any]:
-    """Return the algorithm of a name, or the algorithm given; None is the default."""
+    """Return the algorithm of this name, or the algorithm given; None means the default method."""
     if method is None:
         method = DEFAULT_METHOD
     if isinstance(method, str):
@@ -114,7 +114,7 @@ def get_method(method: str | Algorithm[Any] | None) -> Algorithm[Any]:
 
 
 def _find(name: str) -> Method:
-    if name in _METHODS:  # without loading what others have installed
+    if name in _METHODS:  # the entry points of other packages need not be loaded
         return _METHODS[name]
     known = methods()
     if name not in known:
@@ -128,7 +128,7 @@ def _find(name: str) -> Method:
 
 
 def suggestion(name: str, known: list[str]) -> str:
-    """Return the end of an error: names that are close, or all that are known."""
+    """Return the end of an error message: similar names, or else all known names."""
     from difflib import get_close_matches
 
     close = get_close_matches(name.lower(), known, n=1)

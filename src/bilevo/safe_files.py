@@ -1,8 +1,8 @@
-"""Reading and writing files in folders that may come from a stranger.
+"""Reading and writing files in directories that may come from a stranger.
 
-Such a folder may hold a pipe that never ends, a device, or a link to one of the reader's own files.
-So only regular files are opened, their size is known before they are read, and a file is not
-changed but replaced by a new one, so that no link is followed.
+Such a directory may hold a pipe that never ends, a device, or a link to one of the reader's own
+files. So only regular files are opened, and their size is checked before they are read. A file is
+never changed, but replaced by a new one, so that no link is followed.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK | _SAFELY
 
 
-class UnsafeFile(ValueError):  # noqa: N818 (reads as what is wrong)
+class UnsafeFile(ValueError):  # noqa: N818 (the name says what is wrong)
     """A link or a special file is in the place of a plain file."""
 
 
 def explained(error: OSError, path: Path) -> OSError:
-    """Return the same error with the path, and with what to do."""
+    """Return the same error with the path, and with advice on what to do."""
     advice = f"{error.strerror or error}; once that is fixed, the same call continues the run"
     return type(error)(error.errno, advice, str(path))
 
 
 def require_plain(path: Path) -> None:
-    """Refuse anything but a plain file that has no second name; a missing file is fine."""
+    """Refuse anything but a plain file without a second name; a missing file is fine."""
     with suppress(FileNotFoundError):
         _check(path, os.lstat(path))
 
 
-def require_folder(path: Path) -> None:
-    """Refuse anything but a directory; a missing one is fine."""
+def require_directory(path: Path) -> None:
+    """Refuse anything but a directory; a missing directory is fine."""
     with suppress(FileNotFoundError):
         mode = os.lstat(path).st_mode
         if not stat.S_ISDIR(mode):
@@ -47,7 +47,7 @@ def require_folder(path: Path) -> None:
 
 def open_plain(path: Path, flags: int) -> int:
     """Open a plain file without following a link, and return its descriptor."""
-    require_plain(path)  # first: opening a device may do something
+    require_plain(path)  # checked first, because opening a device may have effects
     try:
         file = os.open(path, flags | _NO_LINK | _SAFELY, 0o666)
     except FileNotFoundError:
@@ -70,7 +70,7 @@ def reading(path: Path) -> BinaryIO:
 
 
 def beginning(path: Path, size: int) -> bytes:
-    """Return the first bytes of a plain file; none if there is no file."""
+    """Return the first `size` bytes of a plain file, or no bytes if there is no file."""
     try:
         with reading(path) as file:
             return file.read(size)
@@ -79,7 +79,7 @@ def beginning(path: Path, size: int) -> bytes:
 
 
 def opened(path: Path, most: int) -> BinaryIO:
-    """Open a regular file of at most `most` bytes to read; links to such files are followed."""
+    """Open a regular file of at most `most` bytes to read; links to regular files are followed."""
     number = os.open(path, os.O_RDONLY | _SAFELY)
     try:
         about = os.fstat(number)
@@ -101,20 +101,20 @@ def content(path: Path, most: int) -> bytes:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Write a file that takes the place of `path` when it is whole and on the disk.
+    """Open a new file to write, which replaces `path` once it is complete and on the disk.
 
-    After a crash there is the old file or the new one. A link of that name is replaced, not
-    followed; so is one of the name it is written under.
+    After a crash, `path` is either the old file or the new one. If `path` is a link, the link is
+    replaced, not followed; a link at the temporary name of the new file is removed.
     """
     new = path.with_name(path.name + ".new")
-    remove(new)  # left by a kill, or a link
+    remove(new)  # a killed process may have left it, or it may be a link
     try:
         with os.fdopen(os.open(new, _NEW, 0o666), "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(new, path)
-        _sync_folder(path.parent)
+        _sync_directory(path.parent)
     except BaseException:
         with suppress(OSError):
             os.unlink(new)
@@ -143,8 +143,8 @@ def remove(path: Path) -> None:
         raise explained(error, path) from error
 
 
-def _sync_folder(path: Path) -> None:
-    """Force a new name in a folder to the disk, where folders can be opened."""
+def _sync_directory(path: Path) -> None:
+    """Force new names in a directory to the disk, on systems where directories can be opened."""
     if not hasattr(os, "O_DIRECTORY"):  # Windows
         return
     directory = os.open(path, os.O_RDONLY)

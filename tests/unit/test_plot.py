@@ -65,7 +65,7 @@ def test_methods_have_scales_of_their_own_and_ticks_that_can_be_read() -> None:
 @pytest.mark.parametrize("count", [0, 1, 8, 9, 50, 1000])
 def test_at_most_eight_tasks_are_named(count: int) -> None:
     ticks = plot.task_ticks(count)
-    assert len(ticks) <= plot.TICKS and ticks[:1] == [1][:count]
+    assert len(ticks) <= plot.MAX_TICKS and ticks[:1] == [1][:count]
     assert len({b - a for a, b in pairwise(ticks)}) <= 1
 
 

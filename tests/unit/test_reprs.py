@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bilevo
-from bilevo.core.notebook import POINTS, sparkline, table
+from bilevo.core.notebook import MAX_POINTS, sparkline, table
 
 
 class Reader(HTMLParser):
@@ -109,5 +109,5 @@ def test_curves_of_few_or_infinite_values(values, points: int) -> None:
 
 def test_long_curves_are_thinned_and_keep_their_end() -> None:
     corners = Reader(sparkline([float(-i) for i in range(10_000)], "F")).lines[0].split()
-    assert POINTS / 2 < len(corners) <= POINTS + 2
+    assert MAX_POINTS / 2 < len(corners) <= MAX_POINTS + 2
     assert corners[-1] == "237.0,45.0"

@@ -1,7 +1,7 @@
 """The protocol of algorithms: two generators over a plain state, one call per upper generation.
 
-The driver reads the members of `Algorithm` and, of a state, those of `AlgorithmState`.
-The rules for what the generators may yield are in `bilevo.core.request`.
+The driver reads the members of `Algorithm`, and the members of a state in `AlgorithmState`. The
+rules for what the generators may yield are in `bilevo.core.request`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Followers(StrEnum):
     BOTH = "both"
 
     def include(self, kind: Followers) -> bool:
-        """Tell whether a kind of followers is one of these."""
+        """Tell whether this value includes a kind of follower."""
         return self in (kind, Followers.BOTH)
 
 
@@ -33,19 +33,19 @@ class AlgorithmState(Protocol):
 
     A state is a tree of dataclasses, named tuples, lists, tuples, dictionaries, numbers, strings,
     enums and arrays, so that a run can be stored between two generations. Its classes must be
-    declared by the type hints of `Algorithm.State`, or be in the first state.
+    declared by the type hints of `Algorithm.State`, or occur in the first state.
     """
 
-    stop: StopReason | None  # TARGET, STAGNATION or BUDGET if the run ends here
-    executions: IntArray  # per task of the last generation: how often its follower search ran
-    survived: BoolArray  # per task: whether its pair was selected at the upper level
+    stop: StopReason | None  # TARGET, STAGNATION or BUDGET if the run ends here, else None
+    executions: IntArray  # how often each task's follower search ran in the last generation
+    survived: BoolArray  # whether each task's pair was selected at the upper level
 
 
 StateT = TypeVar("StateT", bound=AlgorithmState)
 
 
 class Algorithm(Protocol[StateT]):
-    """A bilevel algorithm. Subclass it, or have all of its members.
+    """A bilevel algorithm. Subclass it, or write a class with all of its members.
 
     name, revision
         Results carry both; raise the revision when results change.
@@ -54,7 +54,7 @@ class Algorithm(Protocol[StateT]):
     followers
         The kind of followers it drives; functions by default.
     budget
-        Its published settings. Their fields override the problem's; a user's override both.
+        Its published settings. They override the problem's budget; a user's budget overrides both.
     init(spec)
         A generator that returns the first state; it may evaluate.
     generation(spec, state)
@@ -104,5 +104,5 @@ _MEMBERS = {
 
 
 def registered(name: str) -> Any:
-    """Return a property: this name if a method's settings are the usual ones, else a variant's."""
+    """Return a property: `name` if a method has its default settings, else `name`-variant."""
     return property(lambda method: name if method == type(method)() else f"{name}-variant")

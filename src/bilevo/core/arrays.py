@@ -10,11 +10,11 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-TINY = 1e-300  # keeps a denominator from zero
+TINY = 1e-300  # added to a denominator, so that it is not zero
 
 
 def row_dots(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return the dot product of each row of a with the row of b, or with the one vector b."""
+    """Return the dot product of each row of a with the same row of b, or with the vector b."""
     dots: FloatArray = np.vecdot(a, b)
     return dots
 
@@ -27,9 +27,9 @@ def frozen(values: Any) -> FloatArray:
 
 
 def fractional_distances(points: FloatArray) -> tuple[FloatArray, float]:
-    """Return distances (sum |a - b|^(1/d))^d of all points (k, d), and the log of the largest.
+    """Return distances (sum |a - b|^(1/d))^d between points (k, d), and the log of the largest one.
 
-    They are relative to the largest, because the raw values overflow for many variables.
+    Distances are divided by the largest one, because they would overflow for many variables.
     """
     d = points.shape[1]
     sums = (np.abs(points[:, None, :] - points[None, :, :]) ** (1 / d)).sum(axis=2)

@@ -12,7 +12,7 @@ import numpy as np
 from bilevo.core.arrays import TINY, FloatArray
 from bilevo.core.checks import is_whole, real_number, shown
 
-COUNT_LIMIT = 2**63
+COUNT_LIMIT = 2**63  # counts must be below this number
 
 
 class StopReason(StrEnum):
@@ -28,12 +28,12 @@ class StopReason(StrEnum):
     RUNNING = "running"
 
 
-# Ends that the algorithm itself decides; the others come from limits and users.
+# Reasons that an algorithm itself gives; limits and users give the other ones.
 OWN_ENDS = (StopReason.TARGET, StopReason.STAGNATION, StopReason.BUDGET)
 SUCCESSFUL_ENDS = (StopReason.TARGET, StopReason.STAGNATION)
 
 
-# Sizes (m + n, n) with published settings, and those settings.
+# Sizes (m + n, n) for which settings are published, and these settings.
 _SIZES = np.array([[5, 3], [10, 5], [20, 10], [60, 30]], dtype=float)
 _UPPER_MAX = [2500, 3500, 5000, 12500]
 _UPPER_WINDOW = [350, 500, 750, 750]
@@ -45,10 +45,11 @@ _LOWER_WINDOW = [25, 35, 50, 50]
 class Budget:
     """The algorithms' own stop rules, in evaluations; a field left None takes its default.
 
-    An upper (lower) search ends after `upper_max` (`lower_max`) evaluations of its level, or when
-    its best value hardly changed over the last `upper_window` (`lower_window`). The defaults are
-    the DRC paper's, interpolated between its sizes. drc-plus has no upper window: it ends after
-    `upper_max`, or after `upper_max * lower_window / 2` evaluations of both levels.
+    An upper-level search ends after `upper_max` evaluations, or when its best value hardly changed
+    over the last `upper_window` of them. `lower_max` and `lower_window` do the same for a search of
+    the lower level. Defaults are interpolated between the sizes in the DRC paper. drc-plus has no
+    upper window: it ends after `upper_max` evaluations of the upper level, or after
+    `upper_max * lower_window / 2` evaluations of both levels.
     """
 
     upper_max: int | None = None
@@ -61,14 +62,14 @@ class Budget:
             require_count(f"budget.{field.name}", getattr(self, field.name))
 
     def over(self, default: FullBudget) -> FullBudget:
-        """Return this budget with its open fields taken from another."""
+        """Return this budget, with fields that are None taken from `default`."""
         mine = {field.name: getattr(self, field.name) for field in fields(self)}
         return FullBudget(**{k: getattr(default, k) if v is None else v for k, v in mine.items()})
 
 
 @dataclass(frozen=True, slots=True)
 class FullBudget:
-    """A budget without open fields, as an algorithm is given it."""
+    """A budget in which every field is set, as algorithms get it."""
 
     upper_max: int
     upper_window: int
@@ -77,7 +78,7 @@ class FullBudget:
 
     @classmethod
     def for_size(cls, m: int, n: int) -> FullBudget:
-        """Return the default for m and n variables; it grows beyond the published sizes."""
+        """Return the default for m and n variables; maxima also grow beyond the published sizes."""
 
         def at(size: int, sizes: FloatArray, settings: list[int], grows: bool) -> int:
             growth = max(1.0, size / sizes[-1]) if grows else 1.0
@@ -109,7 +110,7 @@ class Limits:
         max_evals_lower: int | None = None,
         max_time: float | None = None,
     ) -> Limits:
-        """Make limits from users' keywords; None is no limit."""
+        """Make limits from users' keywords; None means no limit."""
         require_count("max_evals", max_evals)
         require_count("max_evals_upper", max_evals_upper)
         require_count("max_evals_lower", max_evals_lower)
@@ -124,7 +125,7 @@ class Limits:
 
 
 def require_count(name: str, value: int | None, optional: bool = True) -> None:
-    """Refuse a value that is no positive whole number of 64 bits, nor None if `optional`."""
+    """Refuse anything but a positive whole number below 2**63, or None if `optional`."""
     if value is None and optional:
         return
     if value is None or not is_whole(value) or not 1 <= value < COUNT_LIMIT:
@@ -134,14 +135,14 @@ def require_count(name: str, value: int | None, optional: bool = True) -> None:
 
 
 def require_positive(name: str, value: float, finite: bool = False) -> None:
-    """Refuse a value that is no positive real number, or is infinite if `finite` is asked."""
+    """Refuse anything but a positive real number; with `finite`, refuse infinity too."""
     number = real_number(value)
     if number is None or not number > 0 or (finite and number == math.inf):
         kind = "a positive number" + " that is finite" * (number == math.inf)
         raise ValueError(f"{name} must be {kind}, got {shown(value)}")
 
 
-ROUNDING = 1e-12  # relative: smaller differences of an objective are rounding
+ROUNDING = 1e-12  # smaller relative differences of an objective are rounding errors
 
 
 @dataclass(slots=True)
@@ -174,19 +175,19 @@ class Scale:
 
 
 def interquartile_range(values: FloatArray) -> float:
-    """Return the interquartile range of the finite values; 0 when there are none."""
+    """Return the interquartile range of the finite values, or 0 if there are none."""
     finite = values[np.isfinite(values)]
     if not finite.size:
         return 0.0
-    low, high = np.percentile(finite / 4, [25, 75])  # a quarter cannot overflow
+    low, high = np.percentile(finite / 4, [25, 75])  # the difference of quarters cannot overflow
     return float(high - low) * 4
 
 
 def change_over(record: Sequence[float], window: int) -> tuple[float, float]:
     """Return the absolute and relative change of a record over its last `window` entries.
 
-    The relative change is to the sum of the first finite value and the last one. Both changes are
-    inf for a shorter record.
+    The relative change is the absolute one over |first finite entry| + |last entry|. Both changes
+    are inf if the record is not longer than the window.
     """
     window = max(window, 2)
     if len(record) <= window:

@@ -9,11 +9,11 @@ import numpy as np
 
 from bilevo.core.arrays import FloatArray, frozen
 
-LONGEST_SHOWN = 200  # characters of a value in an error
-NOT_NUMBERS = (bool, np.bool_, np.timedelta64)  # although Python or NumPy calculate with them
+MAX_SHOWN = 200  # the most characters of a value that an error shows
+NOT_NUMBERS = (bool, np.bool_, np.timedelta64)  # refused, although Python counts with them
 
 
-def shown(value: object, longest: int = LONGEST_SHOWN) -> str:
+def shown(value: object, longest: int = MAX_SHOWN) -> str:
     """Return a value as an error shows it: its `repr`, cut where it is long."""
     try:
         text = repr(value)
@@ -23,13 +23,13 @@ def shown(value: object, longest: int = LONGEST_SHOWN) -> str:
 
 
 def require(fine: bool, name: str, what: str, value: object) -> None:
-    """Refuse a value of this name unless it is fine; an error says what it must be."""
+    """Raise an error unless `fine`: it says that `name` must be `what`, and shows the value."""
     if not fine:
         raise ValueError(f"{name} must be {what}, got {shown(value)}")
 
 
 def described(value: object) -> str:
-    """Return a value as an error shows it, with its type; arrays by their shape."""
+    """Return a value with its type, as an error shows it; arrays are shown by their shape."""
     if type(value) is np.ndarray:
         return f"an array {value.shape} of {value.dtype}"
     return "None" if value is None else f"{shown(value)} ({type(value).__name__})"
@@ -41,7 +41,7 @@ def is_whole(value: object) -> bool:
 
 
 def real_number(value: object) -> float | None:
-    """Return a real number as a float; None for anything else, and for what no float can hold."""
+    """Return a real number as a float, or None for anything else and for numbers beyond floats."""
     if not isinstance(value, int | float | np.integer | np.floating):
         return None
     if isinstance(value, NOT_NUMBERS):
@@ -54,7 +54,7 @@ def real_number(value: object) -> float | None:
 
 
 def real_array(values: Any) -> FloatArray:
-    """Return a read-only copy as floats; refuse anything but an array of real numbers."""
+    """Return a read-only array of floats; refuse anything but an array of real numbers."""
     try:
         array = np.asarray(values)
         kinds = (str, bytes, complex, np.complexfloating)

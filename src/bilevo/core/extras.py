@@ -8,17 +8,17 @@ from typing import Any
 
 
 class MissingExtra(ImportError):  # noqa: N818
-    """A library that this needs is not installed; the message names the pip command."""
+    """An optional library is not installed; the message names the pip command for it."""
 
 
 def need(what: str, module: str, extra: str) -> Any:
-    """Return a module of an optional library; the error names the pip command if it is missing."""
+    """Return a module of an optional library; if it is missing, say that `what` needs `extra`."""
     try:
         return import_module(module)
     except ImportError as error:
         library = module.partition(".")[0]
         if error.name is not None and error.name.partition(".")[0] != library:
-            raise  # it is installed, and broken
+            raise  # the library is installed, but broken
         hint = f"{what} need {library}: pip install 'bilevo[{extra}]'"
         raise MissingExtra(hint, name=library) from None
 
@@ -26,7 +26,7 @@ def need(what: str, module: str, extra: str) -> Any:
 def lazy_names(
     package: str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return a package's `__getattr__` and `__dir__` (PEP 562) for names and their modules."""
+    """Return a package's `__getattr__` and `__dir__` (PEP 562); `homes` maps names to modules."""
 
     def load(name: str) -> Any:
         if name not in homes:

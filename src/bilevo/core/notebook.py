@@ -9,12 +9,12 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
-WIDTH, HEIGHT, EDGE = 240, 48, 3  # of a small curve, in pixels
-POINTS = 240  # at most: a longer curve is thinned, its last point kept
+WIDTH, HEIGHT, EDGE = 240, 48, 3  # size and margin of a small curve, in pixels
+MAX_POINTS = 240  # curves with more points are thinned; the last point is kept
 
 
 def table(title: str, rows: Mapping[str, str]) -> str:
-    """Return a table of names and texts."""
+    """Return an HTML table with a row for each name and its text."""
     lines = "".join(
         f'<tr><th style="text-align: right">{escape(name)}</th>'
         f'<td style="text-align: left">{escape(text)}</td></tr>'
@@ -24,14 +24,14 @@ def table(title: str, rows: Mapping[str, str]) -> str:
 
 
 def sparkline(values: Sequence[float], title: str) -> str:
-    """Return a curve of values as inline SVG; nothing if there are fewer than two values."""
+    """Return a curve of values as inline SVG, or no text if fewer than two values are finite."""
     last = max(1, len(values) - 1)
-    chosen = [i for i in range(len(values)) if i % (1 + last // POINTS) == 0 or i == last]
+    chosen = [i for i in range(len(values)) if i % (1 + last // MAX_POINTS) == 0 or i == last]
     drawn = [(i, values[i]) for i in chosen if math.isfinite(values[i])]
     if len(drawn) < 2:
         return ""
     low, high = (side(value for _, value in drawn) for side in (min, max))
-    unit = high / 2 - low / 2 or 1.0  # halves cannot overflow
+    unit = high / 2 - low / 2 or 1.0  # the difference of halves cannot overflow
 
     def at(i: int, value: float) -> str:
         x = EDGE + (WIDTH - 2 * EDGE) * i / last

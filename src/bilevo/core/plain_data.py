@@ -1,7 +1,7 @@
-"""Our dataclasses and named tuples as JSON, and back.
+"""Conversion of our dataclasses and named tuples to JSON, and back.
 
-`plain` makes JSON's types of a value. `revive` makes a value of a given type again: the type hints
-of its fields say what each must be, and anything else is an error. A file cannot choose classes.
+`plain` turns a value into JSON's types, and `revive` turns them back into a value of a given type.
+Type hints say what each field must be, anything else is an error, so a file cannot choose classes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ V = TypeVar("V")
 
 
 def plain(value: Any) -> Any:
-    """Return a value in JSON's types; non-finite numbers become the strings float() reads."""
+    """Return a value in JSON's types; non-finite numbers become strings that float() reads."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, dict):
@@ -42,7 +42,7 @@ def revive(kind: type[V], content: Any) -> V:
 
 
 def revive_fields(kind: type, content: dict[str, Any]) -> dict[str, Any]:
-    """Return some fields of a class, each of its own type."""
+    """Return the fields of a class that `content` holds, each as a value of its own type."""
     readers = _field_readers(kind)
     return {name: readers[name](value) for name, value in _exactly(dict, content).items()}
 

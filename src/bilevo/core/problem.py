@@ -24,7 +24,7 @@ from bilevo.core.values import Returned
 
 Function = Callable[[FloatArray, FloatArray], Any]
 Response = Callable[[FloatArray], FloatArray]
-SHOWN = 4  # different bounds in a notebook's table
+MAX_BOUNDS = 4  # the most different bounds that a notebook's table shows
 
 
 class Bounds:
@@ -128,16 +128,16 @@ def _unknown(x: FloatArray, y: FloatArray) -> FloatArray:
 
 
 class Problem:
-    """A bilevel problem: two objectives, two boxes, constraints (feasible when <= 0) if any.
+    """A bilevel problem: two objectives, two boxes, and constraints (feasible when <= 0).
 
-    Functions take `F(x, y)` with x of shape (m,) and y of shape (n,) and return a number
-    (constraints: a vector). With `vectorized=True` they take (k, m) and (k, n) and return (k,)
-    (constraints: (k, c)). `repeats_lower` says how many last entries of G repeat g, so that they
-    are not counted twice. `response` is the follower's known answer y*(x), (k, m) -> (k, n), with
-    NaN in rows where it is not known. `budget` holds the per-level settings usual for the problem.
+    Functions take x of shape (m,) and y of shape (n,). Objectives return a number, constraints a
+    vector. With `vectorized=True` functions take (k, m) and (k, n), and return (k,) or, for
+    constraints, (k, c). The last `repeats_lower` entries of G repeat g, and are not counted twice.
+    `response` gives the follower's known answers: it takes x (k, m) and returns y* (k, n), with NaN
+    in rows where y* is not known. `budget` holds the settings that are usual for the problem.
 
-    `follower` is a solver that answers in place of a search of f (see `bilevo.followers`); f may
-    be None then. F and G see the answers as the solver gives them.
+    `follower` is a solver that finds the follower's answers (see `bilevo.followers`). Algorithms do
+    not search f then, and f may be None. F and G get the answers as the solver gives them.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class Problem:
 
     @property
     def f_is_known(self) -> bool:
-        """Tell whether f is a function; False where only a solver knows it."""
+        """Tell whether f is given as a function; if not, only a solver knows its values."""
         return self.f is not _unknown
 
     def functions(self, level: Level) -> tuple[Function, Function | None]:
@@ -204,13 +204,13 @@ class Problem:
         return (self.F, self.G) if level is Level.UPPER else (self.f, self.g)
 
     def checked_solver(self, follower: Solver[Any] | None = None) -> CheckedSolver:
-        """Return the problem's own solver, or another one for it, with checks of its answers."""
+        """Return `follower`, or else the problem's own solver, with checks of its answers."""
         chosen = self.follower if follower is None else follower
         assert chosen is not None
         return CheckedSolver(chosen, self.y_bounds.lower, self.y_bounds.upper)
 
     def repeats(self, level: Level) -> int:
-        """Return how many last constraints of a level its violation leaves out."""
+        """Return how many of a level's last constraints are left out of its violation."""
         return self.repeats_lower if level is Level.UPPER else 0
 
     def __repr__(self) -> str:
@@ -230,17 +230,17 @@ class Problem:
 
     def _described(self, bounds: Bounds, variable: str, constraints: Function | None) -> str:
         boxes = dict.fromkeys(zip(bounds.lower.tolist(), bounds.upper.tolist(), strict=True))
-        shown = [f"[{low:g}, {high:g}]" for low, high in boxes][:SHOWN]
-        more = ", ..." if len(boxes) > SHOWN else ""
+        shown = [f"[{low:g}, {high:g}]" for low, high in boxes][:MAX_BOUNDS]
+        more = ", ..." if len(boxes) > MAX_BOUNDS else ""
         text = (
             f"{bounds.size} variable{'s'[: bounds.size > 1]} {variable} in {', '.join(shown)}{more}"
         )
         return text + (", with constraints" if constraints is not None else "")
 
     def evaluate(self, x: Any, y: Any) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Return F (k,), G (k, K), f (k,), g (k, J) at pairs of points; nothing is counted.
+        """Return F (k,), G (k, K), f (k,), g (k, J) at pairs of points; no evaluation is counted.
 
-        f is NaN where only a solver knows it.
+        f is NaN if only a solver knows it.
         """
         x_rows, y_rows = np.atleast_2d(frozen(x)), np.atleast_2d(frozen(y))
         if x_rows.shape[1] != self.m or y_rows.shape[1] != self.n or len(x_rows) != len(y_rows):
@@ -262,7 +262,7 @@ class Problem:
 
 
 def _require_sizes(optimum: Optimum | None, m: int, n: int) -> None:
-    """Refuse a known solution of other sizes than the problem's."""
+    """Refuse a known solution whose sizes differ from the problem's."""
     for name, size in (("x", m), ("y", n)):
         point = None if optimum is None else getattr(optimum, name)
         if point is not None and point.shape != (size,):
@@ -271,7 +271,7 @@ def _require_sizes(optimum: Optimum | None, m: int, n: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A value of F that is good enough: within `ftol` of a known optimum, or at or below F."""
+    """A value of F that ends a run: a known optimum, or a number that F must not exceed."""
 
     F: float
     ftol: float
@@ -291,9 +291,9 @@ class Spec:
     variables of very different widths look alike. `spread` (m + n,) holds the standard deviations
     that a search over the whole box starts with. `kernel` names the kernels that a run uses.
 
-    `step_cost` is the most that a step of the problem's own solver costs; None where f is a
-    function. Answers of a solver are in the user's units, because no algorithm searches them, and
-    `spread` is (m,).
+    `step_cost` is the largest cost of a step of the problem's own solver, or None if there is no
+    solver. A solver's answers are in the user's units, because no algorithm searches them; `spread`
+    is (m,) then.
     """
 
     m: int

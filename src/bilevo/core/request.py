@@ -3,15 +3,15 @@
 Rules:
 - An algorithm is a generator. It yields requests and is sent values; it does no I/O of its own.
 - `Evaluate` asks for one level's values at k pairs, in unit coordinates; `Values` answer it.
-- `Step` asks for one step each of k searches by the problem's own solver; `StepValues` answer it.
-  The request says how many steps each search has taken: the driver's copy of a search is a cache,
-  and can be made again.
-- `Incumbent` tells the best pair so far; it has no answer.
+- `Step` asks for one more step in each of k searches by the problem's own solver; `StepValues`
+  answer it. The request says how many steps each search has taken, so that the driver can repeat
+  it.
+- `Incumbent` reports the best pair so far; it gets no answer.
 - `yield from` composes procedures; `together` runs several of them with one batch for all;
   `alongside` runs a second one within the batches of the first.
-- Points are float64 arrays in the unit box, and a best pair is one whose F was evaluated. The
-  driver checks every request, and raises `BadRequest` where a rule is broken.
-- Messages are named tuples: they cannot be changed, and cost a fifth of a frozen dataclass.
+- Points are float64 arrays in the unit box. F must have been evaluated at a best pair. The driver
+  checks every request, and raises `BadRequest` where a rule is broken.
+- Requests and answers are named tuples, which are made five times as fast as frozen dataclasses.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-class BadRequest(ValueError):  # noqa: N818 (reads as what is wrong)
-    """An algorithm has broken the rules above; the message says which, and what would be right."""
+class BadRequest(ValueError):  # noqa: N818 (the name says what is wrong)
+    """An algorithm has broken a rule above; the message says which one, and what is right."""
 
 
 class Level(StrEnum):
@@ -43,7 +43,7 @@ class Level(StrEnum):
     UPPER = "upper"
     LOWER = "lower"
 
-    __hash__ = str.__hash__  # levels are keys, and the hash of an enumeration is slow
+    __hash__ = str.__hash__  # levels are keys of dictionaries, and hashes of enums are slow
 
 
 class Evaluate(NamedTuple):
@@ -55,9 +55,9 @@ class Evaluate(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Asks for one more step of the problem's own solver for tasks (k,) with leaders x (k, m).
+    """Asks for one more step of the problem's own solver in tasks (k,), whose leaders are x (k, m).
 
-    Each task of a run has a number of its own; `taken` (k,) says how many steps it has had.
+    Each task of a run has its own number; `taken` (k,) says how many steps it has had.
     """
 
     task: IntArray
@@ -96,7 +96,7 @@ class Values(NamedTuple):
     """The answer to `Evaluate`: objective (k,), violation (k,) and constraints (k, c).
 
     `spent` is the driver's count of this level's evaluations so far, these included. A row with a
-    non-finite number anywhere has objective and violation inf: it ranks last and is never feasible.
+    number that is not finite gets objective and violation inf: it ranks last and is never feasible.
     """
 
     objective: FloatArray
@@ -106,8 +106,8 @@ class Values(NamedTuple):
 
     @classmethod
     def of(cls, objective: FloatArray, constraints: FloatArray, repeats: int, spent: int) -> Values:
-        """Make them from raw values; the violation leaves out the last `repeats` constraints."""
-        # A plain sum is finite only if its terms are: for a few numbers the cheapest test.
+        """Make values from raw numbers; the violation leaves out the last `repeats` constraints."""
+        # A sum is finite only if all its terms are. For a few numbers this test is the fastest.
         total = sum(objective.tolist())
         count = constraints.shape[1]
         if not count:
@@ -136,7 +136,7 @@ class StepValues(NamedTuple):
     """The answer to `Step`: the followers' best answers y (k, n) so far, in the user's units.
 
     f (k,) and violation (k,) are inf where an answer is not finite or the solver failed; `done`
-    (k,) says whose search has ended. `spent` is the driver's count of the lower level's cost.
+    (k,) says which searches have ended. `spent` is the lower level's total cost so far.
     """
 
     y: FloatArray
@@ -165,7 +165,7 @@ def split(answer: AnswerT, sizes: Iterable[int]) -> Iterator[AnswerT]:
 
 
 def _violation(constraints: FloatArray, moderate: bool) -> FloatArray:
-    """Return the sum of each row's positive entries; it may overflow where not `moderate`."""
+    """Return the sum of each row's positive entries; it may overflow unless `moderate`."""
     if not moderate:
         with np.errstate(over="ignore"):
             return _violation(constraints, moderate=True)
@@ -206,7 +206,7 @@ def relayed(
     asked: Callable[[Request], Request],
     answered: Callable[[Level, Values], Values],
 ) -> Procedure[T]:
-    """Run a procedure with its requests changed by `asked`, and their values by `answered`."""
+    """Run a procedure; `asked` changes its requests, and `answered` the values sent back."""
     sent = None
     while True:
         try:
@@ -226,8 +226,8 @@ def together(procedures: Iterable[Procedure[T]]) -> Procedure[list[T]]:
     """
 
     def lower_first(waiting: dict[int, Question]) -> Level:
-        below = any(request.level is Level.LOWER for request in waiting.values())
-        return Level.LOWER if below else Level.UPPER
+        lower = any(request.level is Level.LOWER for request in waiting.values())
+        return Level.LOWER if lower else Level.UPPER
 
     return (yield from _joined(list(procedures), lower_first))
 
@@ -235,7 +235,7 @@ def together(procedures: Iterable[Procedure[T]]) -> Procedure[list[T]]:
 def alongside(main: Procedure[T], side: Procedure[U]) -> Procedure[tuple[T, U]]:
     """Run two procedures; requests of `side` join the batches of `main` of the same level.
 
-    `side` waits for such a batch while `main` runs, and makes its own batches afterwards. Returns
+    While `main` runs, `side` waits for such a batch. Afterwards it makes its own batches. Returns
     both results.
     """
 
@@ -259,7 +259,7 @@ def _joined(
         (i, None) for i in range(len(running))
     ]
     while True:
-        for i, answer in answers:  # run each to its next evaluation or its end
+        for i, answer in answers:  # run each one to its next question or its end
             try:
                 request = running[i].send(answer)
                 while isinstance(request, Incumbent):
@@ -290,7 +290,7 @@ def _joined(
 
 
 def _has_rows(request: Any) -> bool:
-    """Tell quickly that a request is right; False where `require_rows` has to look."""
+    """Tell quickly whether a request is right; if not sure, leave it to `require_rows`."""
     if type(request) is Evaluate:
         level, x, y = request
         return (
@@ -322,7 +322,7 @@ def require_rows(request: Any) -> None:
             raise BadRequest(f"{kind}.{name} is {described(part)}; give an array {shape}")
     rows = [f"{len(part)} rows of {name}" for name, part in parts.items()]
     if len({len(part) for part in parts.values()}) > 1:
-        raise BadRequest(f"{kind} has {', '.join(rows)}: give as many of each")
+        raise BadRequest(f"{kind} has {', '.join(rows)}: give the same number of each")
 
 
 def _refuse(procedure: Procedure[Any], request: Any) -> None:
@@ -334,7 +334,7 @@ def _refuse(procedure: Procedure[Any], request: Any) -> None:
 
 
 def _raise_in(procedure: Procedure[Any], error: BadRequest) -> NoReturn:
-    """Raise an error at the line of a procedure that has made the request."""
+    """Raise an error inside a procedure, at the line that made the request."""
     with suppress(StopIteration):
         procedure.throw(error)
     raise error

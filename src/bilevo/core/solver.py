@@ -5,8 +5,9 @@
         state = solver.advance(state)
         y, f, violation = solver.best(state)
 
-One `advance` is a step, for which tasks compete: a linear program, some epochs of training,
-iterations of a solver, a generation of a population. An exact solver is done after one step.
+One call of `advance` is a step, and tasks compete for steps. A step may be a linear program, some
+epochs of training, some iterations, or a generation of a population. An exact solver is done after
+one step.
 """
 
 from __future__ import annotations
@@ -22,28 +23,28 @@ from bilevo.core.checks import shown
 from bilevo.core.values import BadValue, Returned
 
 SolverState = TypeVar("SolverState")
-MOST_STEPS = 1000  # steps of a search that never says it is done
-BOUND_SLACK = 1e-6  # of a bound's width (or of 1): solvers leave their bounds this far by rounding
+MAX_STEPS = 1000  # a search ends after this number of steps if it never says it is done
+BOUND_SLACK = 1e-6  # answers that far outside a bound, relative to max(width, 1), are rounding
 
 
 class Solver(Protocol[SolverState]):
-    """A solver of the lower level. It may have three more members:
+    """A solver of the lower level. Three more members are optional:
 
     cost
-        The most that one `advance` costs, in the units of `max_evals`; 1 without it.
+        The largest cost of one `advance`, in the units of `max_evals`. It is 1 by default.
     spent(state)
-        The cost of all of a state's steps so far; without it, each step costs `cost`.
+        The total cost of a search so far. Without this member, each step costs `cost`.
     bind(problem)
-        Called once by `Problem`, and returns the solver to use: for one that needs f, g or bounds.
+        Return the solver to use, if it needs f, g or bounds. `Problem` calls this once.
 
     A state of arrays, numbers, texts, lists, dictionaries, dataclasses and numpy's generators is
-    kept in the run directory; any other is made again after a crash. `advance` may change its state
-    in place, and must do the same for the same state. All that changes belongs into the state: the
-    solver's own fields are settings, by which a run directory recognises the solver.
+    stored in the run directory; after a crash, any other state is computed again. `advance` may
+    change its state in place, and must do the same for equal states. All that changes belongs into
+    the state: the solver's fields are settings, which identify it to a run directory.
     """
 
     def start(self, x: FloatArray, rng: np.random.Generator) -> SolverState:
-        """Return a search for the answer to x (m,), before its first step."""
+        """Return the state of a search for the answer to x (m,), before its first step."""
 
     def advance(self, state: SolverState) -> SolverState:
         """Take one step, and return the state after it."""
@@ -94,7 +95,7 @@ def _require_solver(follower: Any) -> Solver[Any]:
 
 
 def cost_of(follower: Any) -> int:
-    """Return the most that a step costs."""
+    """Return the largest cost of a step."""
     cost: Any = getattr(follower, "cost", 1)
     return int(cost) if isinstance(cost, np.integer) else cost
 
@@ -120,17 +121,17 @@ class CheckedSolver:
         self._numbers = Returned("lower", vectorized=False)
 
     def start(self, x: FloatArray, rng: np.random.Generator) -> Any:
-        """Return a search before its first step."""
+        """Return the state of a search before its first step."""
         return _require_state(self.follower.start(x, rng), "start")
 
     def advance(self, state: Any, first: bool) -> tuple[Any, StepOutcome]:
-        """Return the state and the outcome of one more step; the first one pays for the start."""
+        """Take a step; return the state and the outcome. The first step also pays for the start."""
         before = 0 if first else self._spent(state)
         state = _require_state(self.follower.advance(state), "advance")
         return state, StepOutcome(*self.best(state), self._done(state), self._cost(state, before))
 
     def best(self, state: Any) -> tuple[FloatArray, float, float]:
-        """Return the best answer; f and violation are inf unless all of it is finite."""
+        """Return the best answer; f and violation are inf unless all its numbers are finite."""
         told = self.follower.best(state)
         if not isinstance(told, tuple) or len(told) != 3:
             raise BadValue(f"the follower's best must be a tuple (y, f, violation), got {told!r}")
@@ -164,7 +165,7 @@ class CheckedSolver:
         return bool(done)
 
     def _spent(self, state: Any) -> int:
-        """Return what a state has cost; 0 where the solver does not say."""
+        """Return the cost of a search so far, or 0 if the solver does not say."""
         spent = getattr(self.follower, "spent", None)
         if spent is None:
             return 0

@@ -13,7 +13,7 @@ TILED = 32  # up to this number of rows, repeating the bounds is faster than bro
 
 
 class UnitBox:
-    """The map of a box to `size` unit coordinates, at least 1."""
+    """The map between a box and its `size` unit coordinates; `size` is at least 1."""
 
     __slots__ = ("_fixed", "_free", "_lower", "_tiles", "_width", "bounds", "size")
 
@@ -26,19 +26,19 @@ class UnitBox:
         chosen = slice(None) if self._free is None else self._free
         self._lower = bounds.lower[chosen]
         width = bounds.width[chosen]
-        # Rounding is monotone: where the far corner stays inside, so does every point.
+        # Rounding is monotone: if the far corner stays inside, every point does.
         outside = self._lower + width > bounds.upper[chosen]
         self._width = np.where(outside, np.nextafter(width, 0), width)
         self._tiles: dict[int, tuple[FloatArray, FloatArray]] = {}
 
     @property
     def width(self) -> FloatArray:
-        """Return widths of the unit coordinates in the user's units; 1 for one without effect."""
+        """Return the width of each unit coordinate in the user's units; 1 if it has no effect."""
         return self._width if self._width.size else np.ones(1)
 
     def real(self, unit: FloatArray) -> FloatArray:
-        """Return rows of unit coordinates in the user's units, never outside the bounds."""
-        if self._free is None:  # the usual case, without a further call
+        """Map rows of unit coordinates to the user's units, never outside the bounds."""
+        if self._free is None:  # the usual case: no variable is fixed
             width, lower = self._tiles.get(len(unit)) or self._tiled(len(unit))
             stretched = unit * width
             stretched += lower
@@ -48,7 +48,7 @@ class UnitBox:
         return rows
 
     def _tiled(self, rows: int) -> tuple[FloatArray, FloatArray]:
-        """Return width and lower bound for each row; for few rows faster than broadcasting."""
+        """Return widths and lower bounds; up to `TILED` rows they are repeated for each row."""
         if rows > TILED:
             return self._width, self._lower
         tiles = np.tile(self._width, (rows, 1)), np.tile(self._lower, (rows, 1))
@@ -60,11 +60,11 @@ class UnitBox:
         chosen = slice(None) if self._free is None else self._free
         unit = np.zeros(self.size)
         unit[: self._width.size] = (real[chosen] - self._lower) / self._width
-        return np.clip(unit, 0.0, 1.0)  # rounding
+        return np.clip(unit, 0.0, 1.0)  # rounding may lead outside
 
 
 class AsGiven:
-    """The map of a solver's answers, which no algorithm searches: they stay as they are."""
+    """The map for a solver's answers. It changes nothing, as no algorithm searches them."""
 
     __slots__ = ("bounds", "size")
 
@@ -76,5 +76,5 @@ class AsGiven:
 
 
 def answer_box(problem: Problem) -> UnitBox | AsGiven:
-    """Return the map to the coordinates in which algorithms see answers."""
+    """Return the map between the answers as algorithms see them and the user's units."""
     return UnitBox(problem.y_bounds) if problem.follower is None else AsGiven(problem.y_bounds)

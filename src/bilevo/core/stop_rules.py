@@ -7,7 +7,7 @@ that is met:
     rules = AtTarget(spec.target), BudgetUsed(upper=spec.budget.upper_max)
     state.stop = first_met(rules, progress)
 
-The driver keeps the hard limits of a run: see `bilevo.core.budget.Limits`.
+The driver enforces the hard limits of a run: see `bilevo.core.budget.Limits`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from bilevo.core.problem import Target
 class Progress(NamedTuple):
     """How far a run has come, as stop rules see it."""
 
-    F: float  # of the best pair
-    violation: float  # of the best pair, at both levels
+    F: float  # F of the best pair
+    violation: float  # violation of the best pair at both levels
     upper: int = 0  # upper evaluations so far
     lower: int = 0  # lower evaluations so far
     generations: int = 0
     record: Sequence[float] = ()  # F of the best pair after each generation
-    settled: bool = False  # the algorithm's own judgement: its search has shrunk, or is idle
+    settled: bool = False  # the algorithm judges that its search has shrunk or is idle
 
 
 class StopRule(Protocol):
@@ -42,13 +42,13 @@ class StopRule(Protocol):
 
 
 def first_met(rules: Iterable[StopRule], progress: Progress) -> StopReason | None:
-    """Return the reason of the first rule that is met; None if none is."""
+    """Return the reason of the first rule that is met, or None if no rule is met."""
     return next((rule.reason for rule in rules if rule.met(progress)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class AtTarget:
-    """The best pair is feasible, and its F is good enough. Without a target it is never met."""
+    """The best pair is feasible, and its F is good enough. Never met without a target."""
 
     target: Target | None
     reason: ClassVar = StopReason.TARGET
@@ -84,7 +84,7 @@ class BudgetUsed:
 class Stagnation:
     """F of the best pair hardly changed over the last `window` generations.
 
-    Its change is below both tolerances; it is relative to the sum of the first and last value.
+    Both its absolute and its relative change (see `change_over`) are below their tolerances.
     """
 
     window: int

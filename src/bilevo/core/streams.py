@@ -1,8 +1,8 @@
 """Named random streams: the same seed and name give the same numbers, whatever else was drawn.
 
-A stream is a Philox generator whose key is (seed, name) and whose counter starts at
-(generation, task), so streams never overlap, need no stored state at the boundary of a generation,
-and cannot be shifted by the order of tasks or the number of workers.
+A stream is a Philox generator whose key is (seed, name) and whose counter starts at (generation,
+task). So streams never overlap, and no state needs to be stored between two generations. The order
+of tasks and the number of workers do not change a stream.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from numpy.random.bit_generator import ISeedSequence
 
 from bilevo.core.checks import is_whole, shown
 
-SEED_LIMIT = 2**63
+SEED_LIMIT = 2**63  # seeds must be below this number
 
 
 class _Key(ISeedSequence):
-    """The key of a Philox generator as a seed sequence, five times as fast as `key=`."""
+    """The key of a Philox generator as a seed sequence, which is five times as fast as `key=`."""
 
     def __init__(self, seed: int, name: str) -> None:
         word = int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")

@@ -1,8 +1,8 @@
-"""Text for a terminal: names and messages come from files, and a terminal obeys some characters."""
+"""Safe text for a terminal: names and messages from files may hold characters that it obeys."""
 
 from __future__ import annotations
 
-LAYOUT = "\n\t"
+LAYOUT = "\n\t"  # control characters that are printed as they are
 
 
 def printable(text: str) -> str:

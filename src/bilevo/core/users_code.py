@@ -1,7 +1,7 @@
 """Marks on exceptions from user code: functions, solvers and algorithms.
 
 Such an exception reaches the caller as it was raised, with a note that says where in the run this
-happened. The note is a `Where`. By it the command line knows that user code raised the exception.
+happened. The note is a `Where`, by which the command line recognizes exceptions from user code.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Checks of what the user's functions return, which become float64 arrays.
+"""Checks of the values that user functions return, and their conversion to float64 arrays.
 
-A wrong type or shape is an error of the program and raises `BadValue` at once. A non-finite number
-is a value, which `Values` ranks last.
+A wrong type or shape is a mistake in the user's program, and raises `BadValue` at once. Numbers
+that are not finite are allowed; `Values` ranks them last.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ class Returned:
     ) -> None:
         self.level = level
         self.vectorized = vectorized
-        self.count = count  # of constraints; if not declared, the first value sets it
-        self.least = least  # the smallest number of constraints that is right
+        self.count = count  # number of constraints; if None, the first value sets it
+        self.least = least  # the smallest number of constraints that is allowed
 
     def objective(self, function: Callable[..., Any], x: FloatArray, y: FloatArray) -> FloatArray:
-        """Return the values (k,) of k pairs when vectorized, or (1,) of one pair."""
+        """Return an objective's values (k,) at k pairs when vectorized, or (1,) at one pair."""
         if not self.vectorized:
             return np.array([self.number(function(x, y))])
         value = function(x, y)
         if type(value) is np.ndarray and value.dtype is FLOAT64 and value.shape == (len(x),):
-            return value.copy()  # the usual case, checked here; the function may reuse its array
+            return value.copy()  # the usual case; a copy, as the function may reuse its array
         return self.check_objective(value, len(x))
 
     def constraints(
         self, function: Callable[..., Any] | None, x: FloatArray, y: FloatArray
     ) -> FloatArray:
-        """Return the constraints (k, c) of a batch, or (1, c) of one pair."""
+        """Return the constraints (k, c) at k pairs when vectorized, or (1, c) at one pair."""
         if function is None:
             return no_constraints(len(x) if self.vectorized else 1)
         if self.vectorized:
@@ -106,7 +106,7 @@ class Returned:
         return array
 
     def _miscounted(self, count: int) -> bool:
-        """Tell whether a number of constraints differs from the first one seen."""
+        """Tell whether a number of constraints differs from the first one seen, which is kept."""
         if self.count is None:
             if count < self.least:
                 raise self._bad("constraints", f"{count}, but {self.least} of them repeat g")
@@ -114,9 +114,9 @@ class Returned:
         return count != self.count
 
     def real(self, value: Any, what: str, kinds: str = "fiub") -> FloatArray:
-        """Return a float64 copy of real numbers of these kinds; masked ones are NaN.
+        """Return a float64 copy of real numbers of these dtype kinds; masked entries become NaN.
 
-        Constraints may not be booleans: True would be a violation, which hardly anyone means.
+        Constraints may not be booleans: True would be a violation, but is hardly ever meant so.
         """
         if _is_floats(value):
             return value.copy()  # the function may reuse its array

@@ -1,7 +1,7 @@
 """Solvers for the lower level: `Problem(..., follower=...)`.
 
-`Solver` is the protocol of such a solver. `LinProg` and `Milp` are exact, `Minimize` is scipy's
-local search, `Population` any of our optimizers. They are loaded with their first use.
+`Solver` is the protocol of such a solver. `LinProg` and `Milp` are exact, `Minimize` runs scipy's
+local searches, and `Population` runs any of our optimizers. They are loaded when first used.
 """
 
 from typing import TYPE_CHECKING

@@ -1,18 +1,18 @@
 """Solvers for a linear program (`LinProg`) or a mixed-integer one (`Milp`), by HiGHS.
 
-Both are exact: one step solves the program of the leader's x, and the solver is done.
+Both are exact: one step solves the program for the leader's x, and the solver is done.
 
-- **Ties.** Where several solutions are optimal, HiGHS gives any one of them, and the
-  leader's value may jump. `tie(x)` is a cost vector d that decides: a second solve takes the least
-  d @ y among optimal solutions. The leader's own cost as d makes the follower friendly (the
-  optimistic position), its negative hostile (the pessimistic one). Solutions are tied if HiGHS
-  cannot tell them apart: reduced costs below 1e-7 in `LinProg`, costs equal to 1e-9 in `Milp`.
+- **Ties.** Where several solutions are optimal, HiGHS gives any one of them, and the leader's value
+  may jump. `tie(x)` is a cost vector d that decides: a second solve takes the least d @ y among
+  optimal solutions. The leader's own cost as d makes the follower friendly (the optimistic
+  position), its negative makes it hostile (the pessimistic position). Solutions are tied if their
+  reduced costs are below 1e-7 (`LinProg`), or their costs agree to 1e-9 (`Milp`).
 - **No feasible solution.** The leader has caused that, so it is a value and not an error. A further
-  solve finds the least sum by which rows (and bounds that cross) must be exceeded. That is the
-  violation, and leads the leader back to feasible programs; f is the cost at that excess. y is the
-  middle of the problem's y_bounds, because an answer made of duals has no other value.
+  solve finds the least sum by which rows (and bounds that cross) must be exceeded. This sum is the
+  violation, which leads the leader back to feasible programs. f is the cost of that solution. y is
+  the middle of the problem's y_bounds, because an answer cannot be made from duals there.
 - **Anything else** (an unbounded program, a limit of the solver, keywords that scipy does not take)
-  is an error of the program and raises ValueError.
+  is a mistake in the model, and raises ValueError.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ Model = Callable[[FloatArray], Mapping[str, Any]]
 Tie = Callable[[FloatArray], Any]
 MakeAnswer = Callable[[FloatArray, Any], Any]
 
-TIED = 1e-9  # relative: costs of mixed-integer solutions that are equal but for rounding
-TOLERANCE = 1e-7  # of HiGHS: what counts as feasible, and as a reduced cost of zero
-LIMIT = 1  # scipy's status of a solve that was ended by a limit
+TIED = 1e-9  # mixed-integer solutions whose costs differ less, relatively, are tied
+TOLERANCE = 1e-7  # HiGHS takes smaller violations and reduced costs for 0
+LIMIT = 1  # scipy's status of a solve that a limit ended
 
 
 @dataclass(frozen=True, slots=True)
 class Solve:
-    """A program to solve, and its solution; y is empty before it is solved."""
+    """The leader's x, and the solution of its program; y is empty before the solve."""
 
     x: FloatArray
     y: FloatArray = field(default_factory=lambda: np.empty(0))
@@ -61,7 +61,7 @@ class Program:
     row_upper: FloatArray
 
     def excess(self) -> tuple[float, float]:
-        """Return the least sum by which rows and crossed bounds are exceeded, and its cost."""
+        """Return the least sum by which rows and crossed bounds are exceeded, and f at that sum."""
         from scipy.sparse import eye_array, hstack
 
         k = len(self.row_lower)
@@ -99,7 +99,7 @@ class _Exact(ABC):
     model: Model
     tie: Tie | None = None
     answer: MakeAnswer | None = None
-    middle: FloatArray | None = field(default=None, repr=False, kw_only=True)  # of y_bounds
+    middle: FloatArray | None = field(default=None, repr=False, kw_only=True)  # middle of y_bounds
 
     cost: ClassVar[int] = 1
     solver: ClassVar[str]
@@ -176,7 +176,7 @@ class _Exact(ABC):
 
     @abstractmethod
     def _best_ones(self, program: Program, solution: Any) -> Program:
-        """Return the program whose feasible solutions are the optimal ones."""
+        """Return a program whose feasible solutions are the optimal ones of this program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +184,9 @@ class LinProg(_Exact):
     """Solves a linear program by `scipy.optimize.linprog`.
 
     `model(x)` returns its keywords as a dict: c, and A_ub, b_ub, A_eq, b_eq, bounds if needed.
-    `tie(x)` says which of several optimal solutions is taken; see the head of this file.
-    `answer(x, solution)` makes the y that the leader sees from scipy's result, by default its x. So
-    duals, such as prices, can be part of y. They come from the first solve and hold for every
+    `tie(x)` says which of several optimal solutions is taken; see the head of this file. By default
+    the leader sees scipy's `solution.x`. A function `answer(x, solution)` may return another y, so
+    that duals, such as prices, can be part of y. Duals come from the first solve and hold for every
     optimal solution.
 
     >>> cheapest = LinProg(lambda x: {"c": [1.0, x[0]], "A_ub": [[-1, -1]], "b_ub": [-3]})
@@ -240,8 +240,8 @@ class Milp(_Exact):
     """Solves a mixed-integer linear program by `scipy.optimize.milp`.
 
     `model(x)` returns its keywords as a dict: c, and integrality, bounds, constraints if needed.
-    The gap is 0 unless options say otherwise, and integer variables are rounded. `tie` and `answer`
-    are as in `LinProg`.
+    The optimality gap is 0 unless options say otherwise. Integer variables are rounded. `tie` and
+    `answer` are as in `LinProg`.
 
     >>> knapsack = Milp(lambda x: {"c": -x, "integrality": 1, "bounds": (0, 1),
     ...                            "constraints": ([[2, 3, 4]], 0, 6)})
@@ -297,7 +297,7 @@ def _integrality(words: dict[str, Any]) -> Any:
 
 
 def _constraints(words: dict[str, Any]) -> list[Any]:
-    """Return LinearConstraints from all that `milp` takes: one, one (A, lower, upper), several."""
+    """Return LinearConstraints from what `milp` takes: one, one (A, lower, upper), or several."""
     from scipy.optimize import LinearConstraint
 
     given = words.get("constraints")
@@ -325,5 +325,5 @@ def _rows(blocks: list[tuple[Any, Any, Any]], n: int) -> tuple[Any, FloatArray, 
 
 
 def _whole(y: FloatArray, integrality: FloatArray) -> FloatArray:
-    """Round the integer variables of y: those of HiGHS are whole up to a millionth."""
+    """Round the integer variables of y, which HiGHS gives to within a millionth."""
     return np.where(integrality % 2 == 1, np.round(y), y)

@@ -11,7 +11,7 @@ from bilevo.core.space import UnitBox
 
 
 class Lower:
-    """f and g of a problem at points of the unit box; nothing is counted."""
+    """f and g of a problem at points of the unit box; no evaluation is counted."""
 
     def __init__(self, problem: Problem, searcher: str) -> None:
         if not problem.f_is_known:
@@ -26,7 +26,7 @@ class Lower:
         return Values.of(*self.problem.values(Level.LOWER, rows, y), 0, len(points))
 
     def answer(self, point: FloatArray) -> FloatArray:
-        """Return a point in the user's units."""
+        """Map a point of the unit box to the user's units."""
         (y,) = self.box.real(point[None])
         return np.asarray(y)
 

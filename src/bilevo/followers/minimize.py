@@ -22,7 +22,7 @@ from bilevo.core.request import Values
 from bilevo.followers.lower import Lower, required
 from bilevo.optimizers.gradient import METHODS, Differences, descend, usual_method
 
-GRADIENTS = 5  # gradients that a step has evaluations for, unless `evaluations` is given
+GRADIENTS = 5  # by default, a step can evaluate this number of gradients
 
 
 class Paused(Exception):  # noqa: N818 (not an error: the step is over)
@@ -33,7 +33,7 @@ class Paused(Exception):  # noqa: N818 (not an error: the step is over)
 class MinimizeState:
     """A search from `begin` for a leader's x: all its points (k, n) so far, and their values.
 
-    Points are in the unit box. The best one may be from an earlier start; `starts` more are left.
+    Points are in the unit box. The best may be from an earlier search; `starts` searches are left.
     """
 
     x: FloatArray
@@ -58,7 +58,7 @@ class MinimizeState:
         return cls(x, rng, begin, starts, *nothing, best=begin)
 
     def add(self, points: FloatArray, values: Values) -> None:
-        """Note evaluated points."""
+        """Add evaluated points and their values to the record."""
         if not len(self.points):
             self.constraints = np.empty((0, values.constraints.shape[1]))
         self.points = np.concatenate([self.points, points])
@@ -72,13 +72,13 @@ class MinimizeState:
             self.best, self.f, self.best_violation = points[i].copy(), f, violation
 
     def keep(self, count: int) -> None:
-        """Keep only the first points of this start."""
+        """Keep only the first `count` points of the record."""
         self.points, self.objective = self.points[:count], self.objective[:count]
         self.violation, self.constraints = self.violation[:count], self.constraints[:count]
 
 
 class RecordedValues:
-    """Values for a search that runs again: from its record, and then at most `most` new ones."""
+    """Values for a search that runs again: recorded ones, and then at most `most` new ones."""
 
     def __init__(self, state: MinimizeState, lower: Lower, most: int) -> None:
         self._state, self._lower, self._left, self._place = state, lower, most, 0
@@ -106,10 +106,10 @@ class RecordedValues:
 class Minimize:
     """Searches f by a method of scipy.optimize.minimize, from a random point.
 
-    `method` is L-BFGS-B or, with constraints, SLSQP, on central differences. Nelder-Mead and, with
-    constraints, COBYLA need no gradients and cope with kinks. More `starts`, one after another,
-    find better answers where f has several valleys. A step makes `evaluations`, by default as many
-    as five gradients take, and ends early where a search does.
+    By default `method` is L-BFGS-B, or SLSQP if there are constraints; both use central
+    differences. Nelder-Mead, or COBYLA if there are constraints, needs no gradients and copes with
+    kinks. More `starts`, one after another, help where f has several valleys. A step makes
+    `evaluations` (by default those of five gradients), or fewer at a search's end.
     """
 
     method: str | None = None

@@ -1,8 +1,8 @@
 """Any of our population optimizers as a solver; a step is a generation.
 
 A search ends when its points are close together, or when their values of f are. The published rule,
-on changes of f over a window, suits searches that are refined later. Here it would end some of them
-too early, and the leader would prefer these, because their errors make F look better.
+on changes of f over a window, suits searches that are refined later. Here it would end some
+searches too early. The leader would prefer these, because their errors make F look better.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PopulationState:
     best: FloatArray
     f: float = math.inf
     violation: float = math.inf
-    spread: float = 0.0  # of f, the largest seen
+    spread: float = 0.0  # the largest difference of f in a better half so far
     generations: int = 0
     finished: bool = False
 
@@ -45,9 +45,9 @@ class PopulationState:
 class Population:
     """Searches f by CMA-ES, DE or another of `bilevo.optimizers`.
 
-    It is done after 100 + 50 n generations, or sooner: when the better half of a generation lies
-    within `precision` of the box, or when its values of f differ by at most `precision` squared of
-    the largest such difference so far, as they do at a smooth minimum.
+    It is done after 100 + 50 n generations, or sooner. It looks at the better half of a generation,
+    and is done if all points there are within `precision` of the box, or if all values of f are
+    within `precision**2` of the largest such range so far (near a smooth minimum f is quadratic).
     """
 
     optimizer: PopulationOptimizer[Any] = field(default_factory=CMAES)

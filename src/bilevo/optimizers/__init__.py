@@ -1,7 +1,7 @@
 """One-level optimizers with ask and tell, searching the unit box.
 
-A new optimizer joins in two places: a module of its own, and this file. With an entry in `NAMES`,
-plans know it by that name, and `drc-<name>` is a registered method.
+To add an optimizer, write its module and name it in this file. An entry in `NAMES` gives it a name
+in plans, and registers the method `drc-<name>`.
 """
 
 from importlib import import_module
@@ -36,7 +36,7 @@ NAMES = {"cma-es": "CMAES", "de": "DE", "pso": "PSO", "ga": "GA"}
 
 
 def make(name: str) -> Any:
-    """Return the optimizer of a name, with its usual settings."""
+    """Return the optimizer of this name, with its default settings."""
     if name not in NAMES:
         raise ValueError(f"unknown optimizer {name!r}; known are {', '.join(NAMES)}")
     return getattr(import_module(__name__), NAMES[name])()

@@ -5,11 +5,11 @@ Evolutionary Computation 9(2), 2001; with the injection clip of N. Hansen, "Inje
 solutions into CMA-ES", 2011, as the public BL-CMA-ES program (X. He et al., 2019) uses it.
 
 What differs from the textbook, and why:
-- steps are clipped in length (Hansen 2011) because the points told are often not those asked for:
-  repaired at a bound, joined by another task's solution, or with their follower part replaced;
-- no stall indicator for the path p_c, as in the BL-CMA-ES program;
-- samples are made by the symmetric root of C (see cma_kernels); C is factorized when sampling, not
-  after the update, because cooperation between tasks changes C in between;
+- steps are clipped in length (Hansen 2011), because points told often differ from those asked for:
+  they are repaired at a bound, their follower part is replaced, or another task's is added;
+- the path p_c has no stall indicator, as in the BL-CMA-ES program;
+- samples are drawn by the symmetric root of C (see cma_kernels). C is factorized before sampling,
+  not after the update, because cooperation between tasks changes C in between;
 - a coordinate beyond a bound is put half-way between the mean and the bound.
 """
 
@@ -33,8 +33,8 @@ class Params(NamedTuple):
 
     shape: tuple[int, int]  # (lambda, d)
     weights: FloatArray  # (1, mu)
-    row_weights: FloatArray  # (mu, d): of the steps whose products make the rank-mu update
-    rates: tuple[float, ...]  # the numbers of `update`, in its order
+    row_weights: FloatArray  # (mu, d): weights of the steps in the rank-mu update
+    rates: tuple[float, ...]  # the rates that `update` takes, in its order
 
 
 @cache
@@ -62,7 +62,7 @@ def parameters(d: int, lam: int) -> Params:
 class CMAState:
     """A search distribution N(mean, sigma^2 C) of d variables and its evolution paths.
 
-    They are parts of one array (see cma_kernels); the properties are views of it.
+    All are parts of one array (see cma_kernels); the properties are views of it.
     """
 
     d: int
@@ -136,7 +136,7 @@ class CMAES:
         return state.packed[: state.d]
 
     def marginal(self, state: CMAState, first: int) -> Start:
-        """Return the last variables' Gaussian, with the step size in its covariance and path."""
+        """Return the Gaussian of the variables from `first` on, scaled by the step size."""
         return Start(
             state.mean[first:],
             state.C[first:, first:] * state.sigma**2,

@@ -5,12 +5,12 @@ that tasks mix, mean and C, come first:
 
     mean (d) | C (d, d) | inverse root of C (d, d) | p_c (d) | p_s (d) | sigma
 
-Compiled kernels have an eigensolver of their own (`_eigen`). With numba's np.linalg.eigh in its
-place (`LARGE = 0`), whole runs of drc-cma-es on SMD1 took 1.06 times as long at (2, 3) and 1.15
-times at (10, 10): bilevo.minimize(..., max_evals=20_000, target=False) for the seeds 0 to 2, the
-least time of 8 processes each, in turns. The solver stays because the other one rounds otherwise:
-18 of 30 stored runs then have another answer, and 9 of these another number of evaluations
-(python -m benchmarks.again --runs 30 --seed 7 --out FILE with each of the two).
+Compiled kernels have their own eigensolver, `_eigen`. With `LARGE = 0` they use numba's
+np.linalg.eigh instead. Whole runs of drc-cma-es on SMD1 then took 1.06 times as long at m, n = 2, 3
+and 1.15 times as long at 10, 10. Each time is the least of 8 processes, in alternation, that call
+bilevo.minimize(..., max_evals=20_000, target=False) with the seeds 0 to 2. The two solvers also
+round differently: with eigh, 18 of 30 stored runs have another answer, and 9 of these another
+number of evaluations (python -m benchmarks.again --runs 30 --seed 7 --out FILE).
 """
 
 import math
@@ -24,14 +24,14 @@ from bilevo.core.arrays import FloatArray, IntArray, row_dots
 from bilevo.core.order import ranking
 from bilevo.kernels import kernel, part, stand_in
 
-LARGE = 60  # variables: LAPACK is faster than `_eigen` for more
-FEW = 24  # columns: a plain loop multiplies faster than BLAS up to here
-LISTED = 64  # coordinates: a list is faster than an array up to here
-CONDITION = 1e7  # largest ratio of root eigenvalues that is allowed
-SWEEPS = 50  # of QL for an eigenvalue; two or three are usual
-EPSILON = 2.0**-52  # of floating point
-WIDEST = 1e60  # limit of a deviation and of the mean's distance, which mixing lets grow
-SMALLEST_DEVIATION = 1e-30  # points of the unit box that are this close are equal
+LARGE = 60  # for more variables than this, LAPACK is faster than `_eigen`
+FEW = 24  # up to this number of columns, a plain loop multiplies faster than BLAS
+LISTED = 64  # up to this number of coordinates, a list is faster than an array
+CONDITION = 1e7  # the largest ratio allowed between deviations along the axes of C
+MAX_SWEEPS = 50  # the most QL sweeps for an eigenvalue; two or three are usual
+EPSILON = 2.0**-52  # relative precision of floating point
+MAX_WIDTH = 1e60  # the largest deviation, and coordinate of a mean; mixing lets both grow
+MIN_DEVIATION = 1e-30  # the least deviation; points of the unit box this close are equal
 
 
 def packed_size(d: int) -> int:
@@ -50,7 +50,7 @@ def parts(
 
 @cache
 def _dsyevd() -> Callable[..., Any]:
-    """Return LAPACK's solver, which np.linalg.eigh calls in three times the time for d = 3."""
+    """Return LAPACK's eigensolver; a call by np.linalg.eigh takes three times as long for d = 3."""
     from scipy.linalg.lapack import dsyevd
 
     return dsyevd  # type: ignore[no-any-return]
@@ -94,7 +94,7 @@ def inside(points: FloatArray, centre: FloatArray) -> FloatArray:
 
 @part
 def repaired(points: FloatArray, centre: FloatArray) -> FloatArray:
-    """Put coordinates outside the box half-way to the bound; some points are outside."""
+    """Do the same as `inside`, where some points are known to be outside."""
     points = np.where(points > 1, (centre + 1) / 2, points)
     points = np.where(points < 0, centre / 2, points)
     # Mixing between tasks can put a centre itself outside the box.
@@ -106,7 +106,7 @@ def roots(C: FloatArray) -> tuple[FloatArray, FloatArray, float]:
     """Return the symmetric root of C, its inverse, and the largest deviation.
 
     The symmetric root does not depend on the arbitrary eigenbasis, so that samples agree between
-    machines. Eigenvalues too small against the largest are raised, in C as well.
+    machines. If the smallest eigenvalue is too small against the largest, all are raised, in C too.
     """
     eigenvalues, rows = eigen(C)
     lowest, highest = eigenvalues[0], eigenvalues[-1]
@@ -129,9 +129,9 @@ def sample(packed: FloatArray, points: FloatArray) -> None:
     root, inverse, largest = roots(C)
     if not 0 < largest < math.inf:
         raise FloatingPointError("a covariance matrix is not finite")
-    sigma, factor = max(float(packed[-1]), SMALLEST_DEVIATION / largest), 1.0
-    if largest > WIDEST:  # mixing by weights that add up to more than 1 lets it grow
-        factor = WIDEST / largest
+    sigma, factor = max(float(packed[-1]), MIN_DEVIATION / largest), 1.0
+    if largest > MAX_WIDTH:  # mixing by weights that add up to more than 1 lets C grow
+        factor = MAX_WIDTH / largest
     elif sigma > CONDITION * largest:  # keep the step size and C comparable
         sigma, factor = largest, sigma / largest
     if factor != 1.0:
@@ -142,7 +142,7 @@ def sample(packed: FloatArray, points: FloatArray) -> None:
     packed[-1] = sigma
     drawn = mean + sigma * times(points, root)
     if outside(drawn):
-        mean[:] = np.minimum(np.maximum(mean, -WIDEST), WIDEST)  # mixing lets it grow, too
+        mean[:] = np.minimum(np.maximum(mean, -MAX_WIDTH), MAX_WIDTH)  # mixing lets the mean grow
         drawn = repaired(drawn, mean)
     points[:] = drawn
 
@@ -194,7 +194,7 @@ def update(
 def blend(
     packed: FloatArray, own_weight: float, other: FloatArray, weight: float, count: int
 ) -> None:
-    """Replace a distribution's first numbers by a weighted sum with those of another one."""
+    """Replace the first `count` numbers of a distribution by a weighted sum with another's."""
     first = packed[:count]
     first *= own_weight
     first += weight * other[:count]
@@ -202,7 +202,7 @@ def blend(
 
 @stand_in(times)
 def _times(a, b):  # type: ignore[no-untyped-def]
-    """Multiply small matrices by a loop, because calling BLAS takes longer than that."""
+    """Multiply small matrices by a loop, because a call of BLAS takes longer."""
     if b.shape[1] > FEW:
         return np.dot(a, b)
     product = np.zeros((a.shape[0], b.shape[1]))
@@ -278,7 +278,7 @@ def _eigen(C):  # type: ignore[no-untyped-def]
 
 @part
 def _reduce(rows, diagonal, beside):  # type: ignore[no-untyped-def]
-    """Make the symmetric matrix in `rows` tridiagonal; the rows become its basis."""
+    """Make the symmetric matrix in `rows` tridiagonal; the rows become the basis of that form."""
     d = len(rows)
     sizes, product = np.zeros(d), np.zeros(d)
     for i in range(d - 1, 0, -1):  # reflect row i onto its neighbour of the diagonal
@@ -293,7 +293,7 @@ def _reduce(rows, diagonal, beside):  # type: ignore[no-untyped-def]
         sizes[i] = square - last * beside[i - 1]
         u[i - 1] -= beside[i - 1]
         _reflect(rows, u, sizes[i], product)
-    for i in range(d):  # the basis is the reflections' product
+    for i in range(d):  # the basis is the product of the reflections
         u = rows[i, :i]
         diagonal[i] = rows[i, i]
         if sizes[i] != 0.0:
@@ -326,7 +326,7 @@ def _reflect(rows, u, size, product):  # type: ignore[no-untyped-def]
 
 @part
 def _mirror(rows, u, size):  # type: ignore[no-untyped-def]
-    """Reflect the first rows."""
+    """Reflect the first len(u) rows by H = 1 - u u' / size."""
     for j in range(len(u)):
         along = 0.0
         for k in range(len(u)):
@@ -337,10 +337,10 @@ def _mirror(rows, u, size):  # type: ignore[no-untyped-def]
 
 @part
 def _rotate(rows, values, beside):  # type: ignore[no-untyped-def]
-    """Make a tridiagonal matrix diagonal by implicit QL steps; the basis turns with it."""
+    """Make a tridiagonal matrix diagonal by implicit QL steps; rotate the basis `rows` too."""
     d = len(rows)
     for first in range(d):
-        for _ in range(SWEEPS):
+        for _ in range(MAX_SWEEPS):
             end = first
             while end < d - 1 and abs(beside[end]) > EPSILON * (
                 abs(values[end]) + abs(values[end + 1])

@@ -1,11 +1,11 @@
 """GA: a real-coded genetic algorithm with tournaments, simulated binary crossover and mutation.
 
-K. Deb and R. B. Agrawal, "Simulated binary crossover for continuous search space", Complex
-Systems 9, 1995. Parents and children compete for the places, so that the best are kept.
+K. Deb and R. B. Agrawal, "Simulated binary crossover for continuous search space", Complex Systems
+9, 1995. Parents and children compete for places, so that the best are kept.
 
-Followers have small populations. Compared with what is usual for a hundred members (indices 15 and
-20), crossover therefore changes every variable, not half of them, and spreads children more widely,
-and mutation changes them less.
+Followers have small populations. So some settings differ from those usual for a hundred members
+(indices 15 and 20). Crossover changes every variable, not half of them, and spreads children more
+widely. Mutation changes children less.
 """
 
 from __future__ import annotations

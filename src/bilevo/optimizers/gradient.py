@@ -16,7 +16,7 @@ import numpy as np
 from bilevo.core.arrays import FloatArray
 from bilevo.core.request import Values
 
-MARGIN = 1e-10  # of a local search inside the constraints: feasible means exactly <= 0
+MARGIN = 1e-10  # searches stay this far inside constraints, as feasible means exactly <= 0
 
 
 class Method(NamedTuple):
@@ -38,7 +38,7 @@ METHODS = {
 class Differences:
     """Values of f and g and their central differences in the unit box, each evaluated once.
 
-    f is measured from `base`, a value near those to come.
+    f is returned as (f - base) / |base|, where `base` is a value of f near those to come.
     """
 
     STEP = 6e-6  # the cube root of the rounding error
@@ -93,7 +93,7 @@ def usual_method(constrained: bool) -> str:
 
 
 def descend(at: Differences, start: FloatArray, method: str) -> FloatArray:
-    """Return where a search by one of `METHODS` from a point (n,) of the unit box ends."""
+    """Search by one of `METHODS` from a point (n,) of the unit box; return the end point."""
     from scipy.optimize import minimize  # here, as it would double the package's import time
 
     kind = METHODS[method]

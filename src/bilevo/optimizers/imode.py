@@ -7,9 +7,9 @@ in PlatEMO (Y. Tian et al., 2017).
 What differs, and why:
 - the third operator, F (r1 + p2 - r3), scales vectors from zero in the user's units. That would
   favour optima at zero and depend on the units; here it scales them from the centre of the box;
-- a coordinate beyond a bound is put half-way to it, as in the other optimizers;
-- there is no phase of sequential quadratic programming: a local search asks for points one after
-  another, an optimizer of this protocol for a generation at a time. Algorithms run such searches.
+- a coordinate beyond a bound is put half-way to the bound, as in the other optimizers;
+- there is no phase of sequential quadratic programming. It asks for points one by one, but an
+  optimizer here asks for a generation at a time. Algorithms run local searches themselves.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from bilevo.optimizers.population import PopulationBased
 from bilevo.optimizers.success import Memory
 
 OPERATORS = 3
-LAST_SIZE = 4  # members that are left when the budget is used
-ARCHIVE_PER_MEMBER = 2.6  # replaced parents that are kept
-MEMORY_PER_VARIABLE = 20  # settings remembered
-FIRST_SETTING, IDLE_SETTING = 0.2, 0.5  # of F and CR: at the start, and after no success
-SPREAD = math.sqrt(0.1)  # of F and CR around remembered settings
+LAST_SIZE = 4  # size of the population when the budget is used up
+ARCHIVE_PER_MEMBER = 2.6  # size of the archive of replaced parents, per member
+MEMORY_PER_VARIABLE = 20  # length of the memory of settings, per variable
+FIRST_SETTING, IDLE_SETTING = 0.2, 0.5  # F and CR at the start, and after no success
+SPREAD = math.sqrt(0.1)  # how widely F and CR are drawn around remembered settings
 BINOMIAL = 0.4  # probability of binomial crossover; otherwise exponential
-CHANCES = 0.1, 0.9  # least and largest probability of an operator
-CENTRE = 0.5
+CHANCES = 0.1, 0.9  # smallest and largest probability of an operator
+CENTRE = 0.5  # coordinate of the centre of the box
 
 
 @dataclass(slots=True, eq=False)
@@ -43,12 +43,12 @@ class IMODEState(DEState):
 
     chances: FloatArray = field(default_factory=lambda: np.full(OPERATORS, 1 / OPERATORS))
     operator: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
-    told: int = 0  # points evaluated, with the first population
+    told: int = 0  # points evaluated so far, including the first population
 
 
 @dataclass(frozen=True, slots=True)
 class IMODE(PopulationBased[IMODEState]):
-    """Multi-operator DE; `population` is 18 d unless given, 4 after `budget` evaluations."""
+    """Multi-operator DE; `population` is 18 d unless given, and 4 after `budget` evaluations."""
 
     budget: int = 2500
 
@@ -110,7 +110,7 @@ class IMODE(PopulationBased[IMODEState]):
         )
 
     def shrink(self, state: IMODEState, rng: np.random.Generator) -> None:
-        """Keep the best members, fewer of them the less of the budget is left."""
+        """Keep the best members; their number falls as the budget is used up."""
         k, d = state.points.shape
         first = self.population_size(d)
         left = max(0.0, 1 - state.told / self.budget)

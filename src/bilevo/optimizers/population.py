@@ -1,19 +1,19 @@
 """Optimizers that keep a population: their start, their selection, and their sampling features.
 
-DRC compares and mixes the sampling features of searches. CMA-ES has a Gaussian. A population has
-these features instead:
+DRC compares and mixes the sampling features of searches. For CMA-ES they are a Gaussian. For a
+population they are as follows:
 - the search is at the mean of its members; how this mean changes shows how far a task has come;
 - another search starts from a Gaussian with the members' mean and covariance;
-- a mixture is the weighted mean of the searches' means and covariances, as for CMA-ES, with weights
-  scaled to add up to 1 (larger ones would move a mean out of the box). In the next generation a
-  quarter of the points are drawn from the mixture, in the places of the worst members, so that
-  cooperation costs no evaluations of its own;
+- a mixture is the weighted mean of the searches' means and covariances, as for CMA-ES. The weights
+  are scaled to add up to 1, because larger weights would move a mean out of the box. In the next
+  generation a quarter of the points, in the places of the worst members, are drawn from the
+  mixture. So cooperation costs no evaluations of its own;
 - a point beyond those asked for, such as a navigational solution, takes the place of the worst
   member if it is better;
-- a search is exhausted when the members' deviation is a hundredth of what it was at the start, as
-  CMA-ES is when its step size is.
+- a search is exhausted when the members' deviation has fallen to a hundredth of its first value. In
+  CMA-ES the step size stands for this deviation.
 
-An optimizer of this kind writes `first` and `children`, and inherits the rest.
+An optimizer of this kind defines `first` and `children`, and inherits the rest.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from bilevo.core.order import no_worse, ranking
 from bilevo.optimizers.protocol import Start, default_population, require_population
 from bilevo.optimizers.sampling import gaussian
 
-RESAMPLED = 0.25  # share of the points that come from a mixture
-EXHAUSTED = 1e-2  # of the deviation at the start
+RESAMPLED = 0.25  # share of the points that are drawn from a mixture
+EXHAUSTED = 1e-2  # share of its first deviation at which a search is exhausted
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +42,7 @@ class Population:
     objective: FloatArray = field(default_factory=lambda: np.empty(0))
     violation: FloatArray = field(default_factory=lambda: np.empty(0))
     first_variance: float = 0.0
-    resampled: IntArray = field(default_factory=lambda: np.empty(0, np.int64))  # places, see `ask`
+    resampled: IntArray = field(default_factory=lambda: np.empty(0, np.int64))  # from a mixture
     mixture_mean: FloatArray = field(default_factory=lambda: np.empty(0))
     mixture_covariance: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
 
@@ -84,13 +84,13 @@ class Population:
     def replace(
         self, where: BoolArray, points: FloatArray, objective: FloatArray, violation: FloatArray
     ) -> None:
-        """Put points in the places of the members `where` (k,)."""
+        """Replace the members for which `where` (k,) is True."""
         self.points = np.where(where[:, None], points, self.points)
         self.objective = np.where(where, objective, self.objective)
         self.violation = np.where(where, violation, self.violation)
 
     def become(self, points: FloatArray, objective: FloatArray, violation: FloatArray) -> None:
-        """Take points and their values for the members."""
+        """Replace all members by points and their values."""
         self.points, self.objective, self.violation = points, objective, violation
 
 
@@ -118,7 +118,7 @@ class PopulationBased(ABC, Generic[P]):
 
     @abstractmethod
     def children(self, state: P, rng: np.random.Generator) -> FloatArray:
-        """Return new points (k, d), the i-th to take the place of member i."""
+        """Return new points (k, d); the i-th may take the place of member i."""
 
     def select(
         self, state: P, points: FloatArray, objective: FloatArray, violation: FloatArray

@@ -1,8 +1,8 @@
-"""The members of an optimizer that searches the unit box [0, 1]^d at either level.
+"""The protocol of optimizers, which search the unit box [0, 1]^d at either level.
 
 An optimizer object holds settings only. What changes during a search is its state, a dataclass of
-arrays and numbers. An optimizer must not keep the arrays that it is given, nor change points that
-it has handed out before `tell`.
+arrays and numbers. An optimizer must not keep the arrays that it is given. Between `ask` and
+`tell`, it must not change the points that it has returned.
 """
 
 from __future__ import annotations
@@ -51,23 +51,23 @@ class Searcher(Protocol[S_contra]):
     def tell(
         self, state: S_contra, points: FloatArray, objective: FloatArray, violation: FloatArray
     ) -> None:
-        """Learn from evaluated points: those asked for, altered or with others added.
+        """Learn from evaluated points: those of `ask`, which may be altered, and possibly others.
 
         Arrays are contiguous and of float64, as compiled code needs them.
         """
         ...
 
     def exhausted(self, state: S_contra) -> bool:
-        """Tell whether it is of no use to continue the search."""
+        """Tell whether continuing the search is of no use."""
         ...
 
 
 class PopulationOptimizer(Searcher[S], Protocol[S]):
     """A population-based optimizer of d variables in the unit box.
 
-    `keeps_values` says whether values of earlier generations still decide, as in a population.
-    Such an optimizer learns of a leader better than the best known one only after the
-    follower of that leader has been solved.
+    `keeps_values` says whether values of earlier generations are compared with new ones, as in a
+    population. If so, a leader that seems better than the best known one is told to the optimizer
+    only after its follower has been solved.
     """
 
     @property
@@ -92,7 +92,7 @@ class PopulationOptimizer(Searcher[S], Protocol[S]):
     def mix(
         self, state: S, own_weight: float, others: Sequence[S], weights: Sequence[float]
     ) -> None:
-        """Replace the search's sampling features by a weighted mixture with those of others.
+        """Replace a search's sampling features by a weighted mixture with other searches' features.
 
         There is at least one other search.
         """
@@ -110,7 +110,7 @@ def default_population(d: int) -> int:
 def require_population(
     owner: str, population: int | None, smallest: int = 4, optional: bool = True
 ) -> None:
-    """Refuse a population that is no whole number or too small; None may mean a default."""
+    """Refuse a population size that is no whole number or too small; None needs `optional`."""
     require_count("population", population, optional)
     if population is not None and population < smallest:
         raise ValueError(f"{owner} needs a population of at least {smallest}, got {population}")

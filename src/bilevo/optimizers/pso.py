@@ -18,7 +18,7 @@ from bilevo.core.arrays import FloatArray
 from bilevo.optimizers.cma_kernels import inside
 from bilevo.optimizers.population import Population, PopulationBased
 
-CONSTRICTION = 0.7298  # of Clerc and Kennedy, for accelerations of 2.05 + 2.05
+CONSTRICTION = 0.7298  # Clerc and Kennedy's factor for accelerations of 2.05 + 2.05
 ACCELERATION = 2.05
 
 

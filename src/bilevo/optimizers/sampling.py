@@ -1,4 +1,4 @@
-"""Draw points in the unit box."""
+"""Random points in the unit box."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ def gaussian(
 def latin_hypercube(count: int, d: int, rng: np.random.Generator) -> FloatArray:
     """Draw points (count, d), one in each slice of every coordinate.
 
-    It is written here because scipy's version needs scipy.stats, which is slow to import.
+    scipy's version is not used, because it needs scipy.stats, which is slow to import.
     """
     slices = rng.random((count, d)).argsort(axis=0)
     return np.asarray((slices + rng.random((count, d))) / count)

@@ -17,7 +17,7 @@ NEVER = -1.0  # stored in place of a crossover rate that has become 0, which the
 
 @dataclass(slots=True, eq=False)
 class Memory:
-    """Scale factors F (h,) and crossover rates CR (h,); the next place to write."""
+    """Scale factors F (h,) and crossover rates CR (h,); `position` is overwritten next."""
 
     F: FloatArray
     CR: FloatArray

@@ -1,4 +1,4 @@
-"""Genetic operators in the unit box, each written once: selection, crossover, mutation.
+"""Genetic operators in the unit box: selection, crossover, mutation.
 
 K. Deb, A. Anand and D. Joshi, "A computationally efficient evolutionary algorithm for
 real-parameter optimization", Evolutionary Computation 10(4), 2002 (parent-centric crossover);
@@ -21,10 +21,10 @@ import numpy as np
 from bilevo.core.arrays import FloatArray
 from bilevo.core.order import Key
 
-WIDTH = 15.0  # of the boxes for which the published programs' lengths are meant
-XI = 0.1  # step along the way to the first parent in a crossover
+WIDTH = 15.0  # width of the boxes for which the published lengths are meant
+XI = 0.1  # size of a crossover's step along the way to the first parent
 CROSSED = 0.9  # probability of a crossover
-COINCIDENT = 1e-10 / WIDTH  # mean distance from parent to centre that counts as none
+COINCIDENT = 1e-10 / WIDTH  # a smaller mean distance from parent to centre counts as 0
 
 
 def distinct(uniforms: Sequence[float], size: int) -> list[int]:
@@ -41,8 +41,8 @@ def distinct(uniforms: Sequence[float], size: int) -> list[int]:
 def entrants(keys: Sequence[Key], infeasible: int, uniforms: Sequence[float]) -> list[int]:
     """Choose the members that enter the tournaments, one for each uniform number.
 
-    They are random members. If some members are infeasible, they are random feasible ones where
-    there are more of these than needed, and else the best members.
+    If all members are feasible, members are drawn at random. Otherwise feasible members are drawn
+    at random if there are more of them than needed. If there are not, the best members enter.
     """
     wanted, size = len(uniforms), len(keys)
     if infeasible == 0 and size >= wanted:
@@ -55,7 +55,7 @@ def entrants(keys: Sequence[Key], infeasible: int, uniforms: Sequence[float]) ->
 
 
 def tournaments(among: Sequence[int], keys: Sequence[tuple[float, ...]]) -> list[int]:
-    """Return the winners, of lower keys, of the binary tournaments between each two of `among`."""
+    """Return the winners of tournaments between successive pairs of `among`; lower keys win."""
     pairs = zip(among[::2], among[1::2], strict=True)
     return [one if keys[one] <= keys[two] else two for one, two in pairs]
 
@@ -71,9 +71,9 @@ def parent_centric_crossover(
 ) -> FloatArray:
     """Return children (k, d) around the first of three parents (3, d), or copies of it.
 
-    `XI` scales a normal step along the way from the parents' centre to the first parent, `eta` one
-    along half the difference of the other two. The order of these two does not matter, because the
-    normal distribution is symmetric.
+    A child is two normal steps away from the first parent. `XI` scales the step along the way from
+    the parents' centre to the first parent. `eta` scales the step along half the difference of the
+    other two parents, whose order does not matter, because the normal distribution is symmetric.
     """
     coordinates = parents.T.tolist()  # triples: the values of the three parents
     crossed, normals = rng.random(children).tolist(), rng.standard_normal(2 * children).tolist()
@@ -108,7 +108,7 @@ def polynomial_mutation(
 def simulated_binary_crossover(
     mothers: FloatArray, fathers: FloatArray, rng: np.random.Generator, index: float
 ) -> FloatArray:
-    """Return one child (k, d) of each mother and father, every variable near either parent's."""
+    """Return one child (k, d) of each mother and father; each variable is near a parent's."""
     uniform, side = rng.random((2, *mothers.shape))
     spread = np.where(uniform <= 0.5, 2 * uniform, 1 / (2 - 2 * uniform)) ** (1 / (index + 1))
     spread = np.where(side < 0.5, spread, -spread)

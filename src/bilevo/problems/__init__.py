@@ -37,7 +37,7 @@ def scalable() -> list[str]:
 def get(name: str, m: int | None = None, n: int | None = None) -> Problem:
     """Return a problem by name.
 
-    SMD problems and their variants take sizes, by default 2 and 3; the others have their own.
+    SMD problems and their variants take sizes, by default 2 and 3; the others have fixed sizes.
     """
     name = name.lower()
     for size, value in (("m", m), ("n", n)):

@@ -5,9 +5,9 @@ optimization", Evolutionary Computation 22(3), 2014 (SMD1-12); SMD13 and SMD14 a
 
 x = (u, v) and y = (w, z) with v and z of size r = floor(m/2). SMD6 and SMD14 split w = (a, b).
 What differs from the reference programs, and why (see docs/errata.md):
-- the split of w is a rule on whole numbers; theirs loses a variable at some sizes by rounding;
-- SMD12's stated optimum is beaten by other points when r >= 2: there it is given as unknown;
-- SMD13's and SMD14's stated f* hold at some sizes only: f* is computed at the optimum instead.
+- w is split in whole numbers; those programs lose a variable at some sizes by rounding;
+- SMD12's stated optimum is not the best point when r >= 2; it is given as unknown there;
+- SMD13's and SMD14's stated f* hold at some sizes only; f* is computed at the optimum instead.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from bilevo.core.problem import Function, Optimum, Problem
 Box = tuple[float, float]
 Point = tuple[float, float, float, float]  # entries of u, v, w, z
 Parts = Callable[[FloatArray, FloatArray, FloatArray, FloatArray], FloatArray]
-MARGIN = 1e-5
+MARGIN = 1e-5  # distance of bounds from points where tan or log is infinite
 WIDE: Box = (-5.0, 10.0)
 
 
 class Sizes(NamedTuple):
     """The sizes of the parts of x and y."""
 
-    p: int  # of u
-    r: int  # of v and z
-    q: int  # of w
+    p: int  # size of u
+    r: int  # size of v and z
+    q: int  # size of w
 
     @classmethod
     def of(cls, m: int, n: int) -> Sizes:
@@ -49,7 +49,7 @@ def _square(rows: FloatArray) -> FloatArray:
 
 
 def _total(rows: FloatArray) -> FloatArray:
-    # It is what rows.sum calls, and takes two thirds of the time.
+    # rows.sum calls this; calling it directly takes two thirds of the time.
     total: FloatArray = np.add.reduce(rows, axis=1)
     return total
 
@@ -76,7 +76,7 @@ def _ripples(w: FloatArray) -> FloatArray:
 
 
 def _pairs(b: FloatArray) -> FloatArray:
-    """Return the squared differences of disjoint pairs in sequence, without an odd last entry."""
+    """Return the sum of squared differences in disjoint pairs, without an odd last entry."""
     even = b.shape[1] // 2 * 2
     return _square(b[:, 1:even:2] - b[:, 0:even:2])
 
@@ -114,7 +114,7 @@ def _column(values: FloatArray) -> FloatArray:
 
 
 def _frac(total: FloatArray) -> FloatArray:
-    """Return floor(t + 1/2) - t, at most 0 where t is in the first half of a unit interval."""
+    """Return floor(t + 1/2) - t: at most 0 if t is in the first half of a unit interval."""
     return _column(np.floor(total + 0.5) - total)
 
 
@@ -180,8 +180,8 @@ def _g12(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArr
 class Definition:
     """One problem of the suite.
 
-    `point` gives the optimal entries of u, v, w and z for given sizes, None where they are not
-    known. Where the follower's answer is known, it is w = `w_star` and z = `z_of(v)`.
+    `point` gives the optimal entries of u, v, w and z for given sizes, or None if they are not
+    known. If the follower's answer is known, it is w = `w_star` and z = `z_of(v)`.
     """
 
     F: Parts
@@ -353,7 +353,7 @@ def defined(definition: Definition, name: str, m: int, n: int) -> Problem:
 
 
 def _joined(function: Parts, p: int, q: int) -> Function:
-    """Make a function of (u, v, w, z) one of (x, y)."""
+    """Turn a function of (u, v, w, z) into a function of (x, y)."""
     u, v, w, z = np.s_[:, :p], np.s_[:, p:], np.s_[:, :q], np.s_[:, q:]
 
     def call(x: FloatArray, y: FloatArray) -> FloatArray:

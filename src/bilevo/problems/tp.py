@@ -2,8 +2,8 @@
 
 They are collected in A. Sinha, P. Malo and K. Deb, "A review on bilevel optimization", IEEE
 Transactions on Evolutionary Computation 22(2), 2018, and in their BLEAQ programs. Several optima
-listed there are wrong (see docs/errata.md); those below are exact, or confirmed by a grid over x
-with exact lower solutions. In TP2-8 the lower constraints are repeated as the last upper ones.
+listed there are wrong (see docs/errata.md); the optima here are exact, or confirmed by a grid over
+x with exact answers y. In TP2-8 the last constraints of G repeat g.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BUDGET = Budget(upper_max=5000, upper_window=350, lower_max=250, lower_window=35
 
 
 def _columns(*columns: FloatArray) -> FloatArray:
-    return np.array(columns).T  # a seventh of the time of np.stack
+    return np.array(columns).T  # takes a seventh of the time of np.stack
 
 
 def _linear(x: FloatArray, y: FloatArray, rows: FloatArray) -> FloatArray:
@@ -42,7 +42,7 @@ def _problem(
     G: Function | None = None,
     repeats: int = 0,
 ) -> Problem:
-    """Make a problem; with `repeats`, the lower constraints are appended to the upper ones."""
+    """Make a problem; with `repeats`, the constraints g are appended to G."""
     if repeats:
         own, lower = G, g
         assert lower is not None

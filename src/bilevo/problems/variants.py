@@ -3,17 +3,17 @@
 The variants keep the known optima and the sizes of the SMD problems they are made of:
 
 - `smd1-rot` to `smd10-rot`: x and y are rotated about the optimum, so that no variable can be
-  searched by itself. There are no others: beyond the bound of SMD11's optimum the follower would
-  answer otherwise, SMD12's optimum is known at few sizes, and SMD13 and SMD14 are hardly used.
-- `smd1-abs`, `smd2-abs`, `smd5-abs`, `smd1-max`: the follower adds up absolute values, or takes
-  the largest, in place of squares. F and the follower's answers stay the same.
-- `smd1-noise6`, `smd1-noise3`, ... of SMD1-8: f has a relative error of up to 1e-6 or 1e-3. The
+  searched by itself. SMD11 is not rotated, as the follower would answer otherwise beyond the bound
+  at its optimum; nor are SMD12, whose optimum is known at few sizes, and the rarely used SMD13-14.
+- `smd1-abs`, `smd2-abs`, `smd5-abs`, `smd1-max`: f has the sum of absolute values, or the largest
+  of them, in place of a sum of squares. F and the follower's answers stay the same.
+- `smd1-noise6`, `smd1-noise3`, ... for SMD1-8: f has a relative error of up to 1e-6 or 1e-3. The
   error is a hash of the point, so that runs repeat and resume. F is exact; the optimum and the
   follower's answers are those without noise.
 
 The box of a rotated problem excludes the answers of some followers. The optimum stays the best
-pair: its y* is in the box, so every follower's answer in the box has an f no higher than at y*, and
-in SMD1-10 no such y has an F below F*.
+pair. Its y* is in the box, so at any x the best answer in the box has an f no higher than y* has.
+In SMD1-10 no y with such an f has an F below F*.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _ROTATED[4] = replace(SMD[4], z=(-1 + MARGIN, math.e))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rotation:
-    """Points c + D Q t of a level for t in [-reach, reach]^d.
+    """The map of t in [-reach, reach]^d to the points c + D Q t of a level.
 
-    D holds the distances from the centre c to the nearer bounds, Q (`turn`) is orthogonal, and the
-    cube is the largest whose image stays within the bounds. Rows are computed one by one, by
-    `row_dots`: a product of matrices may round a row otherwise when it is in another batch.
+    D holds the distances from the centre c to the nearer bounds, and Q (`turn`) is orthogonal. The
+    cube of t is the largest whose image stays within the bounds. `row_dots` computes each row by
+    itself, because a product of matrices may round a row differently in another batch.
     """
 
     centre: FloatArray
@@ -53,11 +53,11 @@ class Rotation:
 
     @classmethod
     def about(cls, centre: FloatArray, bounds: Bounds, name: str) -> Rotation:
-        """Make the rotation of this name, which seeds its random matrix."""
+        """Make a rotation about the centre; its name seeds the random matrix."""
         distance = np.minimum(centre - bounds.lower, bounds.upper - centre)
         normal = stream(0, name).standard_normal((centre.size, centre.size))
         turn, triangle = np.linalg.qr(normal)
-        turn = turn * np.sign(np.diag(triangle))  # no direction is favoured
+        turn = turn * np.sign(np.diag(triangle))  # so that no direction is favoured
         # Cut to six digits, so that rounding takes no image out of the bounds.
         reach = math.floor(1e6 / np.abs(turn).sum(axis=1).max()) / 1e6
         return cls(frozen(centre), frozen(distance), frozen(turn), reach)
@@ -67,11 +67,11 @@ class Rotation:
         return Bounds(np.full(self.centre.size, -self.reach), np.full(self.centre.size, self.reach))
 
     def there(self, rows: FloatArray) -> FloatArray:
-        """Return the points of the problem that is rotated."""
+        """Map rows t to points of the problem that is rotated."""
         return np.asarray(self.centre + self.distance * row_dots(rows[:, None, :], self.turn))
 
     def back(self, points: FloatArray) -> FloatArray:
-        """Return the rows t of points; NaN where they are outside of the cube."""
+        """Map points back to rows t; rows outside the cube become NaN."""
         rows = row_dots(((points - self.centre) / self.distance)[:, None, :], frozen(self.turn.T))
         rows[~(np.abs(rows) <= self.reach).all(axis=1)] = np.nan
         return rows
@@ -117,7 +117,7 @@ _JOINED = {"abs": np.add.reduce, "max": np.maximum.reduce}
 
 
 def nonsmooth(number: int, kind: str, m: int, n: int) -> Problem:
-    """Make SMD`number` with the sum or the largest of |terms| below, not the sum of squares."""
+    """Make SMD`number` with the sum or the largest of |terms| in f, not the sum of squares."""
     terms, join = _TERMS[number], _JOINED[kind]
 
     def f(u: FloatArray, v: FloatArray, w: FloatArray, z: FloatArray) -> FloatArray:
@@ -143,7 +143,7 @@ def noisy(number: int, digit: int, m: int, n: int) -> Problem:
 
 
 def _hashed(x: FloatArray, y: FloatArray, key: bytes) -> FloatArray:
-    """Return a number in [-1, 1] for each row of x and y, the same for the same bits."""
+    """Return a number in [-1, 1] for each row of x and y; equal rows give equal numbers."""
     # Adding 0 makes -0 and 0 the same point. The byte order is the same on all machines.
     rows = (np.concatenate([x, y], axis=1) + 0.0).astype("<f8")
     digests = [blake2b(row.tobytes(), digest_size=8, key=key).digest() for row in rows]

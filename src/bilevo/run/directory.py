@@ -84,7 +84,7 @@ class RunDir:
         self._replay: Iterator[tuple[Record, Position]] | None = None
         self._end_written = False  # whether the last record is the run's end
         self._snapshots, self._snapshot_at, self._untried = True, 0.0, True
-        safe_files.require_folder(self.solver_states)
+        safe_files.require_directory(self.solver_states)
         self._lock = DirectoryLock(self.path)
         try:
             self._writer = self._open(limits)

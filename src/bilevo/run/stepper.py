@@ -67,7 +67,7 @@ class StateFiles:
         self._usable = True
 
     def _path(self, task: int) -> Path:
-        safe_files.require_folder(self._folder)
+        safe_files.require_directory(self._folder)
         return self._folder / f"{task}.npz"
 
     def write(self, task: int, x: FloatArray, search: TaskState) -> None:

@@ -1,4 +1,4 @@
-"""Tests and helpers for authors of algorithms. pytest runs them; nothing here needs pytest.
+"""Tests and helpers for authors of algorithms. pytest runs the tests; nothing here needs pytest.
 
 `AlgorithmTests` holds the tests that every algorithm must pass. Subclass it in a file of tests:
 
@@ -10,7 +10,7 @@
             return MyAlgorithm()
 
 `CountingProblem` counts evaluations independently of the library. `Driven` answers an algorithm's
-requests by hand, so that a part of it can be tried without a run around it.
+requests by a formula, so that a part of the algorithm can be tried without a run.
 """
 
 import sys

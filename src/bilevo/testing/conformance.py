@@ -27,15 +27,15 @@ from bilevo.run.directory import SNAPSHOT, snapshots_after
 from bilevo.testing.counting import CountingProblem
 
 SHORT = Budget(upper_max=60, upper_window=60, lower_max=20, lower_window=10)
-STOPS = 4  # generations after which a run is broken off and resumed, at most
+MAX_STOPS = 4  # a run is broken off and resumed at most this number of times
 
 
 class AlgorithmTests:
     """Tests of one algorithm: subclass it, and have `algorithm` return the algorithm.
 
     Algorithms that drive both kinds of followers are tried on functions; set `solver = True` in a
-    second subclass to try them on solvers. `max_evals` limits each run; an algorithm that needs
-    more for its first pair needs a larger number.
+    second subclass to try them on solvers. `max_evals` limits each run; raise it for an algorithm
+    whose first pair takes more evaluations.
     """
 
     max_evals: int = 3000
@@ -45,7 +45,7 @@ class AlgorithmTests:
         """Return the algorithm to test; a new object each time, or always the same."""
         raise TypeError(f"{type(self).__name__}.algorithm must return the algorithm to test")
 
-    # Helpers, for tests of your own too
+    # Helpers, also for your own tests
 
     @property
     def drives_solver(self) -> bool:
@@ -55,22 +55,22 @@ class AlgorithmTests:
         return self.solver
 
     def counting(self, problem: Problem) -> CountingProblem:
-        """Return the problem with counting functions, and with a solver if one is to be tested."""
+        """Return the problem with functions that count, and with a solver if `drives_solver`."""
         return CountingProblem(problem, followers.Minimize() if self.drives_solver else None)
 
     def run(self, problem: Problem, **options: Any) -> Result:
-        """Solve a problem, with evaluations counted independently."""
+        """Solve a problem; its evaluations are counted independently."""
         options = {"max_evals": self.max_evals, "method": self.algorithm(), **options}
         return self.counting(problem).minimize(**options)
 
     # What an algorithm must do
 
     def test_states_what_it_is(self) -> None:
-        """Check that it has all members of `Algorithm`."""
+        """Check that the algorithm has all members of `Algorithm`."""
         require_algorithm(self.algorithm())
 
     def test_repeats_to_the_bit(self) -> None:
-        """Check that one seed gives one result; random numbers come from `stream`."""
+        """Check that one seed gives one result; take random numbers from `stream`."""
         runs = [self.run(get("smd2"), rng=8, budget=SHORT) for _ in "ab"]
         assert fingerprint(runs[0]) == fingerprint(runs[1])
 
@@ -146,7 +146,7 @@ class AlgorithmTests:
         assert result.x[1] == result.y[1] == 3.0
 
     def test_keeps_a_history(self) -> None:
-        """Check that there is a row per generation; tasks may be left out, as empty arrays."""
+        """Check that there is a row per generation; empty arrays leave out its tasks."""
         result = self.run(get("smd1"), budget=SHORT, max_evals=10 * self.max_evals)
         assert len(result.history) == result.nit > 0
         for row in result.history:
@@ -177,7 +177,7 @@ class AlgorithmTests:
         options = {"rng": 6, "budget": budget, "target": False, "max_evals": 2 * self.max_evals}
         whole = self._watched_run(None, options)
         assert whole.nit > 1, "more than one generation is needed here: raise max_evals"
-        for stop in range(1, whole.nit, math.ceil(whole.nit / STOPS)):
+        for stop in range(1, whole.nit, math.ceil(whole.nit / MAX_STOPS)):
             with tempfile.TemporaryDirectory() as folder, snapshots_after(0.0):
                 self._watched_run(folder, options, stop)
                 assert (Path(folder) / SNAPSHOT).exists(), "no snapshot was written"
@@ -212,7 +212,7 @@ class Watched:
         self._algorithm, self.begun = algorithm, 0
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # copying reads such names before `algorithm` is set
+        if name.startswith("_"):  # copying reads such names before `_algorithm` is set
             raise AttributeError(name)
         return getattr(self._algorithm, name)
 
@@ -241,7 +241,7 @@ def fingerprint(result: Result) -> dict[str, Any]:
 
 
 def same(told: float, value: float) -> bool:
-    """Tell whether a result's number is this value; NaN counts as infinity."""
+    """Tell whether a result's number is this value; all numbers that are not finite are equal."""
     return told == value or not (math.isfinite(told) or math.isfinite(value))
 
 
@@ -257,7 +257,7 @@ def quadratic() -> Problem:
 
 
 def squares(m: int, n: int) -> Problem:
-    """Return a vectorized problem of any size, where all of y follow the first of x."""
+    """Return a vectorized problem of any size, in which every entry of y follows x[0]."""
     return Problem(
         lambda x, y: (x**2).sum(axis=1) + (y**2).sum(axis=1),
         lambda x, y: ((y - x[:, :1]) ** 2).sum(axis=1),

@@ -14,10 +14,10 @@ from bilevo.core.solver import bind_solver
 
 
 class CountingProblem:
-    """Wraps a problem to count: solve `problem`; `upper` and `lower` count the points so far.
+    """Wraps a problem: `upper` and `lower` count the points at which `problem` was evaluated.
 
-    Its functions also check that they are given points within the bounds, and cannot change them.
-    With a `follower` the lower level is a solver, whose calls of f are counted.
+    Its functions also check that points are within the bounds and read-only. With a `follower`, the
+    lower level is this solver, and its calls of f are counted.
 
     >>> from bilevo.problems import get
     >>> counting = CountingProblem(get("smd1"))
@@ -54,7 +54,7 @@ class CountingProblem:
                 raise AssertionError(f"{name} = {point.tolist()} is outside its bounds")
 
     def minimize(self, **options: Any) -> Result:
-        """Solve it, and check that the result counts as many points as were asked for.
+        """Solve the problem, and check that the result's counts are the same.
 
         This works for runs without `run_dir` and without `workers`.
         """

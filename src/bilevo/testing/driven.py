@@ -17,10 +17,11 @@ Formula = Callable[[Level, FloatArray, FloatArray], Any]
 
 
 class Driven:
-    """Answers requests by a formula in the unit box; counts points, and keeps requests and pairs.
+    """Answers an algorithm's requests by a formula in the unit box.
 
-    `formula(level, x, y)` takes rows x (k, m) and y (k, n) and returns the objective (k,), or a
-    tuple of that and constraints (k, c). A request that breaks the rules is a `BadRequest`.
+    `formula(level, x, y)` takes x (k, m) and y (k, n). It returns objectives (k,), or a tuple of
+    these and constraints (k, c). `counts` holds the number of points of each level, `asked` the
+    requests, `told` the best pairs. Requests that break the rules raise `BadRequest`.
 
     >>> from bilevo.algorithms import BLCMAES
     >>> driven = Driven(lambda level, x, y: ((y - x) ** 2).sum(axis=1), m=2, n=2)

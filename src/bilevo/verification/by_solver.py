@@ -16,7 +16,7 @@ from bilevo.core.budget import interquartile_range
 from bilevo.core.problem import Problem
 from bilevo.core.request import Level
 from bilevo.core.result import Certificate
-from bilevo.core.solver import MOST_STEPS, CheckedSolver
+from bilevo.core.solver import MAX_STEPS, CheckedSolver
 from bilevo.core.streams import stream
 from bilevo.core.users_code import mark
 from bilevo.core.values import BadValue
@@ -67,7 +67,7 @@ def verify_by_solver(
     counts = {Level.LOWER: spent, Level.UPPER: len(tied)}
     made = make_certificate(found[0], best, tied, upper, negligible, counts)
     if cut_off:
-        missing = f"{cut_off} of {starts} starts were not done after {MOST_STEPS} steps"
+        missing = f"{cut_off} of {starts} starts were not done after {MAX_STEPS} steps"
         made = replace(made, message=f"{made.message}; {missing}")
     return made
 
@@ -96,7 +96,7 @@ def _solve_again(
 def solve(solver: CheckedSolver, x: FloatArray, rng: np.random.Generator) -> tuple[Answer, int]:
     """Return a solver's answer from one start, and its cost; the number of steps is limited."""
     state, cost = solver.start(x, rng), 0
-    for step in range(MOST_STEPS):
+    for step in range(MAX_STEPS):
         state, outcome = solver.advance(state, step == 0)
         cost += outcome.cost
         if outcome.done:
