@@ -245,10 +245,10 @@ def test_small_files_that_stand_for_gigabytes_are_refused_unread(
     tmp_path, trials, figure, monkeypatch
 ) -> None:
     part = trials(20, 1)  # the short run makes smaller files, and allows less
-    monkeypatch.setattr(store, "ROWS_MOST", store.ROWS_MOST // part)
-    monkeypatch.setattr(store, "MEMORY_MOST", store.MEMORY_MOST // part)
+    monkeypatch.setattr(store, "MAX_ROWS", store.MAX_ROWS // part)
+    monkeypatch.setattr(store, "MAX_MEMORY", store.MAX_MEMORY // part)
     monkeypatch.setattr(store, "PER_BYTE", store.PER_BYTE // part)
-    for path, says in bombs(tmp_path, store.ROWS_MOST + 1, 30_000_000 // part):
+    for path, says in bombs(tmp_path, store.MAX_ROWS + 1, 30_000_000 // part):
         assert path.stat().st_size < 3_000_000
         with quick(2**22), pytest.raises(ValueError, match=says):
             store.runs(path)

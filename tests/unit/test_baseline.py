@@ -7,7 +7,7 @@ import pytest
 from made_runs import PAPER_FILE, made, row, runs_of
 
 from bilevo.cli import main
-from bilevo.lab.analysis.baseline import BASELINE_MOST, baseline_of, read_baseline
+from bilevo.lab.analysis.baseline import MAX_BASELINE, baseline_of, read_baseline
 from bilevo.lab.analysis.samples import Case
 
 BY_HAND = """{
@@ -161,7 +161,7 @@ def test_what_is_wrong_in_a_file_is_told_in_one_line(message, tmp_path, capsys) 
 def test_a_file_that_is_none_or_too_large_is_refused(tmp_path) -> None:
     pipe, large, deep = tmp_path / "pipe", tmp_path / "large.json", tmp_path / "deep.json"
     os.mkfifo(pipe)
-    large.write_bytes(b" " * (BASELINE_MOST + 1))
+    large.write_bytes(b" " * (MAX_BASELINE + 1))
     deep.write_text("[" * 100_000)
     (tmp_path / "text.json").write_bytes(b"\xff{")
     messages = {"pipe": "is no regular file", "large.json": "bytes; at most", "text.json": "decode"}

@@ -166,7 +166,7 @@ def test_long_curves_are_thinned_evenly_and_keep_both_ends() -> None:
     values = np.geomspace(100, 1e-6, count).tolist()
     known = runs({"F": values[-1], "nfev_lower": 10 * count})
     (band,) = curves.convergence(history(*steps(values)), known, SMD1).bands
-    assert 100 < band.evaluations.size <= curves.POINTS
+    assert 100 < band.evaluations.size <= curves.MAX_POINTS
     assert band.evaluations[[0, -1]].tolist() == [10, 10 * count]
     assert band.median.tolist() == [values[i // 10 - 1] for i in band.evaluations]
 

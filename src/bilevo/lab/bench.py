@@ -15,15 +15,15 @@ from bilevo.core.terminal import on_one_line, printable
 from bilevo.lab.campaign import Task, complete, stored_runs
 from bilevo.lab.choices import Against, Which, split_words
 from bilevo.lab.commands import write_report
-from bilevo.lab.plans import EVALS_MOST, SUITES, Experiment, Plan, read_plan
+from bilevo.lab.plans import MAX_EVALUATIONS, SUITES, Experiment, Plan, read_plan
 from bilevo.lab.progress import longest_first, with_progress
 from bilevo.lab.store import FAILED, Row
 from bilevo.lab.workers import executor as named_executor
 from bilevo.lookup import named_problem, parse_sizes
 from bilevo.options import Flag, Several, Whole
 
-MAX_TIME_MOST = 1e9  # seconds of a run
-STOPPED = 130  # the exit status after Ctrl-C
+MAX_SECONDS = 1e9  # The largest --max-time, in seconds.
+STOPPED = 130  # The exit status after Ctrl-C.
 
 
 def bench(
@@ -46,13 +46,13 @@ def bench(
     baseline: Path | None = None,
     progress: bool = True,
 ) -> int:
-    """Make the runs of a plan that are not stored yet; a killed command continues when repeated.
+    """Make the runs of a plan that are not stored yet. After a kill, repeat the command.
 
     Parameters
     ----------
     plan
-        A TOML file. With one, --problems, --dim and --methods choose a part of it, and --runs
-        another number of runs.
+        A TOML file. If it is given, --problems, --dim and --methods choose a part of the plan, and
+        --runs sets another number of runs.
     suite
         smd (SMD1-12), tp, real, rotated, nonsmooth or noisy; several are separated by commas.
     problems
@@ -64,25 +64,25 @@ def bench(
     runs
         Runs of each method on each problem; 21 unless the plan says otherwise.
     max_evals
-        Limits on the evaluations of both levels, at which runs are cut off, separated by commas.
+        Limits on the evaluations of both levels together, separated by commas.
     target
         Whether runs end at the known optimum.
     out
-        The folder of stored runs; results/NAME of the plan by default.
+        The directory of stored runs; by default results/NAME, with the plan's name.
     executor
         processes, dask, dask://HOST:PORT, ray or ray://HOST:PORT.
     workers
-        Processes; by default one per core.
+        The number of processes; by default one per core.
     max_time
-        Seconds after which a run has failed, the verification of its answer included.
+        Seconds after which a run counts as failed; verifying its answer counts as well.
     again
-        Make stored runs of the plan again: those that failed, or all.
+        Make stored runs of the plan again: only those that failed, or all.
     report
-        Write report.html into the folder at the end, one for each limit.
+        Write report.html into the directory at the end, or one report for each limit.
     baseline
         A JSON file of published medians to show in the report, as in `bilevo report`.
     progress
-        Show how far it has come on standard error.
+        Show the progress on standard error.
     """
     wanted: dict[str, Any] = {
         "problems": split_words(suite) + split_words(problems),
@@ -91,9 +91,9 @@ def bench(
         "runs": runs,
     }
     limits = tuple(_parse_limit(word) for word in split_words(max_evals))
-    if max_time is not None and not 0 < max_time <= MAX_TIME_MOST:
+    if max_time is not None and not 0 < max_time <= MAX_SECONDS:
         raise ValueError(
-            f"--max-time takes seconds, more than 0 up to {MAX_TIME_MOST:g}; got {max_time:g}"
+            f"--max-time takes seconds, more than 0 up to {MAX_SECONDS:g}; got {max_time:g}"
         )
     if plan is not None:
         if limits or not target:
@@ -134,18 +134,18 @@ def _plan_of_options(wanted: dict[str, Any]) -> Plan:
 
 
 def _usual_method(names: tuple[str, ...]) -> str:
-    """Return the default method, or the one for solvers where all problems have a solver."""
+    """Return the default method, or the default for solvers if all problems have a solver."""
     solvers = all(":" in name and named_problem(name).follower is not None for name in names)
     return registry.DEFAULT_FOR_FOLLOWERS if solvers else registry.DEFAULT_METHOD
 
 
 def _parse_limit(word: str) -> int:
-    """Read a number of evaluations, also one like 5e4."""
+    """Read a number of evaluations, which may be written like 5e4."""
     try:
         number = float(word)
     except ValueError:
         number = 0.0
-    if not 1 <= number <= EVALS_MOST or number != int(number):
+    if not 1 <= number <= MAX_EVALUATIONS or number != int(number):
         raise ValueError(f"--max-evals takes numbers of evaluations like 50000; got {word[:60]!r}")
     return int(number)
 
@@ -164,7 +164,7 @@ def _stopped_by_sigterm() -> Iterator[None]:
 
 
 def _write_reports(folder: Path, plan: Plan, against: Against) -> None:
-    """Write a report for each limit and target, since their runs are not mixed."""
+    """Write a report for each limit and target, because a report does not mix them."""
     ways = sorted({(run.budget, run.target) for run in plan.all_runs()})
     for limit, target in ways:
         parts = [str(limit)] if limit else []
@@ -176,7 +176,7 @@ def _write_reports(folder: Path, plan: Plan, against: Against) -> None:
 
 
 def _tell_failures(folder: Path, plan: Plan, progress: bool) -> int:
-    """Say how many runs failed, now or before; return the exit status, 1 where some did."""
+    """Say how many of all runs failed; return the exit status, which is 1 if any failed."""
     stored, wanted = stored_runs(folder), plan.all_runs()
     failed = sum(stored[run]["status"] == FAILED for run in wanted)
     if failed:

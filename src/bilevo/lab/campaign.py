@@ -1,9 +1,9 @@
-"""Campaigns: many runs, and a folder that keeps their results.
+"""Campaigns: many runs, and a directory that keeps their results.
 
 A run's seed comes from its name: the same run gives the same row wherever and whenever it is made.
-So a campaign only makes the runs that its folder lacks, and one that was killed and started again
-ends with the same rows as one that was not. A run that raises, dies or takes too long gives a row,
-too, with status "failed" and its error.
+So a campaign only makes the runs that its directory lacks. A campaign that was killed and started
+again ends with the same rows as an undisturbed one. A run that raises, dies or takes too long gives
+a row, too, with status "failed" and its error.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from bilevo.lookup import named_problem, path_restored
 from bilevo.safe_files import content, replacing
 from bilevo.version import __version__
 
-SETTINGS = "settings.json"  # in the folder, beside the runs
-SETTINGS_MOST = 2**24  # bytes of that file
-NEAR = 1e-4  # |F - F*| that counts as near the optimum
+SETTINGS = "settings.json"  # The file of settings in the directory of the runs.
+MAX_SETTINGS = 2**24  # The largest file of settings, in bytes.
+NEAR = 1e-4  # The largest |F - F*| that counts as near the optimum.
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,11 @@ class Task:
 
     run: Run
     form: Form
-    max_time: float | None = None  # seconds, verification included
+    max_time: float | None = None  # in seconds; verifying the answer counts as well
 
 
 def carry_out(task: Task) -> Row:
-    """Make a run in this process and return its row, also if it raises."""
+    """Make a run in this process and return its row, even if the run raises."""
     try:
         with path_restored():
             return _run_row(task)
@@ -101,7 +101,7 @@ def too_long(task: Task) -> str:
 
 
 def result_columns(problem: Problem, result: Result) -> Row:
-    """Return the columns of a result: as reported, verified, and beside the known optimum."""
+    """Return the columns of a result: reported values, verified values, and distances to F*."""
     best_F, best_f = known_optimum(problem)
     checks = checked(problem, result.x, result.y, result.f, result.violation)
     rows, names = list(result.history), list(HISTORY)[1:]
@@ -136,7 +136,7 @@ def _here() -> Row:
 
 
 def evaluations_until_near(result: Result, best_F: float) -> int:
-    """Count evaluations up to the first generation whose feasible elite was near the optimum."""
+    """Return the evaluations until a feasible elite was near the optimum, or 0 if none was."""
     for row in result.history:
         if row.violation == 0 and abs(row.F - best_F) <= NEAR:
             return row.nfev_upper + row.nfev_lower
@@ -144,7 +144,7 @@ def evaluations_until_near(result: Result, best_F: float) -> int:
 
 
 def tasks_of(plan: Plan, max_time: float | None = None) -> list[Task]:
-    """Return the runs of a plan; a wrong plan raises ValueError."""
+    """Return the runs of a plan as tasks; raise ValueError if the plan is wrong."""
     return [Task(run, plan.form(run.method), max_time) for run in plan.all_runs()]
 
 
@@ -155,10 +155,10 @@ def complete(
     again: Literal["failed", "all"] | None = None,
     max_time: float | None = None,
 ) -> Iterator[Row]:
-    """Make the runs of a plan that the folder lacks, and yield each row when it is stored.
+    """Make the runs of a plan that the directory lacks, and yield each row when it is stored.
 
-    `rows_of` makes runs and yields their rows in any order; see `bilevo.lab.workers`. A run that
-    is made `again` replaces the old one when it is stored.
+    `rows_of` makes runs and yields their rows in any order; see `bilevo.lab.workers`. `again` makes
+    stored runs again; a new run replaces the old one when it is stored.
     """
     wanted = tasks_of(plan, max_time)
     with Store(folder) as store:
@@ -178,12 +178,12 @@ def complete(
 
 
 def now() -> str:
-    """Return the time in a form that sorts."""
+    """Return the present time as a text that sorts by time."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 def stored_runs(folder: Path) -> dict[Run, Row]:
-    """Return the runs that a folder has, with how they ended and what made them."""
+    """Return the runs of a directory, with their status, form, revision and time."""
     if not segments(folder):
         return {}
     found = runs(folder).select(*KEY, "status", "form", "revision", "made").iter_rows(named=True)
@@ -191,7 +191,7 @@ def stored_runs(folder: Path) -> dict[Run, Row]:
 
 
 def refuse_other_forms(plan: Plan, stored: Iterable[Row]) -> None:
-    """Refuse to add runs of a method that is stored in another form or revision."""
+    """Refuse a plan if stored runs of a method have another form or revision."""
     forms = {name: plan.form(name) for part in plan.experiments for name in part.methods}
     ours = {name: (str(form), form.algorithm().revision) for name, form in forms.items()}
     for row in stored:
@@ -206,9 +206,9 @@ def refuse_other_forms(plan: Plan, stored: Iterable[Row]) -> None:
 
 
 def keep_settings(folder: Path, plan: Plan, max_time: float | None, anew: bool) -> str:
-    """Add a plan to the folder's settings; return the time after which rows count as made `anew`.
+    """Add a plan to the directory's settings; return the time since which rows count as `anew`.
 
-    That time is kept until the command is done, so that a killed command can be continued.
+    The settings keep this time until the command is done, so that it can continue after a kill.
     """
     old = read_settings(folder)
     asked = json.loads(json.dumps([asdict(part) for part in plan.experiments]))
@@ -227,9 +227,9 @@ def keep_settings(folder: Path, plan: Plan, max_time: float | None, anew: bool) 
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """Read the settings of a folder; they are empty where runs were only imported."""
+    """Read the settings of a directory; they are empty if its runs were only imported."""
     try:
-        found = json.loads(content(folder / SETTINGS, SETTINGS_MOST))
+        found = json.loads(content(folder / SETTINGS, MAX_SETTINGS))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Checks of an answer: values at the follower's true answer, beside what was reported."""
+"""Checks of a run's answer, by its values at the follower's true answer."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from bilevo.verification.by_solver import claimed_answer, verify_by_solver
 
 
 class Checks(NamedTuple):
-    """Values of a pair at the follower's true answer."""
+    """The values of a leader x at the follower's true answer to it."""
 
     F_verified: float = np.nan
-    violation_verified: float = np.nan  # of both levels' constraints at that answer
-    follower_gap: float = np.nan  # how far the pair's f is above that answer's
+    violation_verified: float = np.nan  # of both levels' constraints
+    follower_gap: float = np.nan  # by how much the reported f is larger than the true one
 
 
 def checked(
     problem: Problem, x: FloatArray, y: FloatArray, f: float, violation: float = 0.0
 ) -> Checks:
-    """Check a pair by the follower's known response, or by solving the follower again.
+    """Check a pair by the follower's known response, or solve the follower again.
 
     The gap is infinite if y is infeasible for the follower. All values are NaN if x or y is
-    missing. If only a solver knows f, `violation` is the one that the solver reported with y, and
-    `violation_verified` is infinite if the solver finds no feasible answer.
+    missing. If only a solver knows f, `violation` must be the value that the solver reported with
+    y, and `violation_verified` is infinite if the solver finds no feasible answer.
     """
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         return Checks()
@@ -64,13 +64,13 @@ def _resolved(
 
 
 def known_response(problem: Problem, x: FloatArray) -> FloatArray | None:
-    """Return the follower's answer by its formula; None where there is none for this x."""
+    """Return the follower's answer by its formula, or None if there is no formula for this x."""
     y = None if problem.response is None else problem.response(x[None])[0]
     return y if y is not None and np.isfinite(y).all() else None
 
 
 def verified(row: dict[str, Any]) -> dict[str, Any]:
-    """Add checks to an imported row that has x and y of a registered problem."""
+    """Return an imported row with checks, if it has x and y of a registered problem."""
     if row["problem"] not in problems.names() or not row["x"] or not row["y"]:
         return row
     problem = problems.get(row["problem"], row["m"], row["n"])
@@ -89,6 +89,6 @@ def verified(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def known_optimum(problem: Problem) -> tuple[float, float]:
-    """Return F* and f*; NaN where they are not known."""
+    """Return F* and f*, which are NaN if they are not known."""
     known = problem.optimum
     return (np.nan, np.nan) if known is None else (float(known.F), float(known.f))

@@ -18,7 +18,7 @@ from bilevo.lab.plans import SUITES
 from bilevo.lookup import parse_sizes
 from bilevo.options import Flag, Several, Whole
 
-ENDS = {  # ways in which runs end, which are not mixed: the column, and the option that chooses
+ENDS = {  # settings that end runs and are not mixed: the column, and the option to choose by
     "max_evals": ("budget", "--max-evals"),
     "target": ("target", "--target or --no-target"),
 }
@@ -27,7 +27,7 @@ ENDS = {  # ways in which runs end, which are not mixed: the column, and the opt
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Which:
-    """Which of the stored runs.
+    """Options that choose some of the stored runs.
 
     Parameters
     ----------
@@ -38,9 +38,9 @@ class Which:
     methods
         Methods, separated by commas.
     max_evals
-        Choose the runs with this limit on evaluations where there are several limits; 0 for none.
+        Choose the runs with this limit on evaluations, if limits differ; 0 means without a limit.
     target
-        Choose the runs that end at the known optimum, or those that do not, where there are both.
+        Choose the runs that end at the known optimum, or those that do not, if there are both.
     """
 
     problems: str | None = None
@@ -50,9 +50,9 @@ class Which:
     target: bool | None = None
 
     def runs(self, paths: Sequence[Path]) -> pl.DataFrame:
-        """Read the chosen runs of several folders or files, which have one limit and target.
+        """Read the chosen runs from directories or files.
 
-        A run that is in two of them is refused.
+        Raise ValueError if a run is in two places, or if limits or targets of the runs differ.
         """
         rows = pl.concat([store.runs(path) for path in paths])
         if twice := rows.filter(rows.select(store.KEY).is_duplicated()).rows(named=True):
@@ -71,7 +71,7 @@ class Which:
         return store.in_order(chosen)
 
     def runs_and_history(self, paths: Sequence[Path]) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Read the chosen runs, and their histories as far as they have any."""
+        """Read the chosen runs and the histories of those that have one."""
         runs = self.runs(paths)
         rows = pl.concat([store.history(path) for path in paths])
         return runs, rows.join(runs, on=list(store.KEY), how="semi", maintain_order="left")
@@ -107,19 +107,19 @@ def _problems_meant(word: str, known: set[str]) -> list[str]:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Against:
-    """What runs are compared with, and how.
+    """Options that say what runs are compared with, and how.
 
     Parameters
     ----------
     baseline
-        A JSON file of published medians, which stand beside those of the runs in brackets; its
-        format is in docs/laboratory.md.
+        A JSON file of published medians, shown in brackets beside the medians of the runs;
+        docs/laboratory.md describes its format.
     reference
-        The method that others are tested against: drc-cma-es, or else the first.
+        The method that the other methods are tested against: by default drc-cma-es, or the first.
     floor
-        Accuracies below it count as this; 0 takes them as they are.
+        Accuracies below the floor count as the floor; 0 leaves them as they are.
     test
-        Wilcoxon's rank-sum test, or his signed-rank test of runs of the same number.
+        Wilcoxon's rank-sum test, or his signed-rank test, which pairs runs of the same number.
     holm
         Correct p values for the number of tests, by Holm's method.
     alpha
@@ -134,7 +134,7 @@ class Against:
     alpha: float = ALPHA
 
     def options(self) -> dict[str, Any]:
-        """Return the options of `tables.make_table`, with the baseline that the file holds."""
+        """Return the options of `tables.make_table`, with the baseline read from its file."""
         read = None if self.baseline is None else read_baseline(self.baseline)
         return {**asdict(self), "baseline": read}
 

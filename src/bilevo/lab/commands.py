@@ -40,12 +40,12 @@ def table(
     Parameters
     ----------
     paths
-        Folders of `bilevo bench`, or CSV files.
+        Directories of `bilevo bench`, or CSV files.
     kind
         accuracy, evaluations, total, real, effort, ranks, summary, solved or ablation; several are
-        separated by commas. By default the first three, and real where optima are not known.
+        separated by commas. The default is the first three, and real if an optimum is not known.
     form
-        text, markdown, csv, latex or latex-document (which compiles by itself); several are
+        text, markdown, csv, latex or latex-document (a complete document); several are
         separated by commas.
     """
     runs = which.runs(paths)
@@ -58,7 +58,7 @@ def table(
 
 
 def usual_kinds(runs: pl.DataFrame) -> list[str]:
-    """Return the kinds of tables for problems with a known optimum, and for others."""
+    """Return the default kinds of tables, which depend on whether optima are known."""
     known = runs["F_star"].is_finite()
     kinds = ["accuracy", "evaluations", "total"] if known.any() else []
     return kinds if known.all() else [*kinds, "real"]
@@ -80,18 +80,18 @@ def figure(
     Parameters
     ----------
     paths
-        Folders of `bilevo bench`.
+        Directories of `bilevo bench`.
     kind
         convergence, allocation, runtime, ecdf or critical-difference; several are separated by
-        commas. By default all that the runs allow.
+        commas. The default is all that the runs allow.
     form
         pdf, png or svg; several are separated by commas.
     indicator
         The indicator that the critical-difference diagram ranks methods by.
     out
-        The folder of the figures; FOLDER/figures by default.
+        The directory of the figures; DIRECTORY/figures by default.
     floor
-        Accuracies below it rank alike.
+        Accuracies below the floor count as equal.
     """
     from bilevo.lab.show import figures
 
@@ -111,7 +111,7 @@ def figure(
     folder.mkdir(parents=True, exist_ok=True)
     for name, ending in product(drawn, forms):
         path = folder / f"{name}.{ending}"
-        path.unlink(missing_ok=True)  # it may be a link
+        path.unlink(missing_ok=True)  # so that a link is not followed
         figures.save(drawn[name], path)
         print(printable(str(path)))
     return 0
@@ -130,9 +130,9 @@ def report(
     Parameters
     ----------
     paths
-        Folders of `bilevo bench`, or CSV files.
+        Directories of `bilevo bench`, or CSV files.
     out
-        The file; FOLDER/report.html by default.
+        The file; DIRECTORY/report.html by default.
     """
     print(printable(str(write_report(paths, out, which, against))))
     return 0
@@ -159,18 +159,18 @@ def import_(
     verify: Flag = False,
     replace: Flag = False,
 ) -> int:
-    """Add results of other programs, or exported ones, to a folder of stored runs.
+    """Add results of other programs, or exported results, to a directory of stored runs.
 
     Parameters
     ----------
     file
         A CSV file; docs/laboratory.md describes its columns.
     into
-        The folder.
+        The directory.
     verify
-        Solve the follower again wherever the file has x and y of a registered problem.
+        Solve the follower again for each run that has x and y of a registered problem.
     replace
-        Replace runs of the same names that the folder has; a run that is the same keeps its
+        Replace stored runs that have the same names; if a run has not changed, it keeps its
         history.
     """
     read = exchange.import_csv(file).iter_rows(named=True)
@@ -201,7 +201,7 @@ def key_of(row: Row) -> tuple[Any, ...]:
 
 
 def with_history(row: Row, old: Row | None) -> Row:
-    """Keep the history of the old row if it is of the same run: CSV files have none."""
+    """Add the history of the old row if both rows are of one run, because CSV files have none."""
     same = ("seed", "F", "f", "nfev_upper", "nfev_lower")
     if old is not None and all(row[name] == old[name] for name in same):
         return {**row, "history": old["history"]}
@@ -221,11 +221,11 @@ def export(
     Parameters
     ----------
     paths
-        Folders of `bilevo bench`, or CSV files.
+        Directories of `bilevo bench`, or CSV files.
     out
-        A new file, for CSV; a new folder, for IOHprofiler.
+        A new file for csv, or a new directory for ioh.
     form
-        csv: one line a run; ioh: with their histories, for IOHanalyzer and iohinspector.
+        csv has one line for each run; ioh has the histories, for IOHanalyzer and iohinspector.
     """
     if form == "csv":
         exchange.export_csv(which.runs(paths), out)
@@ -235,12 +235,12 @@ def export(
 
 
 def output_folder(paths: Sequence[Path]) -> Path:
-    """Return the folder for reports and figures: the first campaign's, or that of its file."""
+    """Return the directory for reports and figures: the first path, or the one its file is in."""
     return paths[0] if paths[0].is_dir() else paths[0].parent
 
 
 def chosen_words(kind: str | None, form: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the kinds that were asked for, none where that was left open, and the formats."""
+    """Return the kinds, which are empty if the user named none, and the formats."""
     kinds, forms = split_words(kind), split_words(form)
     if not forms or (kind is not None and not kinds):
         raise ValueError("--kind and --format need a word each")

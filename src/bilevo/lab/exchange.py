@@ -1,14 +1,14 @@
-"""Import and export of results: CSV both ways, and IOHprofiler's format.
+"""Import and export of results as CSV, and export in IOHprofiler's format.
 
-A file of results is text by somebody else. It is read cell by cell with the CSV reader of the
-standard library, because an error has to name the line, the column and the value; and a problem's
-name is looked up among the registered ones only, since `module:object` would run code.
+A file of results may come from anybody. It is read cell by cell with the CSV reader of the standard
+library, because an error has to name the line, the column and the value. A problem's name is looked
+up only among the registered problems, because `module:object` would run code.
 
-IOHprofiler's format is that of IOHexperimenter since 0.3.3, which IOHanalyzer and iohinspector
-read. It knows one count and one value: evaluations are those of both levels together, and the
-value, raw_y, is |F - F*|, or F where the optimum is not known. Readers take the best value so far,
-so an infeasible elite has the value Inf. The first evaluation, whose value is not known, has Inf as
-well: iohinspector finds the beginning of a run by this record, IOHanalyzer by the column names.
+IOHprofiler's format is the one of IOHexperimenter since 0.3.3, which IOHanalyzer and iohinspector
+read. It has one count and one value. The count is the evaluations of both levels together. The
+value, raw_y, is |F - F*|, or F if the optimum is not known. Readers take the best value so far, so
+an infeasible elite has the value Inf. The first evaluation has Inf, too, because its value is not
+known: iohinspector finds the beginning of a run by it, IOHanalyzer by the column names.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from bilevo.lab.store import FAILED, IMPORTED, KEY, RUNS, Row, in_order
 from bilevo.safe_files import opened
 
 REQUIRED = ("problem", "m", "n", "method", "F", "f", "nfev_upper", "nfev_lower")
-SIGNED = ("F", "f", "F_verified", "follower_gap", "F_star", "f_star")  # others are not
+SIGNED = ("F", "f", "F_verified", "follower_gap", "F_star", "f_star")  # may be negative
 TRUTH = {"true": True, "1": True, "false": False, "0": False}
-CSV_MOST = 2**29  # bytes of a file
-MOST_VARIABLES = 10_000  # variables of a registered problem, which is created to read its optimum
-INT64_LIMIT = 2**63  # whole numbers are stored in 64 bits
+MAX_CSV = 2**29  # The largest CSV file, in bytes.
+MAX_VARIABLES = 10_000  # The most variables of a level of a problem that is created on import.
+INT64_LIMIT = 2**63  # Whole numbers are smaller, because they are stored in 64 bits.
 
-FORMAT = "0.3.5"  # IOHprofiler's; described by JSON files since 0.3.3
+FORMAT = "0.3.5"  # The version of the format that JSON files name.
 SUITE = "bilevo"
 ATTRIBUTES = ("nfev_upper", "nfev_lower", "F", "f", "violation")
 IOH_COLUMNS = ["evaluations", "raw_y", *ATTRIBUTES]
@@ -47,7 +47,7 @@ IOH_COLUMNS = ["evaluations", "raw_y", *ATTRIBUTES]
 def import_csv(path: str | Path) -> pl.DataFrame:
     """Read runs from a CSV file, in its order; docs/laboratory.md describes its columns.
 
-    A mistake in it raises ValueError with the line, the column and the value.
+    A mistake in the file raises ValueError with the line, the column and the value.
     """
     path = Path(path)
     records = _records(path)
@@ -78,7 +78,7 @@ def import_csv(path: str | Path) -> pl.DataFrame:
 def export_csv(runs: pl.DataFrame, path: str | Path) -> None:
     """Write runs with all columns, sorted, for `import_csv` or other programs.
 
-    A file that exists is left alone and raises ValueError.
+    Raise ValueError if the file exists, and leave it unchanged.
     """
     missing = [name for name in (*REQUIRED, *KEY) if name not in runs.columns]
     if missing:
@@ -92,9 +92,9 @@ def export_csv(runs: pl.DataFrame, path: str | Path) -> None:
 
 
 def export_ioh(runs: pl.DataFrame, history: pl.DataFrame, folder: str | Path) -> None:
-    """Write runs in IOHprofiler's format into a new or empty folder, one folder per method.
+    """Write runs in IOHprofiler's format into a new or empty directory, with one for each method.
 
-    Runs without a history, such as imported ones, have their last value only.
+    Runs without a history, such as imported runs, have only their last value.
     """
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -103,7 +103,7 @@ def export_ioh(runs: pl.DataFrame, history: pl.DataFrame, folder: str | Path) ->
     runs = in_order(runs.sort(list(KEY)))
     kept = history.sort("generation").partition_by(list(KEY), as_dict=True)
     methods = runs["method"].unique(maintain_order=True).to_list()
-    names = dict.fromkeys([*problems.names(), *runs["problem"]])  # registered: always the same
+    names = dict.fromkeys([*problems.names(), *runs["problem"]])  # registered first: fixed numbers
     functions = {problem: number for number, problem in enumerate(names, 1)}
     by = ["method", "problem", "m", "n"]
     for (method, problem, m, n), group in runs.group_by(by, maintain_order=True):
@@ -122,10 +122,10 @@ def export_ioh(runs: pl.DataFrame, history: pl.DataFrame, folder: str | Path) ->
 
 
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield the records that are not blank, each with the number of its first line."""
+    """Yield each record that is not blank, with the number of its first line."""
     line = 1
     try:
-        with TextIOWrapper(opened(path, CSV_MOST), "utf-8-sig", newline="") as file:
+        with TextIOWrapper(opened(path, MAX_CSV), "utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
             for cells in reader:
                 if cells:
@@ -151,7 +151,7 @@ def _check_header(path: Path, header: list[str]) -> None:
 
 
 def _values(header: list[str], cells: list[str]) -> Row:
-    """Return the values of a line; an empty cell gives none, where that is allowed."""
+    """Return the values of a line by column; an empty cell, if allowed, gives no value."""
     if len(cells) != len(header):
         raise ValueError(f"{len(cells)} values, but there are {len(header)} columns")
     row = {name: _value(name, cell) for name, cell in zip(header, cells, strict=True) if cell}
@@ -181,7 +181,7 @@ def _parse_number(cell: str) -> float:
 
 
 def _whole(cell: str) -> int:
-    """Read a whole number, also 2e5 and 100.0, as other programs write counts."""
+    """Read a whole number, which other programs may write as 2e5 or 100.0."""
     number = _parse_number(cell)
     value = int(number) if re.search(r"[.eE]", cell) and number.is_integer() else int(cell)
     if abs(value) >= INT64_LIMIT:
@@ -189,7 +189,7 @@ def _whole(cell: str) -> int:
     return value
 
 
-READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {  # by the type of a column
+READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {  # words and reader of a type
     pl.String: ("text", unguarded),
     pl.Int64: ("whole number of 64 bits", _whole),
     pl.Float64: ("number", _parse_number),
@@ -202,7 +202,7 @@ READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {  # by the type of a col
 
 
 def _completed(row: Row) -> Row:
-    """Check a row as a whole, and add what follows from it."""
+    """Check a row as a whole, and add the columns that follow from others."""
     for name in ("problem", "method"):
         if not row[name].strip():
             raise ValueError(f"column {name} is blank")
@@ -236,9 +236,9 @@ def _optimum(problem: str, m: int, n: int) -> Optimum | None:
     """Return the known optimum of a registered problem; refuse sizes that it does not have."""
     if problem not in problems.names():
         return None
-    if max(m, n) > MOST_VARIABLES:
+    if max(m, n) > MAX_VARIABLES:
         raise ValueError(
-            f"{problem} with m={m}, n={n}: more than {MOST_VARIABLES} variables of a level"
+            f"{problem} with m={m}, n={n}: more than {MAX_VARIABLES} variables of a level"
         )
     known = problems.get(problem, m, n).optimum
     return known if known is not None and math.isfinite(known.F) else None
@@ -274,14 +274,14 @@ def _check_dimensions(runs: pl.DataFrame) -> None:
 
 
 def _safe(name: str) -> str:
-    """Return the part of a name that can stand in a file's name."""
+    """Return a name with hyphens in place of letters that a file's name should not have."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:40]
 
 
 def _trace(run: Row, generations: Iterable[Row], known: Optimum | None) -> list[list[float]]:
     """Return evaluations, raw_y and attributes of a run, from its first evaluation to its last."""
     steps: dict[int, list[float]] = {1: [math.inf, *(math.nan for _ in ATTRIBUTES)]}
-    for step in (*generations, run):  # where two have as many evaluations, the later one counts
+    for step in (*generations, run):  # at equal evaluations, the later step counts
         evaluations = max(1, step["nfev_upper"] + step["nfev_lower"])
         raw = step["F"] if known is None else abs(step["F"] - known.F)
         good = step["violation"] == 0 and math.isfinite(step["F"])
@@ -290,7 +290,7 @@ def _trace(run: Row, generations: Iterable[Row], known: Optimum | None) -> list[
 
 
 def _block(trace: list[list[float]]) -> str:
-    """Write the lines of a run: column names, then numbers in the form that R can read."""
+    """Write the lines of a run: the column names, then numbers in the notation of R."""
     in_r = {"nan": "NaN", "inf": "Inf", "-inf": "-Inf"}
     lines = [IOH_COLUMNS, *([in_r.get(repr(one), repr(one)) for one in record] for record in trace)]
     return "".join(" ".join(line) + "\n" for line in lines)
@@ -301,7 +301,7 @@ def _description(
 ) -> Row:
     """Describe the runs of one method on one problem of one size for the JSON file.
 
-    iohinspector evaluates experiment attributes as Python: nothing but our own numbers goes there.
+    iohinspector evaluates experiment attributes as Python code, so they hold only our own numbers.
     """
     method, problem, m, n = group.select("method", "problem", "m", "n").row(0)
     attributes = [{"m": str(m)}, {"n": str(n)}]
@@ -325,7 +325,7 @@ def _description(
 
 
 def _run_record(run: Row, trace: list[list[float]]) -> Row:
-    """Describe a run by its best record; only the last record's x and y are known."""
+    """Describe a run by its best record; x and y are known only for the last record."""
     best = min(trace, key=lambda record: record[1])
     point = [*run["x"], *run["y"]] if best is trace[-1] else []
     y = best[1] if math.isfinite(best[1]) else None

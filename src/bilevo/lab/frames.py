@@ -1,4 +1,4 @@
-"""polars, the library of data frames, or an error: `from bilevo.lab.frames import pl`."""
+"""The library polars as `pl`, or an error that says how to install it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much memory a Parquet file takes when it is read, from its headers alone.
+"""Estimate, from its headers alone, how much memory a Parquet file takes when it is read.
 
 A few megabytes can become gigabytes: pages are compressed, and a repeated value is stored once. The
 footer says how many rows there are and where the pages of each column begin. The header of a page
@@ -16,12 +16,12 @@ from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
 
 MAGIC = b"PAR1"
-FOOTER_MOST = 2**22  # bytes
-HEADER_MOST = 2**12  # bytes of a page's header
-PAGES_MOST = 100_000
-DEEPEST = 16  # structures within structures
-WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}  # bytes by physical type; 16 for other types
-LEVELS = 8  # bytes for a value's place in nested lists
+MAX_FOOTER = 2**22  # The longest footer, in bytes.
+MAX_PAGE_HEADER = 2**12  # The longest header of a page, in bytes.
+MAX_PAGES = 100_000  # The most pages of a file.
+MAX_DEPTH = 16  # How deep structures may be nested.
+WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}  # Bytes of a value by physical type, else 16.
+LEVELS = 8  # Bytes that describe a value's place in nested lists.
 TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = 1, 2, 3, 7, 8, 9, 10, 11, 12
 
 
@@ -33,7 +33,7 @@ class Size(NamedTuple):
 
 
 def size_of(file: BinaryIO) -> Size:
-    """Measure an open Parquet file; one whose headers make no sense is a ValueError."""
+    """Measure an open Parquet file; raise ValueError if its headers make no sense."""
     try:
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _measured(data)
@@ -43,24 +43,24 @@ def size_of(file: BinaryIO) -> Size:
 
 def _measured(data: mmap.mmap) -> Size:
     length = int.from_bytes(data[-8:-4], "little")
-    if data[-4:] != MAGIC or data[:4] != MAGIC or not 0 < length <= min(len(data), FOOTER_MOST):
+    if data[-4:] != MAGIC or data[:4] != MAGIC or not 0 < length <= min(len(data), MAX_FOOTER):
         raise ValueError("it is not in Parquet's format")
     footer = _Compact(data[-8 - length : -8]).struct()
     columns = (column[3] for group in footer.get(4, []) for column in group[1])
     memory = 0
     for number, size in enumerate(chain.from_iterable(_pages(data, one) for one in columns), 1):
         memory += size
-        if number > PAGES_MOST:
-            raise ValueError(f"it has more than {PAGES_MOST:,} pages")
+        if number > MAX_PAGES:
+            raise ValueError(f"it has more than {MAX_PAGES:,} pages")
     return Size(max(0, footer[3]), memory)
 
 
 def _pages(data: mmap.mmap, about: dict[int, Any]) -> Iterator[int]:
-    """Yield the size of each page of a column: its values, as wide as their type, and its bytes."""
+    """Yield the size of each page of a column: the bytes of its values, and of the page itself."""
     at, left = min(about[key] for key in (9, 11) if key in about), about[5]
     width = WIDTHS.get(about[1], 16) + LEVELS
     while left > 0:
-        page = _Compact(data[at : at + HEADER_MOST])
+        page = _Compact(data[at : at + MAX_PAGE_HEADER])
         header = page.struct()
         values = sum(header[key][1] for key in (5, 8) if key in header)
         words = header.get(7, {}).get(1, 0)
@@ -72,13 +72,13 @@ def _pages(data: mmap.mmap, about: dict[int, Any]) -> Iterator[int]:
 
 
 class _Compact:
-    """Reads structures of Thrift's compact protocol, as dictionaries by the numbers of fields."""
+    """Reads structures of Thrift's compact protocol into dictionaries, keyed by field number."""
 
     def __init__(self, data: Any) -> None:
         self.data, self.at = data, 0
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
-        """Read fields up to the mark that ends a structure."""
+        """Read the fields of a structure, up to the byte that ends it."""
         fields: dict[int, Any] = {}
         number = 0
         while head := self._byte():
@@ -88,9 +88,9 @@ class _Compact:
         return fields
 
     def _value(self, kind: int, depth: int) -> Any:
-        if depth > DEEPEST:
+        if depth > MAX_DEPTH:
             raise ValueError("its headers are too deep")
-        if kind in (TRUE, FALSE, BYTE):  # a truth value within a list is a byte
+        if kind in (TRUE, FALSE, BYTE):  # in a list, a truth value takes a byte
             return self._byte()
         if kind < DOUBLE:
             return self._signed()

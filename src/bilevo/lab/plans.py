@@ -1,21 +1,21 @@
 """Plans of experiments, from a TOML file or from options, and the runs that they name.
 
-An experiment is every method on every problem, size and limit, `runs` times. A plan is one or
-more of them; keys at the head of its file hold for all:
+An experiment runs every method on every problem, size and limit, `runs` times. A plan has one or
+more experiments. Keys at the head of its file hold for all of them:
 
     methods = ["drc-cma-es", "bl-cma-es", "drc-cma-es/plain"]
     runs = 21
 
     [[experiments]]
     problems = ["smd"]              # a suite, a problem, or module:object
-    sizes = ["2,3", "10,10"]        # of problems that have any; others have their own
-    max_evals = [10000, 50000]      # limits, of both levels; else the method's own rules
+    sizes = ["2,3", "10,10"]        # of scalable problems; others have fixed sizes
+    max_evals = [10000, 50000]      # limits for both levels together
 
     [forms."drc-cma-es/plain"]      # a method with some of its parameters changed
     method = "drc-cma-es"
     cooperation = false
 
-A run's seed comes from its name: adding a method, a problem or a limit changes no other run.
+A run's seed comes from its name, so a new method, problem or limit changes no other run.
 """
 
 from __future__ import annotations
@@ -43,49 +43,49 @@ SUITES = {
     "nonsmooth": ("smd1-abs", "smd2-abs", "smd5-abs", "smd1-max", "tp9", "tp10"),
     "noisy": tuple(f"smd{i}-noise{digit}" for i in (1, 2, 3, 5) for digit in (6, 3)),
 }
-PLAN_MOST = 2**20  # bytes of a plan's file
-RUNS_MOST = 1_000_000  # of a plan
-EVALS_MOST = 2**53  # evaluations of a run
+MAX_PLAN = 2**20  # The largest plan file, in bytes.
+MAX_RUNS = 1_000_000  # The most runs of a plan.
+MAX_EVALUATIONS = 2**53  # The largest limit on the evaluations of a run.
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The name of a run; without a limit (0), the method's own rules end it."""
+    """The name of a run. If its limit is 0, the method's own rules end it."""
 
     problem: str
     m: int
     n: int
     method: str
     number: int
-    budget: int = 0  # max_evals; called so in stored files
+    budget: int = 0  # the limit `max_evals`, which stored files call budget
     target: bool = True  # whether it ends at the known optimum
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Run:
-        """Return the run that a stored row is of."""
+        """Return the run that a stored row belongs to."""
         return cls(**{field.name: row[field.name] for field in fields(cls)})
 
     @property
     def seed(self) -> int:
-        """Derive the seed from the name without the limit: a larger limit continues a smaller."""
+        """Return a seed that ignores the limit, so that a larger limit continues the same run."""
         name = f"{self.problem}/{self.m},{self.n}/{self.method}/{self.number}"
         return int.from_bytes(blake2b(name.encode(), digest_size=7).digest(), "little")
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A method, with some of its parameters changed."""
+    """A form of a method: the method with some of its parameters changed."""
 
     method: str
     changes: tuple[tuple[str, Any], ...] = ()
 
     def __str__(self) -> str:
-        """Write the parameters; they tell runs of the same name but another form apart."""
+        """Write the method and its changes, by which stored runs of another form are found."""
         changes = ", ".join(f"{name}={value!r}" for name, value in sorted(self.changes))
         return f"{self.method}: {changes}" if changes else self.method
 
     def algorithm(self) -> Algorithm[Any]:
-        """Make the algorithm; an optimizer of a level is given by its name."""
+        """Make the algorithm; a level's optimizer is named by a string."""
         made: Any = named_method(self.method)
         if not self.changes:
             return made  # type: ignore[no-any-return]
@@ -99,14 +99,14 @@ class Form:
 
 
 def members(names: Iterable[str]) -> list[str]:
-    """Return names of problems; a suite stands for its members."""
+    """Return the names of problems, with the members of a suite in place of the suite."""
     small = [name if ":" in name else name.lower() for name in names]
     return [member for name in small for member in SUITES.get(name, (name,))]
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """Every method on every problem, size and limit, `runs` times."""
+    """Runs of every method on every problem, size and limit, `runs` times each."""
 
     methods: tuple[str, ...]
     problems: tuple[str, ...] = ("smd",)
@@ -123,20 +123,20 @@ class Experiment:
         for m, n in self.sizes:
             require_sizes(m, n)
         for limit in self.max_evals:
-            if limit > EVALS_MOST:
-                raise ValueError(f"a limit in max_evals is at most {EVALS_MOST}, got {limit}")
+            if limit > MAX_EVALUATIONS:
+                raise ValueError(f"a limit in max_evals is at most {MAX_EVALUATIONS}, got {limit}")
         if not isinstance(self.target, bool):
             raise ValueError(f"target must be true or false, got {self.target!r}")
         object.__setattr__(self, "problems", tuple(members(self.problems)))
 
     @property
     def most_runs(self) -> int:
-        """Return the number of runs where all problems are scalable, else a larger one."""
+        """Return an upper bound on the number of runs, as if all problems were scalable."""
         lists = self.problems, self.sizes, self.methods, self.max_evals
         return math.prod(map(len, lists)) * int(self.runs)
 
     def all_runs(self) -> list[Run]:
-        """Return its runs; an unknown problem or size raises ValueError."""
+        """Return the runs of the experiment; raise ValueError for an unknown problem or size."""
         return [
             Run(problem, m, n, method, number, limit, self.target)
             for problem in self.problems
@@ -155,21 +155,21 @@ class Experiment:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Experiments, and the forms of methods that they name."""
+    """Experiments, and the forms of methods that the experiments name."""
 
     experiments: tuple[Experiment, ...]
     name: str = "bench"
     forms: Mapping[str, Form] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if (runs := sum(part.most_runs for part in self.experiments)) > RUNS_MOST:
-            raise ValueError(f"a plan has at most {RUNS_MOST:,} runs; {self.name} has {runs:,}")
+        if (runs := sum(part.most_runs for part in self.experiments)) > MAX_RUNS:
+            raise ValueError(f"a plan has at most {MAX_RUNS:,} runs; {self.name} has {runs:,}")
 
     def form(self, method: str) -> Form:
         return self.forms.get(method, Form(method))
 
     def all_runs(self) -> list[Run]:
-        """Return each run once, in order; a method that cannot be made raises ValueError."""
+        """Return each run once, in order; raise ValueError for a method that cannot be made."""
         for method in {name: None for part in self.experiments for name in part.methods}:
             self.form(method).algorithm()
         return list(dict.fromkeys(run for part in self.experiments for run in part.all_runs()))
@@ -181,7 +181,7 @@ class Plan:
         methods: Sequence[str] = (),
         runs: int | None = None,
     ) -> Plan:
-        """Return a part of it: these problems, sizes and methods, or another number of runs."""
+        """Return the part of the plan with these problems, sizes, methods and number of runs."""
         parts = self.experiments
         chosen = {"problems": members(problems), "sizes": sizes, "methods": methods}
         for key, values in chosen.items():
@@ -194,7 +194,7 @@ class Plan:
     def _with_only(
         self, parts: tuple[Experiment, ...], key: str, values: Sequence[Any]
     ) -> tuple[Experiment, ...]:
-        """Keep these values of a key; experiments that have none of them are left out."""
+        """Keep only these values of a key, and leave out experiments that have none of them."""
         known = list(dict.fromkeys(value for part in parts for value in getattr(part, key)))
         if missing := [value for value in values if value not in known]:
             raise ValueError(f"{key} {missing} are not in the plan {self.name}, which has {known}")
@@ -206,16 +206,16 @@ class Plan:
 
 
 def read_plan(path: Path) -> Plan:
-    """Read a plan from a TOML file; what is wrong raises ValueError with the file's name."""
+    """Read a plan from a TOML file; a mistake raises ValueError with the file's name."""
     try:
-        table = tomllib.loads(content(path, PLAN_MOST).decode())
+        table = tomllib.loads(content(path, MAX_PLAN).decode())
         return plan_of(table, name=path.stem)
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"plan {path}: {error}") from None
 
 
 def plan_of(table: Mapping[str, Any], name: str) -> Plan:
-    """Make a plan of what a TOML file holds."""
+    """Make a plan from the content of a TOML file."""
     keys = [f.name for f in fields(Experiment)]
     require_known_keys(table, [*keys, "experiments", "forms"], "a plan")
     common = {key: value for key, value in table.items() if key in keys}
@@ -233,7 +233,7 @@ def plan_of(table: Mapping[str, Any], name: str) -> Plan:
 
 
 def _read_setting(key: str, value: Any) -> Any:
-    """Read a setting of an experiment from a file: a list as a tuple of what it should hold."""
+    """Return a setting from a file as an experiment holds it: a list becomes a tuple."""
     if key == "max_evals":
         if not isinstance(value, list):
             raise ValueError(f"max_evals must be a list of numbers, got {value!r}")
@@ -257,7 +257,7 @@ def _form(label: str, table: Mapping[str, Any]) -> Form:
 
 
 def require_known_keys(table: Iterable[str], known: Sequence[str], what: str) -> None:
-    """Refuse a key that a table of a file should not have."""
+    """Refuse a table that has a key which is not known."""
     for key in table:
         if key not in known:
             hint = registry.suggestion(key[:60], list(known))

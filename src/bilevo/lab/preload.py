@@ -1,4 +1,4 @@
-"""Load what runs need; imported once by the server that the runs of a campaign are forked from.
+"""Load the modules that runs need, once, in the server that the runs are forked from.
 
 Each run would otherwise spend more time on loading scipy and compiled kernels than on optimizing.
 """
@@ -10,8 +10,8 @@ import scipy.optimize  # noqa: F401
 
 from bilevo import algorithms, kernels
 
-signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the campaign ends its processes
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C: the campaign ends its processes
 for name in algorithms.__all__:
-    getattr(algorithms, name)  # loaded with its first use, and its kernels declared then
-with suppress(Exception):  # such as an unknown name in the environment: runs will say so
+    getattr(algorithms, name)  # the first use loads it and declares its kernels
+with suppress(Exception):  # such as an unknown kernel's name, which the runs will report
     kernels.prepare(kernels.default())

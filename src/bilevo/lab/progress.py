@@ -1,6 +1,6 @@
-"""Progress of a campaign: a bar with the time left, or lines where there is no terminal.
+"""Progress of a campaign: a bar with the time left, or lines if there is no terminal.
 
-The time left is estimated from the expected cost of runs, since the longest are made first.
+The time left is estimated from the expected cost of runs, because the longest runs are made first.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from bilevo.lab.campaign import Task
 from bilevo.lab.plans import Run
 from bilevo.lab.store import FAILED, Row
 
-EVERY = 15.0  # seconds from one line to the next
-EXPECTED = 5_000.0  # evaluations of a run for each variable
+EVERY = 15.0  # Seconds from one line of progress to the next.
+EXPECTED = 5_000.0  # The evaluations that a run is expected to take, for each variable.
 
 
 def expected_cost(run: Run) -> float:
-    """Guess the evaluations of a run from its sizes; `max_evals` limits them."""
+    """Guess the number of evaluations of a run from its sizes and its limit."""
     guess = EXPECTED * (run.m + run.n)
     return min(guess, run.budget or guess)
 
 
 def longest_first(tasks: Iterable[Task]) -> list[Task]:
-    """Sort runs so that no long one is left to the end."""
+    """Sort runs so that no long run is left for the end."""
     return sorted(tasks, key=lambda task: -expected_cost(task.run))
 
 
 def with_progress(rows: Iterable[Row], tasks: list[Task], show: bool = True) -> Iterator[Row]:
-    """Yield the rows, and tell failures at once."""
+    """Yield the rows, show progress, and print each failure at once."""
     costs = {task.run: expected_cost(task.run) for task in tasks}
     shown = _bar if sys.stderr.isatty() else _lines
     for row in shown(rows, costs) if show else rows:

@@ -1,10 +1,10 @@
-"""The folder of a campaign: one row per run, with the run's compact history, in Parquet.
+"""The directory of a campaign: one row per run, with the run's compact history, in Parquet.
 
-A row is written as soon as its run has ended, to a file of its own that gets its name only when it
-is complete; from time to time small files are merged. A file's name is the range of files it stands
-for, so runs-000001-000256.parquet makes runs-000007-000007.parquet void: a kill between writing the
-one and deleting the other loses nothing, and a reader sees every run once. If a run is stored
-twice, the later row counts, so that a run made again replaces the old one.
+A row is written as soon as its run has ended, to its own file, which gets its name only when it is
+complete. From time to time small files are merged. A file's name is the range of files that it
+stands for: runs-000001-000256.parquet replaces runs-000007-000007.parquet. So a kill after the
+large file is written and before the small ones are deleted loses nothing, and a reader sees every
+run once. If a run is stored twice, the later row counts, so a run made again replaces the old one.
 
 The history of a run is in its row, as columns of lists; `history` unfolds them.
 """
@@ -23,18 +23,17 @@ from bilevo.safe_files import opened, replacing
 
 Row = dict[str, Any]  # some columns of RUNS, and "history"
 
-KEY = ("problem", "m", "n", "method", "budget", "target", "number")  # of a run
-FAILED = "failed"  # the status of a run that raised, died or took too long
-IMPORTED = "imported"  # the status of a run from a file that gives none
-MERGE_AT = 256  # small files
-TRIES = 10  # to read a folder whose files are being merged
-FILE_MOST = 2**30  # bytes of a file of stored runs
-ROWS_MOST = 1_000_000  # of such a file
-MEMORY_MOST, PER_BYTE = 2**28, 200  # bytes that a file may take when read, and for each of its own
+KEY = ("problem", "m", "n", "method", "budget", "target", "number")  # The columns that name a run.
+FAILED = "failed"  # The status of a run that raised, died or took too long.
+IMPORTED = "imported"  # The status of a run from a file that gives no status.
+MERGE_AT = 256  # Small files are merged when there are this many.
+TRIES = 10  # How often to try to read a directory whose files are being merged.
+MAX_FILE = 2**30  # The largest file of stored runs, in bytes.
+MAX_ROWS = 1_000_000  # The most rows of a file.
+MAX_MEMORY, PER_BYTE = 2**28, 200  # Bytes in memory for any file, and more for each of its bytes.
 SEGMENT = re.compile(r"runs-(\d{6,})-(\d{6,})\.parquet")
 
-# Columns and their types, in the order of files and tables. Numbers are NaN, not null, where there
-# is none.
+# Columns and their types, in the order of files and tables. A missing number is NaN, not null.
 RUNS: dict[str, Any] = {
     **{"problem": pl.String, "m": pl.Int64, "n": pl.Int64, "method": pl.String},
     **{"budget": pl.Int64, "target": pl.Boolean, "number": pl.Int64, "seed": pl.Int64},
@@ -48,7 +47,7 @@ RUNS: dict[str, Any] = {
     **dict.fromkeys(("version", "kernel", "machine", "made"), pl.String),
     **dict.fromkeys(("x", "y"), pl.List(pl.Float64)),
 }
-HISTORY: dict[str, Any] = {  # beside the run's key
+HISTORY: dict[str, Any] = {  # the columns of a history, beside the run's key
     **dict.fromkeys(("generation", "nfev_upper", "nfev_lower"), pl.Int64),
     **dict.fromkeys(("F", "f", "violation"), pl.Float64),
     **{"executions": pl.List(pl.Int32), "survived": pl.List(pl.Boolean)},
@@ -57,20 +56,20 @@ COLUMNS = {**RUNS, "history": pl.Struct({name: pl.List(kind) for name, kind in H
 
 
 class Segment(NamedTuple):
-    """A file, and the range of files it stands for."""
+    """A file, and the range of files that it stands for."""
 
     path: Path
     first: int
     last: int
 
     def covers(self, other: Segment) -> bool:
-        """Tell whether this file makes another void."""
+        """Tell whether this file replaces another one."""
         within = self.first <= other.first and other.last <= self.last
         return within and (self.first, self.last) != (other.first, other.last)
 
 
 def segments(folder: Path) -> list[Segment]:
-    """Return the files of a folder that count, in order."""
+    """Return the files of a directory in order, without those that another file replaces."""
     found = _all_segments(folder)
     valid = [one for one in found if not any(other.covers(one) for other in found)]
     return sorted(valid, key=lambda segment: segment.first)
@@ -85,7 +84,7 @@ def _all_segments(folder: Path) -> list[Segment]:
 
 
 class Store:
-    """The only writer of a folder: `with Store(folder) as store`."""
+    """The only writer of a directory: `with Store(folder) as store`."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -114,7 +113,7 @@ class Store:
         os.close(self._lock)
 
     def add(self, rows: pl.DataFrame) -> None:
-        """Store runs, whole or not at all; they take the place of runs of the same names."""
+        """Store all of these runs or none; they replace runs of the same names."""
         self._small.append(self._write(rows, self._next, self._next))
         self._next += 1
         if len(self._small) >= MERGE_AT:
@@ -139,7 +138,7 @@ class Store:
         return Segment(path, first, last)
 
     def _clear(self) -> None:
-        """Delete what a kill has left."""
+        """Delete files that a kill has left behind."""
         valid = {segment.path for segment in segments(self.folder)}
         left = {segment.path for segment in _all_segments(self.folder)} - valid
         for path in [*left, *self.folder.glob("runs-*.new")]:
@@ -147,12 +146,12 @@ class Store:
 
 
 def frame(rows: Iterable[dict[str, Any]]) -> pl.DataFrame:
-    """Make a frame of all columns from rows; what a row lacks is null."""
+    """Make a frame of all columns from rows; a value that a row lacks is null."""
     return pl.DataFrame(list(rows), schema=COLUMNS)
 
 
 def runs(path: Path) -> pl.DataFrame:
-    """Read the runs of a campaign folder, a Parquet file or a CSV file, one row each, in order."""
+    """Read the runs of a campaign's directory, a Parquet file or a CSV file, in order."""
     if path.suffix == ".csv":
         from bilevo.lab.exchange import import_csv
 
@@ -163,12 +162,12 @@ def runs(path: Path) -> pl.DataFrame:
 
 
 def whole_rows(folder: Path) -> pl.DataFrame:
-    """Read the runs of a campaign folder with their histories, as they are stored, if any."""
+    """Read the runs of a campaign's directory as they are stored, with their histories."""
     return _read(folder, list(COLUMNS)) if segments(folder) else frame([])
 
 
 def history(path: Path) -> pl.DataFrame:
-    """Read the compact histories, one row per kept generation; CSV files have none."""
+    """Read the compact histories, with a row for each stored generation; CSV files have none."""
     keys = [*KEY, "seed"]
     if path.suffix == ".csv":
         return pl.DataFrame(schema={**{name: RUNS[name] for name in keys}, **HISTORY})
@@ -177,7 +176,7 @@ def history(path: Path) -> pl.DataFrame:
 
 
 def in_order(rows: pl.DataFrame) -> pl.DataFrame:
-    """Sort by method, size and problem, with smd2 before smd10, then by number."""
+    """Sort runs by method, size, problem (smd2 before smd10) and number."""
     stem = pl.col("problem").str.replace("[0-9]+$", "")
     digits = pl.col("problem").str.extract("([0-9]{1,9})$").cast(pl.Int64).fill_null(0)
     order = ["method", "budget", "target", "m", "n", stem, digits, "number"]
@@ -190,7 +189,7 @@ def _latest(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _read(path: Path, columns: list[str]) -> pl.DataFrame:
-    """Read columns of a folder or file, again if files were merged meanwhile."""
+    """Read columns of a directory or file; try again if files were merged meanwhile."""
     if not path.exists():
         raise ValueError(f"{path} does not exist; it should be a campaign's folder or a CSV file")
     tries = TRIES
@@ -208,7 +207,7 @@ def _read(path: Path, columns: list[str]) -> pl.DataFrame:
 
 
 def _refuse_gap(path: Path, found: list[Segment]) -> None:
-    """Refuse ranges with a gap, as a listing during a merge may have."""
+    """Refuse a list of files with a gap, which a list made during a merge may have."""
     expected = 1
     for segment in found:
         if segment.first != expected:
@@ -218,7 +217,7 @@ def _refuse_gap(path: Path, found: list[Segment]) -> None:
 
 def _read_file(path: Path, columns: list[str]) -> pl.DataFrame:
     try:
-        with opened(path, FILE_MOST) as file:
+        with opened(path, MAX_FILE) as file:
             _require_moderate(file)
             found = pl.read_parquet(file, columns=columns)
     except FileNotFoundError:
@@ -235,10 +234,10 @@ def _read_file(path: Path, columns: list[str]) -> pl.DataFrame:
 
 
 def _require_moderate(file: BinaryIO) -> None:
-    """Refuse a file that would take far more memory than disk, before it is read."""
+    """Refuse a file, before it is read, that would take far more memory than disk."""
     rows, memory = size_of(file)
-    if rows > ROWS_MOST:
-        raise ValueError(f"it has {rows:,} rows; at most {ROWS_MOST:,} are read")
-    most = MEMORY_MOST + PER_BYTE * os.fstat(file.fileno()).st_size
+    if rows > MAX_ROWS:
+        raise ValueError(f"it has {rows:,} rows; at most {MAX_ROWS:,} are read")
+    most = MAX_MEMORY + PER_BYTE * os.fstat(file.fileno()).st_size
     if memory > most:
         raise ValueError(f"it would take some {memory:,} bytes; at most {most:,} are read")

@@ -1,9 +1,9 @@
 """Workers that make the runs of a campaign: processes of this machine, a Dask cluster, or Ray.
 
-All of them yield the rows in the order in which runs end; a run that dies gives a row, too. On this
-machine every run has a process of its own, which ends after its time limit and with the campaign.
-On a cluster, a run looks at its time limit before every evaluation, so that an evaluation that
-hangs is not ended.
+All of them yield the rows in the order in which runs end. A run that dies gives a row, too. On this
+machine every run has its own process, which is ended at the time limit or with the campaign. On a
+cluster, a run checks its time limit only before each evaluation, so an evaluation that hangs is not
+ended.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from bilevo.lab.store import Row
 from bilevo.run.executors import RayExecutor
 
 RowMaker = Callable[[list[Task]], Iterator[Row]]
-WORKERS_MOST = 4096
+MAX_WORKERS = 4096  # The most workers of a campaign.
 KNOWN = "processes, dask, dask://HOST:PORT, ray or ray://HOST:PORT"
 
 
 def executor(name: str = "processes", workers: int | None = None) -> RowMaker:
-    """Return the maker of rows that a name stands for.
+    """Return a function that makes runs with the named executor and yields their rows.
 
-    "dask" and "ray" alone start a local cluster.
+    "dask" and "ray" without an address start a local cluster.
     """
     scheme, _, address = name.partition("://")
     workers = cpu_count() if workers is None else workers
-    if not 1 <= workers <= WORKERS_MOST:
-        raise ValueError(f"workers must be from 1 to {WORKERS_MOST}, got {workers}")
+    if not 1 <= workers <= MAX_WORKERS:
+        raise ValueError(f"workers must be from 1 to {MAX_WORKERS}, got {workers}")
     if name == "processes":
         return partial(by_processes, workers=workers)
     if scheme not in CLUSTERS:
@@ -54,8 +54,8 @@ def executor(name: str = "processes", workers: int | None = None) -> RowMaker:
 def by_processes(
     tasks: list[Task], workers: int, make: Callable[[Task], Row] = carry_out
 ) -> Iterator[Row]:
-    """Yield rows as they are done; each run has a process, forked from one that has loaded all."""
-    for library in ("OPENBLAS", "OMP"):  # one thread a process; children inherit it
+    """Yield rows as runs end. Each run is forked from a process that has loaded all modules."""
+    for library in ("OPENBLAS", "OMP"):  # one thread per process; children inherit the setting
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     context = get_context("forkserver")
     context.set_forkserver_preload([__name__, "bilevo.lab.preload"])
@@ -81,7 +81,7 @@ def by_processes(
 
 
 def _start(process: Any) -> None:
-    """Start a process without the caller's script, which the child would run again otherwise."""
+    """Start a process that does not run the caller's script again."""
     script = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:
@@ -91,10 +91,10 @@ def _start(process: Any) -> None:
 
 
 def _child(make: Callable[[Task], Row], task: Task, answer: Connection) -> None:
-    """Make a run in a process of its own, and send its row."""
+    """Make a run in this child process, and send its row to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its children
     Thread(target=_end_with_parent, args=(answer,), daemon=True).start()
-    if task.max_time is not None:  # the alarm's default is to end the process, whatever it does
+    if task.max_time is not None:  # by default an alarm ends the process, whatever it does
         signal.setitimer(signal.ITIMER_REAL, task.max_time)
     row = make(task)
     signal.setitimer(signal.ITIMER_REAL, 0)
@@ -127,7 +127,7 @@ def _received(task: Task, process: Any, answer: Connection) -> Row:
 def by_executor(
     tasks: list[Task], opened: Callable[[], AbstractContextManager[Executor]]
 ) -> Iterator[Row]:
-    """Yield the rows of a cluster's workers as they are done."""
+    """Yield the rows of a cluster's workers as runs end."""
     with opened() as pool:
         futures = {pool.submit(carry_out, task): task for task in tasks}
         try:
@@ -142,8 +142,8 @@ def by_executor(
 
 @contextmanager
 def dask_executor(distributed: Any, address: str, workers: int) -> Iterator[Executor]:
-    """Open the executor of a Dask cluster; without an address, of a local one that ends with it."""
-    loopback = "127.0.0.1"  # so that nobody else can reach a cluster of our own
+    """Open the executor of a Dask cluster, or of a temporary local one if no address is given."""
+    loopback = "127.0.0.1"  # so that nobody else can reach our local cluster
     local = {"n_workers": workers, "threads_per_worker": 1, "host": loopback}
     local |= {"dashboard_address": f"{loopback}:0", "worker_dashboard_address": f"{loopback}:0"}
     with distributed.Client(**({"address": f"tcp://{address}"} if address else local)) as client:
@@ -152,7 +152,7 @@ def dask_executor(distributed: Any, address: str, workers: int) -> Iterator[Exec
 
 @contextmanager
 def ray_executor(ray: Any, address: str, workers: int) -> Iterator[Executor]:
-    """Open the executor of a Ray cluster; without an address, of a local one that ends with it."""
+    """Open the executor of a Ray cluster, or of a temporary local one if no address is given."""
     ours = not ray.is_initialized()
     if ours:
         remote = f"ray://{address}" if address else os.environ.get("RAY_ADDRESS")
@@ -165,4 +165,4 @@ def ray_executor(ray: Any, address: str, workers: int) -> Iterator[Executor]:
             ray.shutdown()
 
 
-CLUSTERS = {"dask": ("distributed", dask_executor), "ray": ("ray", ray_executor)}  # with modules
+CLUSTERS = {"dask": ("distributed", dask_executor), "ray": ("ray", ray_executor)}  # module, opener

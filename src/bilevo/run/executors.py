@@ -77,7 +77,7 @@ class RayExecutor(Executor):
         self._remote: dict[Callable[..., Any], Any] = {}  # remote functions, each sent to Ray once
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run a function on the cluster and return its future; `cancel` of the future ends it."""
+        """Run a function on the cluster; return its future, which can cancel the function."""
         if fn not in self._remote:
             made = self._ray.remote(fn)
             self._remote[fn] = made.options(**self._options) if self._options else made

@@ -108,7 +108,7 @@ def require_storable(state: Any, kind: StateKind) -> None:
 
 
 def _encode(state: Any, kind: StateKind | None) -> tuple[str, _Parts]:
-    """Return a state as JSON, and its arrays; check that a state of a kind can be read back."""
+    """Return a state as JSON, and its arrays; if a kind is given, check that it reads back."""
     parts = _Parts(None if kind is None else kind.classes)
     try:
         text = json.dumps(_plain(state, parts))

@@ -48,7 +48,7 @@ _FILE_NAME = re.compile(r"\d+\.npz(\.new)?")
 
 @dataclass(slots=True)
 class TaskState:
-    """A task's state after `had` steps, its last outcome, and the seconds since the last file."""
+    """A task's state after `had` steps, its last outcome, and the seconds of unsaved steps."""
 
     state: Any = None
     had: int = 0
@@ -156,7 +156,7 @@ class Stepper(Dispatcher[StepBatch, StepOutcome]):
         return search
 
     def _forget(self, batch: StepBatch, outcomes: list[StepOutcome]) -> None:
-        """Drop the states of tasks that are done, and the oldest ones if too many are left."""
+        """Drop states of tasks that are done, and the least recently used ones beyond the limit."""
         self._most_held = max(self._most_held, GENERATIONS * len(batch.task))
         pairs = zip(batch.task.tolist(), outcomes, strict=True)
         over = [task for task, outcome in pairs if outcome.done]

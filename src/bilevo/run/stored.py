@@ -23,7 +23,7 @@ MAX_SIZE = 10**6  # The most variables of a level; algorithms keep matrices of t
 
 @dataclass(slots=True)
 class StoredRun:
-    """The state of a run that a journal's records, added one after another, lead to.
+    """A run as the records of its journal describe it. Records are added one by one.
 
     A record whose content does not fit its kind raises an exception of any type.
     """

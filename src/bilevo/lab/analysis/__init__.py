@@ -1,1 +1,1 @@
-"""Samples, statistics, tables and curves of stored runs: values, not text."""
+"""Samples, statistics, tables and curves of stored runs, as values and not as text."""

@@ -1,6 +1,6 @@
 """A baseline: published medians that tables show beside the medians of stored runs.
 
-It is a JSON file, which anybody can write from the tables of a paper:
+A baseline is a JSON file, which anybody can write from the tables of a paper:
 
     {
       "name": "Smith (2020)",
@@ -12,9 +12,9 @@ It is a JSON file, which anybody can write from the tables of a paper:
       ]
     }
 
-`name` and `medians` are needed. An entry names a problem with its sizes and a method, as stored
-runs name them, and has some of INDICATORS. Its `marks` are the results of the source's own tests
-against its `reference` method, which is the first one unless the file says otherwise. `max_evals`
+`name` and `medians` are required. An entry names a problem, its sizes and a method, as stored runs
+name them, and has some of INDICATORS. Its `marks` are results of the source's own tests against the
+source's `reference` method, which is the first method unless the file names another. `max_evals`
 and `target` say how the source's runs ended, as in a plan. By default there was no limit, and runs
 ended at the known optimum.
 """
@@ -34,9 +34,9 @@ from bilevo.safe_files import content
 
 INDICATORS = (*QUALITIES, *EVALUATIONS)
 MARKS = ("+", "-", "=")
-BASELINE_MOST = 2**22  # bytes of a file
-TEXT_MOST = 500  # letters of a name
-COUNT_MOST, NUMBER_MOST = 2**53, 1e300
+MAX_BASELINE = 2**22  # The largest baseline file, in bytes.
+MAX_TEXT = 500  # The longest name, in letters.
+MAX_COUNT, MAX_NUMBER = 2**53, 1e300  # The largest whole number, and the largest other number.
 PLACE = ("problem", "m", "n", "method")
 KEYS = ("name", "source", "runs", "reference", "max_evals", "target", "medians")
 
@@ -53,8 +53,8 @@ class Baseline:
     methods: tuple[str, ...]  # in the order of the file
     reference: str
     source: str = ""
-    runs: int | None = None  # from which each median is taken
-    max_evals: int = 0  # the limit of every run; 0: there was none
+    runs: int | None = None  # how many runs each median is taken from
+    max_evals: int = 0  # the limit of every run, or 0 if there was none
     target: bool = True  # whether runs ended at the known optimum
 
     def __str__(self) -> str:
@@ -62,12 +62,12 @@ class Baseline:
 
     @property
     def capitalized(self) -> str:
-        """Return the name with a capital, to begin a sentence."""
+        """Return the name with a capital first letter, to begin a sentence."""
         return self.name[:1].upper() + self.name[1:]
 
     @property
     def left_out(self) -> str:
-        """Say why its figures are not shown beside runs that ended in another way."""
+        """Say that the baseline is left out because its runs ended in another way."""
         limit = f"a limit of {self.max_evals} evaluations" if self.max_evals else "no limit"
         ended = "ended" if self.target else "did not end"
         return (
@@ -77,15 +77,15 @@ class Baseline:
 
 
 def read_baseline(path: Path) -> Baseline:
-    """Read a baseline file; a wrong file raises ValueError with its name."""
+    """Read a baseline file; a mistake raises ValueError with the file's name."""
     try:
-        return baseline_of(json.loads(content(path, BASELINE_MOST)))
+        return baseline_of(json.loads(content(path, MAX_BASELINE)))
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"baseline {path}: {error}") from None
 
 
 def baseline_of(table: Any) -> Baseline:
-    """Make a baseline of what a file holds."""
+    """Make a baseline from the content of a file."""
     if not isinstance(table, dict):
         raise ValueError('it should be an object: {"name": ..., "medians": [...]}')
     require_known_keys(table, KEYS, "a baseline")
@@ -142,21 +142,21 @@ def _add_entry(entry: Any, medians: dict[Key, float], marks: dict[Key, str]) -> 
 
 
 def _text(key: str, value: Any) -> str:
-    if not isinstance(value, str) or not 0 < len(value.strip()) <= len(value) <= TEXT_MOST:
-        what = f"a text of 1 to {TEXT_MOST} letters"
+    if not isinstance(value, str) or not 0 < len(value.strip()) <= len(value) <= MAX_TEXT:
+        what = f"a text of 1 to {MAX_TEXT} letters"
         raise ValueError(f"{key} should be {what}, got {str(value)[:60]!r}")
     return value
 
 
 def _whole_number(key: str, value: Any, least: int) -> int:
-    if type(value) is not int or not least <= value <= COUNT_MOST:
+    if type(value) is not int or not least <= value <= MAX_COUNT:
         raise ValueError(f"{key} should be a whole number from {least}, got {str(value)[:60]!r}")
     return value
 
 
 def _median(key: str, value: Any) -> float:
-    least = 1 if key in EVALUATIONS else 0 if key in ACCURACIES else -NUMBER_MOST
-    if type(value) not in (int, float) or not least <= value <= NUMBER_MOST:
+    least = 1 if key in EVALUATIONS else 0 if key in ACCURACIES else -MAX_NUMBER
+    if type(value) not in (int, float) or not least <= value <= MAX_NUMBER:
         above = "" if least < 0 else f" from {least}"
         raise ValueError(f"{key} should be a number{above}, got {str(value)[:60]!r}")
     return float(value)

@@ -1,14 +1,14 @@
-"""The numbers behind figures: `figures` draws them with matplotlib, `interactive` with plotly.
+"""The numbers in figures: `figures` draws them with matplotlib, `interactive` with plotly.
 
-All of them are computed from two frames, `runs` (one row a run) and `history` (one row a
-generation). A run is a step function over the evaluations of both levels: the best |F - F*| of its
-feasible elites so far, its answer included. It is inf before the first feasible elite, keeps its
-last value after its end, and is inf throughout for a run that failed. F can fall below F* while the
-follower is not solved; this counts as a distance too, as in the accuracies of tables. Where the
-optimum is not known, a curve shows F of the elite at each time, not the best F so far, which may be
-low only because of a follower's error.
+They are computed from two frames: `runs` has a row for each run, `history` for each generation. The
+curve of a run is a step function over the evaluations of both levels: the best |F - F*| of its
+feasible elites so far, its answer included. The curve is inf before the first feasible elite, keeps
+its last value after the run's end, and is inf everywhere for a run that failed. F can fall below F*
+while the follower is not solved; this counts as a distance too, as in the accuracies of tables. If
+the optimum is not known, a curve shows F of the present elite and not the best F so far, which may
+be low only because of a follower's error.
 
-Methods with answers only (results of other programs) have no curve; `left_out` names them.
+Methods without histories, such as results of other programs, have no curve; `left_out` names them.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from bilevo.lab.frames import pl
 from bilevo.lab.store import FAILED
 from bilevo.plot import Stage, stages
 
-TARGETS = np.logspace(2, -6, 51)  # as many as COCO has; a run ends where the last one is met
-POINTS = 300  # at most in a curve: more than a printed column can show
+TARGETS = np.logspace(2, -6, 51)  # COCO has 51, too; runs end at the last target.
+MAX_POINTS = 300  # The most points of a curve; a printed column cannot show more.
 QUARTILES = (0.25, 0.5, 0.75)
 
 Counts = NDArray[np.int64]
@@ -43,27 +43,27 @@ class Trace(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """The optimum's F where it is known, or else the best feasible F of all runs (NaN if none)."""
+    """F of the optimum if it is known, or else the best feasible F of all runs (NaN if none)."""
 
     F: float
     known: bool
-    verified: bool = False  # whether the best is F at the follower's true answer
+    verified: bool = False  # whether F is taken at the follower's true answer
 
     @property
     def best(self) -> str:
-        """Describe the best F in words, where the optimum is not known."""
+        """Return words for the best F if the optimum is not known."""
         if math.isnan(self.F):
             return "optimum unknown"
         return f"best {'found' if self.verified else 'reported'} {self.F:.6g}"
 
     @property
     def label(self) -> str:
-        """Return the name of what a convergence curve shows."""
+        """Return the label of the axis of a convergence curve."""
         return "|F - F*|" if self.known else f"F ({self.best})"
 
 
 class Band(NamedTuple):
-    """Median and quartiles of a method's runs; inf where too many have no feasible pair yet."""
+    """Median and quartiles of a method's runs; inf while too many have no feasible pair."""
 
     method: str
     runs: int
@@ -74,7 +74,7 @@ class Band(NamedTuple):
 
 
 class Convergence(NamedTuple):
-    """The curves of a case: |F - F*| over evaluations, or F where the optimum is unknown."""
+    """The curves of a case: |F - F*| over evaluations, or F if the optimum is not known."""
 
     case: Case
     goal: Goal
@@ -83,7 +83,7 @@ class Convergence(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """The share of a method's pairs of run and target that are reached after `evaluations`."""
+    """The share of a method's (run, target) pairs that are reached after `evaluations`."""
 
     method: str
     pairs: int
@@ -92,7 +92,7 @@ class Reached(NamedTuple):
 
 
 class Ecdf(NamedTuple):
-    """Targets reached on the cases with a known optimum that all these methods have run on."""
+    """Targets reached on the cases with a known optimum on which all these methods have runs."""
 
     cases: list[Case]
     reached: list[Reached]
@@ -120,7 +120,7 @@ Spreads = dict[tuple[str, Case], Quartiles]  # by method and case
 
 
 class Times(NamedTuple):
-    """Seconds a run, and seconds an evaluation."""
+    """The seconds per run and per evaluation."""
 
     cases: list[Case]
     methods: list[str]
@@ -129,24 +129,24 @@ class Times(NamedTuple):
     left_out: list[str]
 
     def of_method(self, method: str, spreads: Spreads) -> tuple[list[int], FloatArray]:
-        """Return the places among the cases where a method has runs, and the quartiles there."""
+        """Return the indices of the cases on which a method has runs, and the quartiles there."""
         places = [i for i, case in enumerate(self.cases) if (method, case) in spreads]
         return places, np.array([spreads[method, self.cases[i]] for i in places]).T
 
 
 class Ranks(NamedTuple):
-    """Average ranks, 1 the best, best first; cliques are methods that do not differ."""
+    """Average ranks, sorted from the best (1); cliques are methods that do not differ."""
 
     indicator: str
-    blocks: int  # the cases ranked over
+    blocks: int  # the number of cases
     p: float  # of the Friedman test
-    difference: float  # beyond which two average ranks differ significantly
+    difference: float  # two average ranks farther apart differ significantly
     average: dict[str, float]
     cliques: list[tuple[str, ...]]
 
 
 def cases(runs: pl.DataFrame) -> list[Case]:
-    """Return the cases of a frame of runs, smd2 before smd10."""
+    """Return the cases of a frame of runs in order, smd2 before smd10."""
     found = {Case(*row) for row in runs.select("problem", "m", "n").rows()}
     return sorted(found, key=lambda case: case.order)
 
@@ -159,7 +159,7 @@ def methods(runs: pl.DataFrame) -> list[str]:
 def goal(runs: pl.DataFrame, case: Case) -> Goal:
     """Return the optimum of a case if a run has stored it, or else the best F of all runs.
 
-    Verified values come first: the leader may be unable to reach an F that is not verified.
+    Verified values are preferred: the leader may be unable to reach an F that is not verified.
     """
     ours = runs.filter(_of(case))
     known = ours.filter(pl.col("F_star").is_finite())["F_star"]
@@ -231,7 +231,7 @@ def allocation(history: pl.DataFrame, runs: pl.DataFrame, case: Case) -> Allocat
 
 
 def times(runs: pl.DataFrame) -> Times:
-    """Compute seconds a run and an evaluation; runs that failed or have no time are left out."""
+    """Compute seconds per run and per evaluation, without runs that failed or have no time."""
     timed = runs.filter(pl.col("time").is_finite() & (pl.col("status") != FAILED))
     if timed.is_empty():
         raise ValueError("no run has a time: they are older data or other programs' results")
@@ -251,7 +251,7 @@ def _quartiles(sample: list[float]) -> Quartiles:
 def ranks(
     runs: pl.DataFrame, indicator: str, floor: float | None = None, alpha: float = ALPHA
 ) -> Ranks:
-    """Rank the methods by their medians, over the cases that all of them have runs on."""
+    """Rank the methods by their medians, over the cases on which all methods have runs."""
     names, found = ranked(grouped(runs), indicator, floor, alpha)
     average = dict(sorted(zip(names, found.average, strict=True), key=lambda pair: pair[1]))
     together = cliques(average, found.critical_difference)
@@ -259,7 +259,7 @@ def ranks(
 
 
 def cliques(average: dict[str, float], difference: float) -> list[tuple[str, ...]]:
-    """Return the largest groups of two or more methods whose ranks differ by no more."""
+    """Return the largest groups of methods whose ranks differ by at most `difference`."""
     names = sorted(average, key=lambda name: average[name])
     groups: list[tuple[str, ...]] = []
     for start, first in enumerate(names):
@@ -272,7 +272,7 @@ def cliques(average: dict[str, float], difference: float) -> list[tuple[str, ...
 def _traces(
     history: pl.DataFrame, runs: pl.DataFrame, case: Case, aim: Goal
 ) -> dict[str, list[Trace]]:
-    """Return each run's changes by method, for methods whose completed runs have a history."""
+    """Return the curve of each run by method, for methods whose completed runs have a history."""
     ours, theirs = runs.filter(_of(case)), history.filter(_of(case))
     silent = set(methods(ours.filter(pl.col("status") != FAILED))) - set(methods(theirs))
     names = [name for name in methods(ours) if name not in silent]
@@ -306,10 +306,10 @@ def _median_band(method: str, traces: Sequence[Trace]) -> Band:
 def _grid(counts: Counts, traces: Sequence[Trace]) -> Counts:
     """Thin out the counts evenly on a logarithmic scale, and add the end of the longest run."""
     found = np.unique([*counts.tolist(), max(trace.end for trace in traces)])
-    if found.size <= POINTS:
+    if found.size <= MAX_POINTS:
         return found
-    even = np.geomspace(max(found[0], 1), found[-1], POINTS)
-    rows = np.searchsorted(found, even[:-1])  # the last one may be beyond the end by rounding
+    even = np.geomspace(max(found[0], 1), found[-1], MAX_POINTS)
+    rows = np.searchsorted(found, even[:-1])  # the last may be rounded beyond the end
     return np.asarray(found[np.unique([0, *rows.tolist(), found.size - 1])])
 
 
@@ -320,7 +320,7 @@ def _at(trace: Trace, grid: Counts) -> FloatArray:
 
 
 def _quantiles(values: FloatArray) -> FloatArray:
-    """Return quartiles down the rows, interpolated; inf where they would depend on inf."""
+    """Return interpolated quartiles over the rows; a quartile that depends on an inf is inf."""
     high = np.quantile(values, QUARTILES, axis=0, method="higher")
     finite = np.minimum(values, np.finfo(float).max)
     return np.where(np.isinf(high), np.inf, np.quantile(finite, QUARTILES, axis=0))
@@ -329,7 +329,7 @@ def _quantiles(values: FloatArray) -> FloatArray:
 def _reached(method: str, traces: Sequence[Trace]) -> Reached:
     hits: list[int] = []
     for trace in traces:
-        first = np.searchsorted(-trace.values, -TARGETS)  # values fall: the first at or below
+        first = np.searchsorted(-trace.values, -TARGETS)  # values fall: first at or below
         hits += trace.evaluations[first[first < trace.values.size]].tolist()
     when = np.sort(np.array(hits, dtype=np.int64))
     pairs = len(traces) * TARGETS.size

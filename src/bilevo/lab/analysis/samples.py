@@ -1,10 +1,10 @@
 """Samples of an indicator by problem, size and method, and their comparison.
 
-There are two views of a sample. Tables show what completed runs report (`sample`), infeasible ones
-included. Tests, ranks, effect sizes and the best of a row use `standing`, which puts feasible
-answers first: an infeasible or failed run has the value inf. Evaluations are those of completed
-runs in both views. A run that found no finite pair at all has the value inf in both. The floor is
-for accuracies only: differences below it mean nothing, so it makes them ties.
+There are two views of a sample. Tables show what completed runs report (`sample`), even if they are
+infeasible. Tests, ranks, effect sizes and the best of a row use `standing`, in which the answer of
+an infeasible or failed run is inf. Evaluations are those of completed runs in both views. A run
+that found no finite pair has the answer inf in both views. The floor is for accuracies only:
+differences below it mean nothing, so accuracies below it count as equal.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from bilevo.lab.frames import pl
 from bilevo.lab.store import FAILED
 
 ACCURACIES = ("Acc_u", "Acc_l", "verified")
-QUALITIES = (*ACCURACIES, "F", "F_verified", "f")  # of an answer
+QUALITIES = (*ACCURACIES, "F", "F_verified", "f")  # The indicators of an answer.
 EVALUATIONS = ("FEs_u", "FEs_l", "FEs")
 VERIFIED = ("verified", "F_verified")
-STORED_AS = {"FEs_u": "nfev_upper", "FEs_l": "nfev_lower"}  # FEs is their sum
+STORED_AS = {"FEs_u": "nfev_upper", "FEs_l": "nfev_lower"}  # FEs is the sum of both.
 REFERENCE = "drc-cma-es"
-FLOOR = 1e-6  # accuracies below it count as this
-F_ERROR, F_LOWER_ERROR = 1e-6, 2e-6  # of a solved run, in the verified F and in f
+FLOOR = 1e-6  # Accuracies below the floor count as the floor.
+F_ERROR, F_LOWER_ERROR = 1e-6, 2e-6  # The largest errors of a solved run in verified F and in f.
 DECIMALS = "0123456789"
-VARIANT = re.compile(r"smd\d+(-.+)")  # a harder kind of SMD, such as smd1-rot or smd1-noise6
+VARIANT = re.compile(r"smd\d+(-.+)")  # A variant of SMD, such as smd1-rot or smd1-noise6.
 
 
 class Case(NamedTuple):
@@ -53,13 +53,13 @@ class Case(NamedTuple):
 
     @property
     def suite(self) -> str:
-        """Return the problem's name without its number: smd of smd10, smd-rot of smd10-rot."""
+        """Return the problem's name without its number: smd for smd10, smd-rot for smd10-rot."""
         variant = VARIANT.fullmatch(self.problem)
         return f"smd{variant[1]}" if variant else self.problem.rstrip(DECIMALS)
 
     @property
     def order(self) -> tuple[int, str, int, int, int]:
-        """Sort registered problems first, prob2 before prob10, and small sizes first."""
+        """Return a sort key: registered problems first, prob2 before prob10, small sizes first."""
         names = problems.names()
         place = names.index(self.problem) if self.problem in names else len(names)
         word = self.problem.rstrip(DECIMALS)
@@ -69,12 +69,12 @@ class Case(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The completed runs of a method on a case, column by column, and which failed."""
+    """The completed runs of a method on a case, by column, and the numbers of its failed runs."""
 
     columns: dict[str, FloatArray]
     failures: FloatArray  # the numbers of failed runs
-    F_star: float = np.nan  # NaN: not known
-    known: frozenset[str] = frozenset()  # qualities in which a run without an answer is the worst
+    F_star: float = np.nan  # NaN if it is not known
+    known: frozenset[str] = frozenset()  # qualities in which a failed run counts as the worst
 
     def __len__(self) -> int:
         return len(self.columns["number"])
@@ -85,11 +85,11 @@ class Group:
 
     @property
     def attempts(self) -> int:
-        """Count all runs, completed or failed."""
+        """Return the number of all runs, completed or failed."""
         return len(self) + self.failed
 
     def values(self, indicator: str, floor: float | None = None) -> FloatArray:
-        """Return a value for each completed run, NaN where it has none; the floor is applied."""
+        """Return the value of each completed run, or NaN if it has none, with the floor applied."""
         if indicator == "FEs":
             return self.columns["nfev_upper"] + self.columns["nfev_lower"]
         found = self._column(STORED_AS.get(indicator, indicator))
@@ -98,14 +98,14 @@ class Group:
         return np.maximum(found, floor) if indicator in ACCURACIES and floor else found
 
     def sample(self, indicator: str, floor: float | None = None) -> FloatArray:
-        """Return what completed runs report."""
+        """Return the values that completed runs report, without missing values."""
         values = self.values(indicator, floor)
         return values[~np.isnan(values)]
 
     def numbered_standing(
         self, indicator: str, floor: float | None = None
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the numbers of runs, and the value of each in comparisons."""
+        """Return the numbers of runs, and the value that each run has in comparisons."""
         numbers, values = self.columns["number"], self.values(indicator, floor)
         if indicator in self.known:
             wrong = self._violates("violation")
@@ -117,12 +117,12 @@ class Group:
         return numbers[there], values[there]
 
     def standing(self, indicator: str, floor: float | None = None) -> FloatArray:
-        """Return the values of runs in comparisons; see the head of this file."""
+        """Return the values that runs have in comparisons; see the docstring of this module."""
         return self.numbered_standing(indicator, floor)[1]
 
     @property
     def lost(self) -> BoolArray:
-        """Tell which runs found no finite pair: their answer is the worst there is."""
+        """Tell which runs found no finite pair; their answers count as the worst."""
         return np.isposinf(self.columns["violation"])
 
     @property
@@ -131,29 +131,29 @@ class Group:
 
     @property
     def refuted(self) -> int:
-        """Count runs that are feasible as reported, but not at the follower's true answer."""
+        """Count the feasible runs that are infeasible at the follower's true answer."""
         return int(np.sum(self._violates("violation_verified") & ~self._violates("violation")))
 
     @property
     def solved(self) -> int:
-        """Count runs that found the verified optimum.
+        """Count the runs that found the verified optimum.
 
-        F at the follower's true answer is within F_ERROR of F*, and the reported f within
-        F_LOWER_ERROR of f*: F alone can be right with a follower that is wrong.
+        In such a run F at the follower's true answer is within F_ERROR of F*, and the reported f is
+        within F_LOWER_ERROR of f*. F alone can be right although the follower is wrong.
         """
         good = (self.values("verified") <= F_ERROR) & ~self._violates("violation")
         near = np.abs(self._column("f") - self._column("f_star")) <= F_LOWER_ERROR
         return int(np.sum(good & near))
 
     def share_within(self, indicator: str, accuracy: float) -> float:
-        """Return the share of all runs whose standing is within an accuracy; NaN if not known."""
+        """Return the share of all runs that reach an accuracy, or NaN if it is not known."""
         if indicator not in self.known:
             return np.nan
         return float(np.sum(self.standing(indicator) <= accuracy) / self.attempts)
 
     @property
     def until_near(self) -> float:
-        """Return the cost of one success: all evaluations over the runs that came near F*."""
+        """Return the cost of a success: all evaluations, divided by the runs that came near F*."""
         near = self._column("near")
         if np.isnan(near).any():
             return np.nan
@@ -196,7 +196,7 @@ def grouped(runs: pl.DataFrame) -> Groups:
 
 
 def _with_known(of: dict[str, Group]) -> dict[str, Group]:
-    """Set `known` of the groups of a case: their own qualities, or the case's without answers."""
+    """Set `known` of a case's groups: their own qualities, or the case's if they have no answer."""
     own = {name: {one for one in QUALITIES if len(group.sample(one))} for name, group in of.items()}
     case = set().union({"F", "f"}, *own.values())
     case |= {"Acc_u", "Acc_l"} if _has_optimum(of) else set()
@@ -217,7 +217,7 @@ def registered_methods() -> dict[str, registry.Method]:
 
 
 def ordered_methods(methods: Iterable[str]) -> list[str]:
-    """Sort registered methods first, each with its forms ("x/plain", "x+y"), then others."""
+    """Sort methods: registered ones first, each followed by its forms ("x/plain", "x+y")."""
     names, known = list(methods), list(registered_methods())
     bases = list(dict.fromkeys([*known, *map(base_method, names)]))
 
@@ -231,7 +231,7 @@ def ordered_methods(methods: Iterable[str]) -> list[str]:
 
 
 def base_method(name: str) -> str:
-    """Return the method that a form such as "x/plain" is of."""
+    """Return the method that a form belongs to, such as "x" for "x/plain"."""
     return name.partition("/")[0]
 
 
@@ -241,18 +241,18 @@ def of_known_optimum(groups: Groups) -> Groups:
 
 
 def require_floor(floor: float | None) -> None:
-    """Refuse a floor that is no number from 0."""
+    """Refuse a floor that is neither None nor a finite number of at least 0."""
     if floor is not None and not 0 <= floor < np.inf:
         raise ValueError(f"floor is {floor}; it should be a number from 0, or None")
 
 
 def limit_of(runs: pl.DataFrame) -> int:
-    """Return the largest limit on evaluations (column `budget`); 0 where no run had one."""
+    """Return the largest limit on evaluations (column `budget`), or 0 if no run had a limit."""
     return max(runs["budget"].drop_nulls(), default=0)
 
 
 def are_cut_off(runs: pl.DataFrame) -> bool:
-    """Tell whether some runs had a limit on evaluations, or were ended by one of any kind."""
+    """Tell whether a run had a limit on evaluations, or was ended by any limit."""
     ended = runs["status"].fill_null("").is_in([StopReason.MAX_EVALS, StopReason.MAX_TIME])
     return bool(limit_of(runs) or ended.any())
 
@@ -263,7 +263,7 @@ def methods_of(groups: Groups) -> list[str]:
 
 
 def reference_of(groups: Groups, wanted: str | None) -> str:
-    """Return the method that others are compared with: DRC-CMA-ES, or else the first."""
+    """Return the reference: the wanted method, or else DRC-CMA-ES, or else the first method."""
     methods = methods_of(groups)
     if wanted is not None and wanted not in methods:
         raise ValueError(f"the reference {wanted!r} has no runs; there are {', '.join(methods)}")
@@ -283,9 +283,9 @@ def compare_all(
     holm: bool = False,
     alpha: float = statistics.ALPHA,
 ) -> tuple[Comparisons, set[int]]:
-    """Compare every method with the reference, wherever both have enough runs.
+    """Compare every method with the reference on each case where both have enough runs.
 
-    Also return the sizes of samples that are too small for the test. Holm's correction takes all
+    Return also the sizes of samples that are too small for the test. Holm's correction treats all
     comparisons as one family.
     """
     compare = statistics.find_test(test)
@@ -311,9 +311,9 @@ def compare_all(
 def _samples(
     group: Group, reference: Group, indicator: str, floor: float | None, test: Test
 ) -> tuple[FloatArray, FloatArray]:
-    """Return two samples; for the signed-rank test, of the numbers of runs that both have.
+    """Return the two samples of a test; the signed-rank test pairs runs of the same number.
 
-    Pairs are by number only: runs of different methods share no seed and no start.
+    Nothing but the number connects a pair: runs of different methods share no seed and no start.
     """
     ours, theirs = (one.numbered_standing(indicator, floor) for one in (group, reference))
     if test == "rank-sum":
@@ -325,7 +325,7 @@ def _samples(
 def ranked(
     groups: Groups, indicator: str, floor: float | None = None, alpha: float = statistics.ALPHA
 ) -> tuple[list[str], Ranking]:
-    """Rank the methods by their medians, over the cases that all of them have."""
+    """Rank the methods by their medians, over the cases on which all methods have values."""
     methods = methods_of(groups)
     rows = [
         [statistics.median(of[name].standing(indicator, floor)) for name in methods]
@@ -338,7 +338,7 @@ def ranked(
 def mean_effect(
     groups: Groups, indicator: str, method: str, reference: str, floor: float | None = None
 ) -> float:
-    """Return A12 of a method against the reference, averaged over cases; NaN where it has none."""
+    """Return the mean A12 over cases of a method against the reference, or NaN without a case."""
     both = [of for of in groups.values() if method != reference and {method, reference} <= set(of)]
     pairs = [[of[name].standing(indicator, floor) for name in (method, reference)] for of in both]
     sizes = [statistics.effect_size(*pair) for pair in pairs if all(map(len, pair))]

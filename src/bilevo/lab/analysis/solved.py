@@ -1,10 +1,10 @@
-"""The tables of success: which runs found the optimum, and what they cost.
+"""The tables of success: which runs found the optimum, and how many evaluations they took.
 
-effort     what it costs to come near the optimum, and how many runs do
-solved     how many runs found the verified optimum (`samples.Group.solved`), and evaluations
-           beside the baseline's median of its reference method
-ablation   the same of many forms of a method beside the reference, one row for each
-summary    how near median evaluations are to a baseline's
+effort     the evaluations that it takes to come near the optimum, and the share of runs that do
+solved     the number of runs that found the verified optimum (`samples.Group.solved`), and their
+           evaluations relative to the baseline's reference method
+ablation   evaluations and solved runs of many forms of a method, relative to the reference
+summary    how near median evaluations are to the medians of a baseline
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ MEANING = (
     f"{F_LOWER_ERROR:.0e} of f*"
 )
 RATIO = "of the baseline's"
-WITHIN = (("Acc_u", NEAR), ("Acc_u", 1e-6), ("verified", NEAR))  # shares of runs in "effort"
-FACTORS = (1.1, 1.5, 2.0)  # that "summary" counts problems within
+WITHIN = (("Acc_u", NEAR), ("Acc_u", 1e-6), ("verified", NEAR))  # The shares of runs in "effort".
+FACTORS = (1.1, 1.5, 2.0)  # "summary" counts the problems within these factors of a baseline.
 NO_BASELINE = "There is no baseline to compare with: --baseline FILE names one."
 NO_OPTIMUM = "No optimum is known."
 
@@ -64,7 +64,7 @@ def effort(study: Study) -> Table:
 
 
 def _until_near(group: Group | None) -> Cell:
-    """Show the cost of a success; doubtful if half of the runs, of unknown cost, failed."""
+    """Show the cost of a success. It is doubtful if half of the runs failed at unknown cost."""
     if group is None:
         return Cell(np.nan, WHOLE)
     text = "never" if np.isinf(group.until_near) else None
@@ -72,7 +72,7 @@ def _until_near(group: Group | None) -> Cell:
 
 
 def solved(study: Study) -> Table:
-    """Show median evaluations, their ratio to the baseline's reference, and solved runs."""
+    """Show median evaluations, their ratio to the baseline's reference method, and solved runs."""
     study = study.known
     if not study.groups:
         return Table("solved", "Solved and verified", ["problem"], [], [NO_OPTIMUM])
@@ -97,9 +97,9 @@ def solved(study: Study) -> Table:
 def _solved_cells(
     study: Study, cases: list[Case], beside: Baseline | None, is_sum: bool = False
 ) -> list[Cell]:
-    """Return the cells of each method: evaluations of one case, the mean ratio, and solved runs.
+    """Return the cells of each method: evaluations, the mean ratio over cases, and solved runs.
 
-    The ratio is to the median of the baseline's reference method (see `Study.beside`).
+    A sum has no evaluations. The ratio is to the median of the baseline's reference method.
     """
     line = []
     for name in study.methods:
@@ -135,14 +135,14 @@ def _ratio_notes(study: Study) -> list[str]:
 
 
 def _solved_cell(groups: Iterable[Group | None]) -> Cell:
-    """Count the solved runs among all; failed and infeasible ones are not solved."""
+    """Count the solved runs among all runs; failed and infeasible runs are not solved."""
     found = [group for group in groups if group is not None]
     good, runs = sum(group.solved for group in found), sum(group.attempts for group in found)
     return Cell(good / runs, PLAIN, text=f"{good} of {runs}") if runs else Cell(np.nan, PLAIN)
 
 
 def ablation(study: Study) -> Table:
-    """Show the cost of a method's forms relative to the reference, and what they solve.
+    """Show the cost of a method's forms relative to the reference, and their solved runs.
 
     Problems without runs of the reference are left out.
     """
@@ -172,7 +172,7 @@ def ablation(study: Study) -> Table:
 
 
 def summary(study: Study) -> Table:
-    """Count for each method of the baseline the problems where its figures are near."""
+    """Show, for each method of the baseline, on how many problems our medians are near."""
     if (baseline := study.baseline) is None:
         return Table("summary", "Closeness to a baseline", ["method"], [], [NO_BASELINE])
     factors = ", ".join(f"{factor:g}" for factor in FACTORS)
@@ -201,7 +201,7 @@ def summary(study: Study) -> Table:
 
 
 def _closeness(baseline: Baseline, method: str, cases: dict[Case, Group]) -> list[Cell]:
-    """Return the cells of a method at one size."""
+    """Return the cells of a method for the cases of one size."""
     line = [Cell(len(cases), WHOLE)]
     for key in EVALUATIONS:
         pairs = [

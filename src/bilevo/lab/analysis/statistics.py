@@ -1,15 +1,15 @@
-"""Comparisons of samples of runs, by scipy.stats. Everything compared is minimized.
+"""Comparisons of samples of runs, by scipy.stats. Smaller values are better.
 
-- Spread is scipy.stats.iqr, whose quartiles are interpolated linearly. Papers made with MATLAB have
-  its quartiles, which lie a little farther apart for few runs.
-- The Wilcoxon rank-sum test is scipy.stats.mannwhitneyu, which is the same test. scipy's ranksums
-  has no correction for ties, and a floor on accuracies makes many. Without ties small samples are
-  tested exactly. Samples that are all alike have p = 1.
-- The signed-rank test (scipy.stats.wilcoxon) takes pairs: runs of the same number. Pairs are by
-  number only: seeds of different methods share nothing. Pairs of equals are taken out first, as
-  Wilcoxon did, so that more of the rest can be tested exactly.
-- A test is only made where samples are large enough for it to find a difference at all.
-- Holm's correction is written here because scipy has none; it has Benjamini and Hochberg's only,
+- Spread is scipy.stats.iqr, whose quartiles are interpolated linearly. MATLAB, which many papers
+  use, has other quartiles, which lie a little farther apart for few runs.
+- The Wilcoxon rank-sum test is made by scipy.stats.mannwhitneyu, which is the same test. scipy's
+  ranksums does not correct for ties, and a floor on accuracies makes many ties. Small samples
+  without ties are tested exactly. Samples whose values are all equal have p = 1.
+- The signed-rank test (scipy.stats.wilcoxon) pairs runs of the same number. Nothing else connects
+  them: seeds of different methods share nothing. Pairs of equal values are taken out first, as
+  Wilcoxon did, so that more of the other pairs can be tested exactly.
+- A test is made only if the samples are large enough to show a difference at all.
+- Holm's correction is written here because scipy has only the correction of Benjamini and Hochberg,
   which controls another error.
 - Ranks, the Friedman test and Nemenyi's critical difference follow J. Demsar, "Statistical
   comparisons of classifiers over multiple data sets", JMLR 7, 2006.
@@ -26,25 +26,25 @@ import numpy as np
 from bilevo.core.arrays import FloatArray
 
 Test = Literal["rank-sum", "signed-rank"]
-ALPHA = 0.05  # the usual level of significance
-FRIEDMAN_LEAST = 3  # methods
+ALPHA = 0.05  # The usual level of significance.
+MIN_METHODS = 3  # The fewest methods that a Friedman test can compare.
 
 
 class Comparison(NamedTuple):
-    """A sample against the reference's: `excess` > 0 says that its values are the larger ones."""
+    """A comparison with the reference; `excess` > 0 if the reference has the smaller values."""
 
     p: float
     excess: float
 
     def mark(self, alpha: float = ALPHA) -> str:
-        """Return + where the reference is significantly better, - where worse, = otherwise."""
+        """Return + if the reference is significantly better, - if it is worse, and = otherwise."""
         if self.p >= alpha or self.excess == 0:
             return "="
         return "+" if self.excess > 0 else "-"
 
 
 class Ranking(NamedTuple):
-    """Average ranks over blocks, 1 the best; differences beyond the critical one count."""
+    """Average ranks over blocks, 1 is best. Differences above the critical one are significant."""
 
     average: list[float]
     p: float
@@ -53,12 +53,12 @@ class Ranking(NamedTuple):
 
 
 def median(values: FloatArray) -> float:
-    """Return the median; NaN without values."""
+    """Return the median, or NaN if there are no values."""
     return float(np.median(values)) if len(values) else np.nan
 
 
 def spread(values: FloatArray) -> float:
-    """Return the interquartile range; NaN without values, or if both quartiles are infinite."""
+    """Return the interquartile range, or NaN without values or if both quartiles are infinite."""
     from scipy import stats
 
     if not len(values):
@@ -88,7 +88,7 @@ def signed_rank(values: FloatArray, reference: FloatArray) -> Comparison:
 
 
 def find_test(name: str) -> Callable[[FloatArray, FloatArray], Comparison]:
-    """Return the test of a name; an unknown one is a ValueError."""
+    """Return the test with this name; raise ValueError if it is unknown."""
     tests = {"rank-sum": rank_sum, "signed-rank": signed_rank}
     if name not in tests:
         raise ValueError(f"unknown test {name!r}; known are {', '.join(tests)}")
@@ -102,10 +102,10 @@ def least_p(ours: int, theirs: int, test: Test) -> float:
 
 
 def effect_size(values: FloatArray, reference: FloatArray) -> float:
-    """Return Vargha and Delaney's A12: how often a value exceeds the reference's (ties count half).
+    """Return Vargha and Delaney's A12: the share of pairs in which the reference is smaller.
 
-    Below 0.5 the values are better (smaller), above it the reference's; it is U / (k l) for the U
-    of Mann and Whitney and samples of k and l.
+    Ties count half. Below 0.5 the values are better (smaller), above 0.5 the reference is better.
+    A12 is U / (k l) for the U of Mann and Whitney and samples of sizes k and l.
     """
     from scipy import stats
 
@@ -113,7 +113,7 @@ def effect_size(values: FloatArray, reference: FloatArray) -> float:
 
 
 def holm(p: list[float]) -> list[float]:
-    """Adjust p values for being members of one family (S. Holm, 1979), in the given order."""
+    """Return p values corrected as one family (S. Holm, 1979), in the given order."""
     order = np.argsort(p, kind="stable")
     factors = np.arange(len(p), 0, -1)
     adjusted = np.minimum(np.maximum.accumulate(np.asarray(p)[order] * factors), 1.0)
@@ -127,8 +127,8 @@ def friedman(medians: FloatArray, alpha: float = ALPHA) -> Ranking:
     from scipy import stats
 
     blocks, methods = medians.shape
-    if methods < FRIEDMAN_LEAST:
-        raise ValueError(f"a Friedman test needs {FRIEDMAN_LEAST} methods or more, not {methods}")
+    if methods < MIN_METHODS:
+        raise ValueError(f"a Friedman test needs {MIN_METHODS} methods or more, not {methods}")
     if not blocks:
         raise ValueError("a Friedman test needs a problem with runs of all methods")
     ranks = stats.rankdata(medians, axis=1)

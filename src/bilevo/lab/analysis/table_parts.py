@@ -1,4 +1,4 @@
-"""The parts of tables: cells, the study that a table shows, and notes."""
+"""The parts of tables: cells, notes, and the study that a table shows."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from bilevo.lab.analysis.statistics import ALPHA, Test
 from bilevo.lab.frames import pl
 from bilevo.lab.store import FAILED, IMPORTED
 
-# How figures are written: accuracies, counts, shares, ratios and ranks, values of problems.
+# The formats of accuracies, of counts, of shares, of ratios and ranks, and of F and f.
 SCIENTIFIC, WHOLE, SHARE, PLAIN, GENERAL = ".2e", ".0f", ".0%", ".2f", ".6g"
-SIGNS = "+/-/="  # better, worse and alike, in the DRC paper's order
-DOUBT = "!"  # marks a figure of which at least half of the runs gave no good answer
-TROUBLES = {  # by attributes of `samples.Group` that count runs
+SIGNS = "+/-/="  # The reference is better, worse, or neither, in the order of the DRC paper.
+DOUBT = "!"  # The mark of a number for which at least half of the runs gave no good answer.
+TROUBLES = {  # titles of the attributes of `samples.Group` that count such runs
     "failed": "Runs that failed and are left out",
     "infeasible": "Runs that ended infeasible",
     "refuted": "Runs that are infeasible at the follower's true answer",
@@ -30,16 +30,16 @@ TROUBLES = {  # by attributes of `samples.Group` that count runs
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A figure (NaN where there is none), its format, and what a table shows beside it."""
+    """A number (NaN if there is none), its format, and what a table shows beside it."""
 
     value: float
     form: str = SCIENTIFIC
     spread: float | None = None  # the interquartile range
     mark: str = ""  # "+", "=" or "-"
-    saved: float | None = None  # the share of evaluations that the reference needs less
+    saved: float | None = None  # the share of evaluations that the reference saves
     baseline: float | None = None  # the baseline's median
-    best: bool = False  # of its row
-    doubt: bool = False  # too many of its runs gave no good answer; never the best
+    best: bool = False  # whether it is the best of its row
+    doubt: bool = False  # whether too many runs gave no good answer; then it is never the best
     text: str | None = None  # what is written instead of the value
     named: bool = False  # whether the text holds a name, which is escaped
 
@@ -63,21 +63,21 @@ class Table:
     header: list[str]
     rows: list[TableRow]
     notes: list[str] = field(default_factory=list)
-    closing: int = 0  # last rows that sum up the others
+    closing: int = 0  # how many of the last rows sum up the other rows
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """Groups of runs, what they are compared with, and how."""
+    """Groups of runs, what they are compared with, and how they are compared."""
 
     groups: Groups
     reference: str  # the method that others are compared with
-    statuses: Mapping[str, str]  # of methods
-    limit: int = 0  # on the evaluations of every run; 0: there is none
+    statuses: Mapping[str, str]  # of each method; see `statuses`
+    limit: int = 0  # on the evaluations of every run, or 0 if there is none
     cut_off: bool = False  # whether a limit ended runs
     to_target: bool = True  # whether runs ended at the known optimum
     baseline: Baseline | None = None  # published medians to show beside those of the runs
-    floor: float | None = FLOOR  # accuracies below it count as this; None: as they are
+    floor: float | None = FLOOR  # accuracies below it count as the floor; None has no floor
     test: Test = "rank-sum"
     holm: bool = False  # whether p values of one indicator are corrected for their number
     alpha: float = ALPHA  # the level of significance
@@ -89,7 +89,7 @@ class Study:
             raise ValueError(f"alpha is {self.alpha}; it should be between 0 and 1")
 
     def of(self, groups: Groups) -> Study:
-        """Return the study of some of the groups."""
+        """Return the same study with only these groups."""
         return replace(self, groups=groups)
 
     @property
@@ -103,7 +103,7 @@ class Study:
 
     @property
     def labels(self) -> list[str]:
-        """Return the names that its methods have in tables."""
+        """Return the names of the methods in tables."""
         return [self.label(method) for method in self.methods]
 
     def label(self, method: str) -> str:
@@ -114,7 +114,7 @@ class Study:
         return list(dict.fromkeys(case.size for case in self.groups))
 
     def place(self, problem: str, size: str) -> list[str]:
-        """Return what a row begins with; the size only where there are several."""
+        """Return the first cells of a row: the problem, and the size if there are several."""
         return [problem, size] if len(self.sizes) > 1 else [problem]
 
     @property
@@ -123,31 +123,31 @@ class Study:
         return self.place("problem", "(m, n)")
 
     def titled(self, title: str) -> str:
-        """Add the size to a title where there is one for all."""
+        """Add the size to a title if all problems have one size."""
         return f"{title} at (m, n) = {self.sizes[0]}" if len(self.sizes) == 1 else title
 
     @property
     def has_same_limit(self) -> bool:
-        """Tell whether runs had the limit of the baseline's, or none where those had none."""
+        """Tell whether the runs had the baseline's limit, or no limit if the baseline has none."""
         most = self.baseline.max_evals if self.baseline else 0
         return self.limit == most if most else not self.cut_off
 
     @property
     def is_comparable(self) -> bool:
-        """Tell whether there is a baseline, and runs ended as its runs did."""
+        """Tell whether there is a baseline whose runs ended in the same way as these runs."""
         if self.baseline is None:
             return False
         return self.to_target == self.baseline.target and self.has_same_limit
 
     def beside(self, case: Case, method: str, indicator: str) -> float | None:
-        """Return the baseline's median that may stand beside ours."""
+        """Return the baseline's median to show beside ours, or None."""
         if self.baseline is None or not self.is_comparable:
             return None
         return self.baseline.medians.get((case, method, indicator))
 
 
 def study_of(runs: pl.DataFrame, reference: str | None = None, **options: Any) -> Study:
-    """Make the study of a frame of runs; the reference is drc-cma-es by default, or the first."""
+    """Make the study of a frame of runs; see `samples.reference_of` for the default reference."""
     groups = samples.grouped(runs)
     return Study(
         groups,
@@ -161,9 +161,9 @@ def study_of(runs: pl.DataFrame, reference: str | None = None, **options: Any) -
 
 
 def statuses(runs: pl.DataFrame) -> dict[str, str]:
-    """Tell how close the methods of a frame of runs are to their authors' programs.
+    """Return, for each method of a frame of runs, how close it is to its authors' program.
 
-    A method that is not registered is its author's own.
+    A method that is not registered counts as its author's own program.
     """
     status = pl.col("status").fill_null("")
     ours = set(runs.filter(~status.is_in([FAILED, IMPORTED]))["method"])
@@ -177,27 +177,27 @@ def statuses(runs: pl.DataFrame) -> dict[str, str]:
 
 
 def method_labels(runs: pl.DataFrame) -> dict[str, str]:
-    """Return the names that methods of a frame of runs have in tables and figures."""
+    """Return the names of a frame's methods in tables and figures."""
     return {method: method_label(method, status) for method, status in statuses(runs).items()}
 
 
 def method_label(method: str, status: str) -> str:
-    """Return a method's name; a reconstruction is called one wherever its figures stand."""
+    """Return a method's name, followed by its status if it is a reconstruction."""
     rebuilt = status == registry.Status.RECONSTRUCTION
     return f"{method} ({status})" if rebuilt else method
 
 
 def cells_of(rows: Iterable[TableRow]) -> list[Cell]:
-    """Return the cells of rows without the names."""
+    """Return the cells of rows, without the names of problems and methods."""
     return [cell for row in rows for cell in row if isinstance(cell, Cell)]
 
 
 def with_best(
     cells: Iterable[Cell], by: Sequence[float] | None = None, largest: bool = False
 ) -> list[Cell]:
-    """Mark the best cells of a row: all whose values are written like the best one.
+    """Mark the best cells of a row: all whose values look like the best value when written.
 
-    The values are those of the cells, or others `by` which they are compared.
+    Cells are compared by their values, or by the values in `by`.
     """
     line = list(cells)
     pairs = list(zip(line, by or [cell.value for cell in line], strict=True))
@@ -226,7 +226,7 @@ def run_notes(study: Study, what: str = "Medians") -> list[str]:
 
 
 def standing_notes(study: Study) -> list[str]:
-    """Say how runs without a good answer count where answers are compared."""
+    """Say how runs without a good answer count in comparisons of answers."""
     every = [group for methods in study.groups.values() for group in methods.values()]
     if not any(group.failed or group.infeasible or group.refuted for group in every):
         return []
@@ -236,7 +236,7 @@ def standing_notes(study: Study) -> list[str]:
 
 
 def _trouble(study: Study, attribute: str) -> list[str]:
-    """Say how many runs of which method on which problem have an attribute of TROUBLES."""
+    """Say how many runs of each method on each problem have one of the TROUBLES."""
     found: dict[str, list[str]] = {}
     for case, methods in study.groups.items():
         for method, group in methods.items():
@@ -248,7 +248,7 @@ def _trouble(study: Study, attribute: str) -> list[str]:
 
 
 def baseline_notes(study: Study, rows: Iterable[TableRow]) -> list[str]:
-    """Say what brackets in the rows mean, or why there are none."""
+    """Say what the brackets in the rows mean, or why there are no brackets."""
     if (baseline := study.baseline) is None:
         return []
     if not study.is_comparable:
@@ -260,7 +260,7 @@ def baseline_notes(study: Study, rows: Iterable[TableRow]) -> list[str]:
 
 
 def test_notes(study: Study, marked: bool, too_few: set[int]) -> list[str]:
-    """Say what parentheses and marks mean, and why some are missing."""
+    """Say what parentheses and marks mean, and why some marks are missing."""
     corrected = ", with Holm's correction" if study.holm else ""
     paired = "; pairs are by number only" if study.test == "signed-rank" else ""
     notes = ["In parentheses: interquartile ranges."]
@@ -275,7 +275,7 @@ def test_notes(study: Study, marked: bool, too_few: set[int]) -> list[str]:
 
 
 def span(numbers: Iterable[int]) -> str:
-    """Write numbers as the only one, or as a range such as "3 to 5"."""
+    """Write numbers as a range such as "3 to 5", or as one number if all are equal."""
     found = set(numbers)
     least, most = min(found), max(found)
     return str(least) if least == most else f"{least} to {most}"

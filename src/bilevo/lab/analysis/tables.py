@@ -1,17 +1,16 @@
 """Tables of stored runs, as values; `formats` turns them into text.
 
-    accuracy      Acc_u and Acc_l as reported, and verified: F at the follower's true answer
-    evaluations   of either level
-    total         evaluations of both levels, and what the reference saves
-    real          F and f where no optimum is known, and evaluations
+    accuracy      Acc_u and Acc_l as reported, and |F - F*| at the follower's true answer (verified)
+    evaluations   evaluations of each level
+    total         evaluations of both levels together, and the share that the reference saves
+    real          F, f and evaluations on problems whose optimum is not known
     ranks         average ranks over problems, and effect sizes
-    summary       how near median evaluations are to a baseline's
-    effort, solved, ablation   see `solved`
+    effort, solved, ablation, summary   see `solved`
 
-Medians are over completed runs, as they report them. Marks are the DRC paper's: "+" where the
-reference is significantly better than the method of the column, "-" where it is worse, "=" where
-neither. In tests and for the best of a row, the answers of failed and infeasible runs are the
-worst; evaluations are compared as they are. A `baseline` adds what somebody else has published.
+Medians are over completed runs, as they report their answers. Marks are those of the DRC paper: "+"
+if the reference is significantly better than the method of the column, "-" if it is worse, and "="
+if neither holds. In tests and for the best of a row, the answers of failed and infeasible runs are
+the worst; evaluations are compared as they are. A `baseline` adds published medians.
 """
 
 from __future__ import annotations
@@ -35,10 +34,9 @@ Marks = dict[tuple[Case, str], str]  # by case and method
 
 
 def make_table(runs: pl.DataFrame, kind: str, **options: Any) -> Table:
-    """Make one of TABLES of a frame of runs; one that has nothing to show has no rows.
+    """Make one of TABLES from a frame of runs; a table with nothing to show has no rows.
 
-    `options` are the reference and others of `table_parts.Study`: baseline, floor, test, holm and
-    alpha.
+    `options` are fields of `table_parts.Study`: reference, baseline, floor, test, holm and alpha.
     """
     if kind not in TABLES:
         raise ValueError(f"unknown kind of table {kind!r}; known are {', '.join(TABLES)}")
@@ -53,13 +51,13 @@ def accuracy(study: Study) -> Table:
 
 
 def evaluations(study: Study) -> Table:
-    """Show evaluations of either level."""
+    """Show the evaluations of each level."""
     forms = dict.fromkeys(("FEs_u", "FEs_l"), WHOLE)
     return _of_indicators("evaluations", "Evaluations", study, forms)
 
 
 def real(study: Study) -> Table:
-    """Show the answers where no optimum is known; F_verified is F at the follower's true answer."""
+    """Show answers if no optimum is known; F_verified is F at the follower's true answer."""
     known = study.known.groups
     unknown = study.of({case: of for case, of in study.groups.items() if case not in known})
     forms = dict.fromkeys(("F", "F_verified", "f"), parts.GENERAL)
@@ -70,7 +68,7 @@ def real(study: Study) -> Table:
 
 
 def _of_indicators(name: str, title: str, study: Study, forms: dict[str, str]) -> Table:
-    """Make a table whose rows are problems and indicators, whose last rows count the marks."""
+    """Make a table with a row for each problem and indicator; the last rows count the marks."""
     methods = study.methods
     lines: dict[tuple[Case, str], list[Cell]] = {}
     counts: list[TableRow] = []
@@ -122,10 +120,10 @@ def _doubt_note(rows: list[TableRow]) -> list[str]:
 
 
 def _is_merit(indicator: str, of: dict[str, Group], study: Study) -> bool:
-    """Tell whether smaller is better.
+    """Tell whether smaller values of an indicator are better.
 
-    For f it is not, because f at another x belongs to another problem. For an F that is not
-    verified it is not, because F may be low only as the follower is not solved.
+    They are not for f, because f at another x belongs to another problem. They are not for F if
+    there is F_verified, because F may be low only because the follower is not solved.
     """
     if indicator in EVALUATIONS:
         return not study.limit
@@ -156,7 +154,7 @@ def _median_cell(
 
 
 def _is_doubtful(study: Study, group: Group, indicator: str) -> bool:
-    """Tell whether half of the runs or more have no good answer; for counts, none near F*."""
+    """Tell whether at least half of the runs have no good answer (for counts: none near F*)."""
     if indicator in QUALITIES:
         return bool(np.isposinf(_median_standing(study, group, indicator)))
     if study.limit:
@@ -166,7 +164,7 @@ def _is_doubtful(study: Study, group: Group, indicator: str) -> bool:
 
 
 def _marks(study: Study, indicator: str) -> tuple[Marks, set[int]]:
-    """Return the marks, and sizes of samples too small for any."""
+    """Return the marks, and the sizes of samples that are too small for a test."""
     how: dict[str, Any] = {
         name: getattr(study, name) for name in ("floor", "test", "holm", "alpha")
     }
@@ -175,9 +173,9 @@ def _marks(study: Study, indicator: str) -> tuple[Marks, set[int]]:
 
 
 def _count_rows(study: Study, marks: Marks, indicator: str) -> list[TableRow]:
-    """Count how often the reference is better, worse and alike.
+    """Return rows that count how often the reference is better, worse, or neither.
 
-    Sizes are counted apart where a problem has several.
+    Each size has its own row if a problem has several sizes.
     """
     apart = len({case.problem for case in study.groups}) < len(study.groups)
     rows: list[TableRow] = []
@@ -191,7 +189,7 @@ def _count_rows(study: Study, marks: Marks, indicator: str) -> list[TableRow]:
 def _count_cell(
     study: Study, marks: Marks, indicator: str, method: str, cases: Iterable[Case]
 ) -> Cell:
-    """Count marks; the baseline's count stands beside ours where both are of the same problems."""
+    """Count marks, beside the baseline's count if the baseline has marks for the same problems."""
     ours = {case: marks[case, method] for case in cases if (case, method) in marks}
     text = _tally([*ours.values()]) if ours else ""
     baseline = study.baseline
@@ -231,7 +229,7 @@ def total(study: Study) -> Table:
 
 
 def _with_savings(cells: list[Cell], at: int | None) -> list[Cell]:
-    """Show the share of the larger number that the reference, the cell `at`, saves; no spread."""
+    """Add to each cell the share that the reference, which is the cell `at`, saves."""
     cells = [replace(cell, spread=None) for cell in cells]
     if at is None:
         return cells
@@ -244,8 +242,8 @@ def _with_savings(cells: list[Cell], at: int | None) -> list[Cell]:
 
 
 def _averages(medians: dict[Case, list[Cell]]) -> dict[Case, list[Cell]]:
-    """Average cells by suite and size, where a suite has several problems."""
-    suites: dict[Case, list[list[Cell]]] = {}  # under the name of the suite
+    """Average cells by suite and size if a suite has several problems."""
+    suites: dict[Case, list[list[Cell]]] = {}  # by the suite, as the case's problem
     for case, cells in medians.items():
         suites.setdefault(Case(case.suite, case.m, case.n), []).append(cells)
     found = {}
@@ -269,7 +267,7 @@ def _mean(cells: tuple[Cell, ...]) -> Cell:
 
 
 def rankable(limit: int) -> tuple[str, ...]:
-    """Return what methods are ranked by: evaluations only where no limit was set on them."""
+    """Return the indicators to rank methods by; evaluations are left out if they were limited."""
     return tuple(one for one in RANKED if not (limit and one in EVALUATIONS))
 
 

@@ -1,1 +1,1 @@
-"""Show tables and curves: as text, LaTeX, figures, and a report for a browser."""
+"""Show tables and curves as text, as LaTeX, as figures, and in a report for a browser."""

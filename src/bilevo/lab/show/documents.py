@@ -1,7 +1,7 @@
 """Documents that hold tables: `python -m bilevo.lab.show.documents PAGE...` updates the tables.
 
-A table is between two marks, and only the text between them is replaced. In a page about runs the
-first mark has the arguments of `bilevo table`, with paths relative to the working folder:
+A table is between two marks, and only the text between the marks is replaced. In a page about runs
+the first mark has the arguments of `bilevo table`, with paths relative to the working directory:
 
     <!-- table: results/quick --kind accuracy -->
     <!-- end -->
@@ -20,15 +20,15 @@ LIKE = "results/quick --kind accuracy"
 
 
 def marked(name: str) -> re.Pattern[str]:
-    """Return a pattern for a marked table of a document; `name` is itself a pattern."""
+    """Return a pattern that finds marked tables; `name` is a pattern for their names."""
     return re.compile(rf"(<!-- table: {name} -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
 def filled(text: str, pattern: re.Pattern[str], made: Callable[..., str], like: str) -> str:
-    """Replace the `marked` tables of a document by what `made` returns for their names.
+    """Return a document whose `marked` tables are replaced by what `made` returns for their names.
 
-    Where that is empty, the table stays as it is. `like` is an example of a right name, for the
-    error about a wrong mark.
+    If `made` returns an empty text, the table stays as it is. `like` is an example of a right name,
+    which the error about a wrong mark shows.
     """
 
     def fill(match: re.Match[str]) -> str:
@@ -43,12 +43,12 @@ def filled(text: str, pattern: re.Pattern[str], made: Callable[..., str], like: 
 
 
 def with_new_tables(text: str) -> str:
-    """Make the tables of a page anew, each by `bilevo table` with the arguments of its mark."""
+    """Return a page with new tables, each made by `bilevo table` with the arguments of its mark."""
     return filled(text, marked("(.*?)"), table_in_markdown, like=LIKE)
 
 
 def table_in_markdown(arguments: str) -> str:
-    """Return what `bilevo table` shows, in Markdown."""
+    """Return the output of `bilevo table` in Markdown."""
     from cyclopts import App
 
     from bilevo.lab.commands import table
@@ -63,7 +63,7 @@ def table_in_markdown(arguments: str) -> str:
 
 
 def write_tables(*pages: Path) -> None:
-    """Write the tables of pages from stored runs.
+    """Update the tables of pages from stored runs.
 
     Parameters
     ----------

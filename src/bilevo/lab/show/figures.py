@@ -1,8 +1,8 @@
 """Figures of stored runs for print: convergence, allocation, running time, targets, ranks.
 
 `curves` computes what they show; this module draws it with matplotlib, in sizes for a column or a
-page of a paper. Names of problems and methods may come from files of others, so a `$` or `_` in
-them means nothing: matplotlib must not parse them, and legends get their labels afterwards.
+page of a paper. Names of problems and methods may come from anybody's files and may contain `$` or
+`_`, so matplotlib must not parse them, and legends get their labels afterwards.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["FIGURES", "draw", "save"]
 Shown = TypeVar("Shown")
 
-COLUMN, PAGE = 3.5, 7.16  # inches, of the journals' two-column pages
-ACROSS = 3  # small multiples in a row
-LINE, LETTER = 0.17, 0.063  # inches, of text as it is set here, with some air
-LOWEST = 1e-10  # the end of an axis of |F - F*|: rounding is below
+COLUMN, PAGE = 3.5, 7.16  # The widths of a column and of a page with two columns, in inches.
+ACROSS = 3  # The number of panels in a row.
+LINE, LETTER = 0.17, 0.063  # The height of a line and the width of a letter, in inches.
+LOWEST = 1e-10  # The lower end of an axis of |F - F*|; smaller values are rounding errors.
 LOOK: dict[Any, Any] = {
     **{"font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 8},
     **{"xtick.labelsize": 7, "ytick.labelsize": 7, "axes.linewidth": 0.6},
@@ -43,7 +43,7 @@ LINE_STYLES: dict[str, Any] = {
     "longdashdot": (0, (7, 1.5, 1, 1.5)),
 }
 X_LABEL = "evaluations of both levels"
-WORDS = {  # what methods can be ranked by
+WORDS = {  # labels of the indicators that methods can be ranked by
     **{"Acc_u": "|F - F*|", "Acc_l": "|f - f*|", "verified": "verified |F - F*|"},
     **{"F": "F", "F_verified": "verified F"},
     **{"FEs_u": "upper evaluations", "FEs_l": "lower evaluations", "FEs": "evaluations"},
@@ -53,7 +53,7 @@ MARKERS = {"solid": "o", "dash": "v", "dashdot": "s", "dot": "^", "longdashdot":
 
 
 class Data(NamedTuple):
-    """What figures are drawn from, and how methods are named and drawn in them."""
+    """The runs that figures show, and the names and styles of methods in them."""
 
     runs: pl.DataFrame
     history: pl.DataFrame
@@ -72,11 +72,11 @@ def draw(
     indicator: str = "Acc_u",
     floor: float | None = FLOOR,
 ) -> Figure:
-    """Draw one of FIGURES, of all that the frames have.
+    """Draw one of FIGURES from all runs in the frames.
 
-    Convergence has a panel for each problem; allocation shows the first problem whose histories
+    Convergence has a panel for each problem. Allocation shows the first problem whose histories
     have executions of tasks. Methods without a history, or without times, are named below the
-    figure. `indicator` and `floor` are for the ranks of the critical-difference diagram.
+    figure. The critical-difference diagram ranks methods by `indicator`, with this `floor`.
     """
     if kind not in FIGURES:
         raise ValueError(f"unknown figure {kind!r}; known are {', '.join(FIGURES)}")
@@ -94,7 +94,7 @@ def draw(
 
 
 def _of_cases(data: Data, compute: Callable[..., Shown]) -> tuple[list[Shown], list[str]]:
-    """Compute what each case with a history shows; also return the cases that show nothing."""
+    """Compute the curves of each case with a history; return also the cases without curves."""
     found, missing = [], []
     for case in curves.cases(data.history):
         try:
@@ -105,7 +105,7 @@ def _of_cases(data: Data, compute: Callable[..., Shown]) -> tuple[list[Shown], l
 
 
 def _convergence(data: Data) -> Figure:
-    """Draw median and quartiles over evaluations, a panel for each problem with a history."""
+    """Draw medians and quartiles over evaluations, with a panel for each problem."""
     found, missing = _of_cases(data, curves.convergence)
     if not found:
         raise ValueError("no run has a history with a feasible pair: convergence cannot be shown")
@@ -131,7 +131,7 @@ def _convergence(data: Data) -> Figure:
 
 
 def _draw_band(ax: Axes, band: Band, look: Style) -> None:
-    """Draw a band where it is finite: the median once half of the runs have a feasible pair."""
+    """Draw the median and the quartiles of a band as far as they are finite."""
     x, between = band.evaluations, np.isfinite(band.upper)
     quartiles = band.lower[between], band.upper[between]
     ax.fill_between(x[between], *quartiles, step="post", color=look.colour, alpha=0.18, lw=0)
@@ -141,7 +141,7 @@ def _draw_band(ax: Axes, band: Band, look: Style) -> None:
 
 
 def _show_unknown(ax: Axes, panel: Convergence) -> None:
-    """Show F itself and the best that was found, at the scale of the later half of each curve."""
+    """Show F itself and the best F found, at the scale of the later half of each curve."""
     later = [band.median[len(band.median) // 2 :] for band in panel.bands]
     values = np.concatenate([*later, [panel.goal.F]])
     values = values[np.isfinite(values)]
@@ -170,7 +170,7 @@ def _allocation(data: Data) -> Figure:
 
 
 def _runtime(data: Data) -> Figure:
-    """Draw medians and quartiles of seconds a run and an evaluation, problem by problem."""
+    """Draw medians and quartiles of seconds per run and per evaluation, for each problem."""
     found = curves.times(data.runs)
     figure = _figure(PAGE if len(found.cases) * len(found.methods) > 16 else COLUMN, 3.8)
     above, below = figure.subplots(2, 1, sharex=True)
@@ -187,7 +187,7 @@ def _runtime(data: Data) -> Figure:
 
 
 def _draw_times(ax: Axes, data: Data, found: Times, spreads: Spreads, unit: float) -> None:
-    """Draw points side by side: a logarithmic scale has no zero for bars to begin at."""
+    """Draw points, not bars, because a logarithmic scale has no zero at which bars could begin."""
     width = 0.7 / len(found.methods)
     for i, method in enumerate(found.methods):
         shift = (i - (len(found.methods) - 1) / 2) * width
@@ -206,7 +206,7 @@ def _draw_times(ax: Axes, data: Data, found: Times, spreads: Spreads, unit: floa
 
 
 def _ecdf(data: Data) -> Figure:
-    """Draw the share of targets reached, with a cross where a method's last run has ended."""
+    """Draw the share of targets reached, with a cross at the end of a method's longest run."""
     found = curves.ecdf(data.history, data.runs)
     figure = _figure(COLUMN, 2.4)
     ax = figure.subplots()
@@ -227,7 +227,7 @@ def _ecdf(data: Data) -> Figure:
 
 
 def _critical_difference(data: Data) -> Figure:
-    """Draw average ranks on a line, best on the left; bars join methods that do not differ.
+    """Draw average ranks on a line, the best on the left; bars join methods that do not differ.
 
     One unit of height is a line of text.
     """
@@ -242,7 +242,7 @@ def _critical_difference(data: Data) -> Figure:
     figure.set_layout_engine("none")
     ax = figure.add_axes((0, 0, 1, 1))
     ax.set_axis_off()
-    inch = (last - 1) / scale  # in ranks
+    inch = (last - 1) / scale  # how many ranks an inch stands for
     ax.set_xlim(1 - left * inch, max(last + right * inch, 1.1 + found.difference))
     ax.set_ylim(bottom, -3.2)
     _draw_scale(ax, found, bottom)
@@ -269,7 +269,7 @@ def _draw_scale(ax: Axes, found: Ranks, bottom: float) -> None:
 
 
 def _draw_ranks(ax: Axes, data: Data, found: Ranks, depth: float) -> None:
-    """Name the better half on the left from above, the others on the right from below."""
+    """Write the better half on the left, downwards, and the other half on the right, upwards."""
     last = len(found.average)
     half = (last + 1) // 2
     for i, (method, rank) in enumerate(found.average.items()):
@@ -301,7 +301,7 @@ def _figure(width: float, height: float) -> Figure:
 
 
 def _unseen(figure: Figure, left_out: Sequence[str]) -> str:
-    """Return further lines of a label that name what is missing, and make room for them."""
+    """Return lines for a label that name what is missing, and make room for these lines."""
     if not left_out:
         return ""
     names = ", ".join(map(short_name, left_out))
@@ -311,7 +311,7 @@ def _unseen(figure: Figure, left_out: Sequence[str]) -> str:
 
 
 def _legend(figure: Figure, data: Data, methods: Sequence[str], points: bool = False) -> None:
-    """Add a legend above; labels are set later, since matplotlib leaves out those like `_x`."""
+    """Add a legend at the top; labels are set later, because matplotlib drops labels like `_x`."""
     from matplotlib.lines import Line2D
 
     handles = []
@@ -334,7 +334,7 @@ def _legend(figure: Figure, data: Data, methods: Sequence[str], points: bool = F
 
 
 def _few_ticks(axis: Any) -> None:
-    """Label powers of ten, or plain numbers where an axis has fewer than two powers."""
+    """Label powers of ten, or plain numbers if an axis has fewer than two powers."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     low, high = np.log10(axis.get_view_interval())

@@ -1,8 +1,8 @@
 """Tables as plain text, Markdown, CSV and LaTeX.
 
-A cell has the median, its interquartile range or the savings of the reference (in parentheses), the
-mark, and the baseline's median (in brackets). A sign of doubt follows right after the median. Names
-of problems and methods may come from other people's files, so each format escapes them.
+A cell has the median and maybe a sign of doubt, then the interquartile range or the savings of the
+reference (in parentheses), the mark, and the baseline's median (in brackets). Names of problems and
+methods may come from anybody's files, so each format escapes them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import numpy as np
 from bilevo.core.terminal import on_one_line
 from bilevo.lab.analysis.table_parts import DOUBT, GENERAL, SIGNS, Cell, Table
 
-GREY = r"\cellcolor[rgb]{.851,.851,.851}"  # behind the best of a row
-LETTERS = "ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØÙÚÛÜÝßàáâãäåæçèéêëìíîïñòóôõöøùúûüýÿ"  # that TeX's fonts have
+GREY = r"\cellcolor[rgb]{.851,.851,.851}"  # The colour behind the best of a row.
+LETTERS = "ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØÙÚÛÜÝßàáâãäåæçèéêëìíîïñòóôõöøùúûüýÿ"  # TeX's fonts have these.
 IN_LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -29,7 +29,7 @@ IN_LATEX = {
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
     **{letter: "\\" + letter for letter in "&%$#_{}"},
-    **{letter: f"{{{letter}}}" for letter in "[]*"},  # they may follow the end of a line, \\
+    **{letter: f"{{{letter}}}" for letter in "[]*"},  # they mean something after \\
     **{letter: f"{{\\char{ord(letter)}}}" for letter in "\"`'"},
 }
 MARKS_IN_LATEX = {"+": "$+$", "-": "$-$", "=": r"$\approx$"}
@@ -49,7 +49,7 @@ def format_tables(tables: Sequence[Table], form: str) -> str:
 
 
 def text(table: Table) -> str:
-    """Write aligned columns, the best of a row starred, and notes."""
+    """Write aligned columns and notes, with a star at the best of a row."""
     lines = [[on_one_line(head) for head in table.header]]
     lines += [[_on_one_line(cell, on_one_line, "{}*") for cell in row] for row in table.rows]
     notes = [on_one_line(note) for note in table.notes]
@@ -60,7 +60,7 @@ def text(table: Table) -> str:
 
 
 def markdown(table: Table) -> str:
-    """Write a table of GitHub's Markdown, the best of a row in bold, and notes."""
+    """Write a table in GitHub's Markdown and notes, with the best of a row in bold."""
     lines = [[_in_markdown(head) for head in table.header]]
     lines += [[_on_one_line(cell, _in_markdown, "**{}**") for cell in row] for row in table.rows]
     parts = [show(lines, markdown=True)] if table.rows else []
@@ -68,7 +68,7 @@ def markdown(table: Table) -> str:
 
 
 def csv_text(table: Table) -> str:
-    """Write values in full; spreads, marks and baselines have columns of their own."""
+    """Write all digits of the values; spreads, marks and baselines have their own columns."""
     columns: Lines = []
     for i, head in enumerate(table.header):
         cells = [_in_full(row[i]) for row in table.rows]
@@ -80,7 +80,7 @@ def csv_text(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    """Write a table for a document with the packages that a comment names; best bold on grey."""
+    """Write a LaTeX table, with the best of a row bold on grey; a comment names its packages."""
     return f"% in the preamble: {' '.join(PACKAGES)}\n{_in_float(table)}"
 
 
@@ -92,7 +92,7 @@ def _in_float(table: Table) -> str:
     body: list[str] = []
     for block in blocks:
         lines = [[_cell_in_latex(cell) for cell in row] for row in block]
-        lines[1:] = [["", *line[1:]] for line in lines[1:]]  # the problem's name once
+        lines[1:] = [["", *line[1:]] for line in lines[1:]]  # the problem's name only once
         body += [r"    \midrule"] if ruled or not body else []
         body += ["    " + " & ".join(line) + r" \\" for line in lines]
     head = " & ".join(_in_latex(head) for head in table.header)
@@ -118,7 +118,7 @@ def _in_float(table: Table) -> str:
 
 
 def latex_document(tables: Sequence[Table]) -> str:
-    """Write LaTeX that compiles by itself: a page for each table, large enough for the largest."""
+    """Write a complete LaTeX document with a page for each table; the largest table fits a page."""
     width = 60 + 32 * max(len(table.header) for table in tables)
     height = 80 + 6 * max(len(table.rows) for table in tables)
     lines = [
@@ -146,7 +146,7 @@ FORMATS: dict[str, Callable[[Sequence[Table]], str]] = {
 
 
 def show(lines: Lines, markdown: bool) -> str:
-    """Write lines of cells, the first of which is the header, as a table."""
+    """Write lines of cells as a table; the first line is the header."""
     if markdown:
         rule = ["---"] * len(lines[0])
         return "\n".join("| " + " | ".join(line) + " |" for line in [lines[0], rule, *lines[1:]])
@@ -158,7 +158,7 @@ def show(lines: Lines, markdown: bool) -> str:
 
 
 def csv_line(values: Iterable[Any]) -> str:
-    """Write a line of CSV. With the ending CR LF, the writer quotes single carriage returns."""
+    """Return a line of CSV. The writer gets the ending CR LF, so that it quotes single CRs."""
     file = StringIO()
     csv.writer(file, lineterminator="\r\n").writerow(values)
     return file.getvalue().removesuffix("\r\n") + "\n"
@@ -167,22 +167,22 @@ def csv_line(values: Iterable[Any]) -> str:
 def guarded(text: str) -> str:
     """Put an apostrophe before a text that a spreadsheet would take for a formula.
 
-    Such texts begin with one of = + - @, a tab or an end of line. Apostrophes
-    may stand before it; such a text gets one more, so that `unguarded` gives every text back. A
-    lone sign is no formula.
+    Such texts begin with = + - @, a tab or an end of line. A text with apostrophes before such a
+    sign gets one more apostrophe, so that `unguarded` gives every text back. A sign alone is no
+    formula.
     """
     return f"'{text}" if FORMULA.match(text) else text
 
 
 def unguarded(text: str) -> str:
-    """Take away the apostrophe that `guarded` put before a text."""
+    """Remove the apostrophe that `guarded` put before a text."""
     return text[1:] if text.startswith("'") and FORMULA.match(text) else text
 
 
 def pieces(cell: Cell, full: bool = False) -> dict[str, str]:
-    """Return the value and the parts BESIDE it as texts; `full` writes all digits.
+    """Return the value and the parts BESIDE it as texts, with all digits if `full` is True.
 
-    A part that a cell lacks is an empty text.
+    A part that the cell does not have is an empty text.
     """
     spread = ".4g" if cell.form == GENERAL else cell.form
     numbers = {"IQR": (cell.spread, spread), "saved": (cell.saved, ".1%")}
@@ -199,7 +199,7 @@ def pieces(cell: Cell, full: bool = False) -> dict[str, str]:
 
 
 def _on_one_line(cell: Cell | str, name: Callable[[str], str], best: str) -> str:
-    """Write a cell; `name` escapes names, and `best` is the form of the best of a row."""
+    """Write a cell; `name` escapes a name, and `best` is the pattern for the best of a row."""
     if isinstance(cell, str):
         return name(cell)
     said = pieces(cell)
@@ -220,7 +220,7 @@ def _in_full(cell: Cell | str) -> dict[str, str]:
 
 
 def _blanked(name: str) -> str:
-    """Return the name on one line, with a space for what a reader of the file would not see."""
+    """Return the name on one line, with a space in place of each letter that cannot be printed."""
     return "".join(letter if letter.isprintable() else " " for letter in name)
 
 
@@ -234,7 +234,7 @@ def _in_latex(name: str) -> str:
     for letter in _blanked(name):
         known = letter.isascii() or letter in LETTERS
         shown += IN_LATEX.get(letter, letter) if known else f"U+{ord(letter):04X}"
-    shown = re.sub("-(?=-)", "-{}", shown)  # two hyphens are not a dash
+    shown = re.sub("-(?=-)", "-{}", shown)  # LaTeX would print two hyphens as a dash
     return shown.replace(SIGNS, SIGNS.replace("=", MARKS_IN_LATEX["="]))
 
 

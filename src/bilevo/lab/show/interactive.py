@@ -1,9 +1,9 @@
-"""The figures of a report, as plotly describes them; `curves` computes what they show.
+"""The figures of a report, in plotly's notation; `curves` computes what they show.
 
-A view is one picture: traces and a layout, plain lists and dictionaries that become JSON. plotly
-reads a small HTML in texts (tags, links, entities), so names from results pass through `literal`.
-It reads names that look like numbers or dates as such, so axes have counted positions with labels.
-The look of axes and legends is set in templates/report.js.
+A view is one picture: traces and a layout, as plain lists and dictionaries that become JSON. plotly
+interprets some HTML in texts (tags, links, entities), so names from results pass through `literal`.
+It reads names like "2" or "2020-1" as numbers or dates, so axes have numbered positions with
+labels. The look of axes and legends is set in templates/report.js.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from bilevo.lab.show.figures import LOWEST, WORDS, X_LABEL, Data
 from bilevo.lab.show.palette import short_name, styles
 from bilevo.plot import STAGES, SURVIVED, Stage, task_ticks
 
-PRECISION = 5  # significant digits: more than a screen can show
-BAND = "26"  # opacity, in hexadecimal
-DROPPED = "rgba(128, 134, 140, 0.4)"  # pale on light and on dark pages
-ROW = 34  # pixels for a method in a list of them
-CHART = 170  # pixels for one of several charts
-HIGH = 5  # ticks above 0 on a small chart, at most
-WHOLE_STEPS = [digit * 10**power for power in range(19) for digit in (1, 2, 5)]  # of such ticks
+PRECISION = 5  # The significant digits of numbers; a screen cannot show more.
+BAND = "26"  # The opacity of a band between quartiles, in hexadecimal.
+DROPPED = "rgba(128, 134, 140, 0.4)"  # A colour that is pale on light and on dark pages.
+ROW = 34  # The height of a method in a list of methods, in pixels.
+CHART = 170  # The height of one of several charts, in pixels.
+MAX_TICKS = 5  # The most ticks above 0 on a small chart.
+WHOLE_STEPS = [digit * 10**power for power in range(19) for digit in (1, 2, 5)]  # tick distances
 SECONDS = ("a run", "an evaluation")
 
 PlotlyTrace = dict[str, Any]
 Layout = dict[str, Any]
-Picture = tuple[list[PlotlyTrace], Layout, list[str]]  # the last: what it leaves out
+Picture = tuple[list[PlotlyTrace], Layout, list[str]]  # traces, layout, and names left out
 
-ABOUT = {  # the title of a figure, what it shows, and what its views differ in
+ABOUT = {  # the title of a figure, what it shows, and the name of its menu of views
     "convergence": (
         "Convergence",
         "Distance of the best feasible pair so far to the optimum, or F where the optimum is "
@@ -84,12 +84,12 @@ class View(NamedTuple):
 
 
 class FigureViews(NamedTuple):
-    """A figure with its views, and what it lacks."""
+    """A figure with its views, and words for what is missing."""
 
     name: str
     title: str
     about: str
-    menu: str  # what its views differ in
+    menu: str  # the name of the menu that chooses a view
     views: list[View]
     missing: str
 
@@ -114,7 +114,7 @@ def make_figures(
 
 
 def literal(name: str) -> str:
-    """Return a name that plotly shows as it is."""
+    """Return a name, escaped so that plotly shows it unchanged."""
     return escape(short_name(name), quote=False)
 
 
@@ -150,7 +150,7 @@ def _bands(data: Data, case: Case) -> Picture:
 
 
 def _band_traces(data: Data, band: curves.Band, lowest: float) -> list[PlotlyTrace]:
-    """Make the median, over a band that begins where both quartiles are there."""
+    """Return a line for the median, and a band where both quartiles are finite."""
     median = _step(data, band.method, band.evaluations, np.maximum(band.median, lowest))
     median |= {"hovertemplate": "%{y:.3g} after %{x:,}"}
     whole = np.isfinite(band.upper) & np.isfinite(band.lower)
@@ -178,7 +178,7 @@ def _targets(data: Data) -> Picture:
 
 
 def _step(data: Data, method: str, x: curves.Counts, y: FloatArray) -> PlotlyTrace:
-    """Make a line that holds each value until the next; the legend switches all of a method's."""
+    """Return a step line that holds each value until the next; the legend groups by method."""
     colour, dash = data.styles[method]
     return {
         "type": "scatter",
@@ -192,14 +192,14 @@ def _step(data: Data, method: str, x: curves.Counts, y: FloatArray) -> PlotlyTra
 
 
 def _logarithmic(traces: Sequence[PlotlyTrace], axis: str) -> Layout:
-    """Label an axis by powers of ten, or also between them where it shows few."""
+    """Return a logarithmic axis, labelled also between powers of ten if it shows few of them."""
     values = [value for trace in traces for value in trace[axis] if value]
     few = bool(values) and max(values) < 1000 * min(values)
     return {"type": "log", "dtick": "D2" if few else 1}
 
 
 def _ranks(data: Data, indicator: str) -> Picture:
-    """List the methods, best first, with intervals that overlap where they do not differ."""
+    """Draw the methods, best first, with bars that overlap if methods do not differ."""
     found = curves.ranks(data.runs, indicator, data.floor, data.alpha)
     traces = [
         _points(data, method, [rank], [row], 11)
@@ -228,13 +228,13 @@ def _points(data: Data, method: str, x: list[Any], y: list[Any], size: int) -> P
 
 
 def _labelled(names: Sequence[str]) -> Layout:
-    """Label an axis by names at 0, 1, 2 ..."""
+    """Return an axis with these names at 0, 1, 2 ..."""
     places = list(range(len(names)))
     return {"tickvals": places, "ticktext": list(names), "autotickangles": [0, -45, -90]}
 
 
 def _executions(data: Data, case: Case) -> Picture:
-    """Draw a row of bar charts for each method, on a scale of its own, a column for each stage."""
+    """Draw a row of bar charts for each method, with its own scale and a column for each stage."""
     found = curves.allocation(data.history, data.runs, case)
     traces: list[PlotlyTrace] = []
     notes: list[dict[str, Any]] = []
@@ -245,7 +245,7 @@ def _executions(data: Data, case: Case) -> Picture:
         notes.append(_note(f"<b>{data.names[method]}</b>", 0, top, "top"))
         first = str(len(traces) + 1) if traces else ""
         highest = max((count for stage in stages for count in stage.executions), default=0)
-        step = next(step for step in WHOLE_STEPS if highest <= HIGH * step)
+        step = next(step for step in WHOLE_STEPS if highest <= MAX_TICKS * step)
         for column, stage in enumerate(stages):
             axis = str(len(traces) + 1) if traces else ""
             left, right = column / columns, (column + 0.93) / columns
@@ -277,7 +277,7 @@ def _note(text: str, x: float, y: float, side: str) -> dict[str, Any]:
 
 
 def _times(data: Data, what: str) -> Picture:
-    """Draw points with bars from quartile to quartile, methods side by side."""
+    """Draw medians with bars from quartile to quartile, with methods side by side."""
     found = curves.times(data.runs)
     spreads = found.per_run if what == SECONDS[0] else found.per_evaluation
     names = [f"{literal(case.problem)} {case.size}" for case in found.cases]

@@ -1,8 +1,8 @@
-"""Colours and dashes of methods: the same in every figure, printed or on a screen.
+"""Colours and dashes of methods, which are the same in every figure, in print and on a screen.
 
-Colours are those of M. Okabe and K. Ito, "Color universal design" (2008), which people who are
-colour-blind can tell apart, with a grey and a wine red instead of black and yellow: they are seen
-on white and on black. Methods that are left when colours have run out have other dashes.
+Most colours are from M. Okabe and K. Ito, "Color universal design" (2008), and can be told apart by
+people who are colour-blind. Grey and wine red replace black and yellow, because all colours must be
+visible on white and on black. If there are more methods than colours, dashes tell them apart.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import NamedTuple
 from bilevo.lab.analysis.samples import base_method, registered_methods
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#882255")
-DASHES = ("solid", "dashdot", "dot", "longdashdot")  # plotly's names
-FORM = "dash"  # of a form of a method, such as "drc-cma-es/plain"
-NAME_MOST = 28  # letters of a name in a figure
+DASHES = ("solid", "dashdot", "dot", "longdashdot")  # The names are those of plotly.
+FORM = "dash"  # The dashes of a form of a method, such as "drc-cma-es/plain".
+MAX_NAME = 28  # The longest name in a figure, in letters.
 
 
 class Style(NamedTuple):
@@ -26,9 +26,10 @@ class Style(NamedTuple):
 
 
 def styles(methods: Iterable[str]) -> dict[str, Style]:
-    """Choose a style for each method: fixed for registered ones, by order of names for others.
+    """Choose a style for each method. Registered methods have fixed styles.
 
-    Give all methods of the data, also where a figure shows some of them only.
+    The styles of other methods depend on the order of their names. So give all methods of the data,
+    even if a figure shows only some of them.
     """
     known = list(registered_methods())
     bases = {name: base_method(name) for name in methods}
@@ -42,8 +43,8 @@ def styles(methods: Iterable[str]) -> dict[str, Style]:
 
 
 def short_name(name: str) -> str:
-    """Return a name for a figure: one line, not too long, nothing that cannot be printed."""
+    """Return a name for a figure, cut to MAX_NAME and with only printable letters."""
     text = "".join(
         letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name
     )
-    return text if len(text) <= NAME_MOST else text[: NAME_MOST - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    return text if len(text) <= MAX_NAME else text[: MAX_NAME - 1] + "\N{HORIZONTAL ELLIPSIS}"

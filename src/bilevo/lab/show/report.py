@@ -1,10 +1,10 @@
-"""A campaign as one HTML file that works alone: `bilevo report`.
+"""The report of a campaign as one self-contained HTML file: `bilevo report`.
 
-The file holds everything, plotly included, and needs no network: its Content-Security-Policy
-forbids every request, and every script but its own two, known by their hashes. Names of problems
-and methods and messages of errors are other people's text. They are escaped by the template
+The file holds everything, plotly included, and needs no network. Its Content-Security-Policy
+forbids all requests, and all scripts but its own two, which it names by their hashes. Names of
+problems and methods and messages of errors may come from anybody. They are escaped by the template
 (jinja2), in the data of figures (JSON, where < and > are written as numbers) and for plotly
-(`interactive.literal`); the policy protects should that fail.
+(`interactive.literal`). If that fails, the policy still protects the reader.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ MEANINGS = {
     "=": "no significant difference to the reference",
 }
 DOUBTFUL = "at least half of the runs gave no good answer"
-NAMED_MOST = 3  # methods that a headline names
-LISTS = ("methods", "problems")  # settings of an experiment that are long
+MAX_NAMED = 3  # The most methods that a headline names.
+LISTS = ("methods", "problems")  # The settings of an experiment that are long.
 
-Settings = Mapping[str, Mapping[str, Any]]  # of campaigns, by folder
+Settings = Mapping[str, Mapping[str, Any]]  # The settings of campaigns, by directory.
 
 
 class PageCell(NamedTuple):
-    """A cell as the page has it."""
+    """A cell of a table, as the page shows it."""
 
     shown: str
     kind: str = "text"
-    value: str | None = None  # what it sorts by, where that is not its text; empty for nothing
+    value: str | None = None  # what it sorts by if not by its text; empty for no value
     mark: str = ""
     meaning: str = ""
     beside: tuple[str, ...] = ()
@@ -62,10 +62,10 @@ def write_page(
     settings: Settings,
     **options: Any,
 ) -> None:
-    """Write the report of some runs; a crash leaves the old file.
+    """Write the report of some runs; after a crash the old file is still there.
 
-    `settings` are those of the folders that the runs are from (`campaign.read_settings`), by their
-    paths; `options` are those of `tables.make_table`.
+    `settings` are the settings of the runs' directories (`campaign.read_settings`), by path.
+    `options` are the options of `tables.make_table`.
     """
     text = page(runs, history, settings, **options)
     with replacing(Path(path)) as file:
@@ -73,7 +73,7 @@ def write_page(
 
 
 def page(runs: pl.DataFrame, history: pl.DataFrame, settings: Settings, **options: Any) -> str:
-    """Make the HTML of a report."""
+    """Return the HTML of a report."""
     if runs.is_empty():
         raise ValueError("a report needs runs: there are none")
     jinja = need("reports", "jinja2", "report")
@@ -106,16 +106,16 @@ def _file(name: str) -> str:
 
 
 def _hash(script: str) -> str:
-    """Return a script's source expression in a policy."""
+    """Return the hash by which a policy allows a script."""
     return f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
 
 
 def _summary(runs: pl.DataFrame, failed: int) -> dict[str, Any]:
-    """Say what was compared, how often, and how many runs failed."""
+    """Return texts that say what was compared, how often, and how many runs failed."""
     names, cases = method_labels(runs), curves.cases(runs)
     methods = [names[method] for method in curves.methods(runs)]
     each = span(runs.group_by("problem", "m", "n", "method").len()["len"])
-    few = len(methods) <= NAMED_MOST
+    few = len(methods) <= MAX_NAMED
     lead = f"{each} runs of each method on each problem; {failed or 'none'} failed."
     tiles = {"methods": len(methods), "problems": len(cases), "runs": runs.height, "failed": failed}
     return {
@@ -128,7 +128,7 @@ def _summary(runs: pl.DataFrame, failed: int) -> dict[str, Any]:
 
 
 def shown_table(table: Table) -> dict[str, Any]:
-    """Return a table as the page has it; rows that sum up others are not sorted among them."""
+    """Return a table as the page shows it; rows that sum up others stay at the end when sorted."""
     last = len(table.rows) - table.closing
     rows = [[_page_cell(cell) for cell in row] for row in table.rows]
     return {
@@ -162,7 +162,7 @@ def _page_cell(cell: Cell | str) -> PageCell:
 
 
 def _failures(failed: pl.DataFrame) -> dict[str, Any]:
-    """List the runs that failed, and why."""
+    """Return a table of the runs that failed, and why they failed."""
     kinds = {"problem": "text", "(m, n)": "text", "method": "text", "run": "number"}
     kinds |= {"seed": "number", "error": "prose"}
     size = pl.format("({}, {})", "m", "n")
@@ -173,7 +173,7 @@ def _failures(failed: pl.DataFrame) -> dict[str, Any]:
 def _text_table(
     title: str, kinds: dict[str, str], lines: Sequence[Sequence[Any]]
 ) -> dict[str, Any]:
-    """Make a table of texts, whose columns have these names and kinds."""
+    """Return a table of texts; `kinds` has the names and kinds of its columns."""
     body = [
         [
             PageCell("" if text is None else str(text), kind)
@@ -186,7 +186,7 @@ def _text_table(
 
 
 def _facts(runs: pl.DataFrame, options: Mapping[str, Any]) -> dict[str, Any]:
-    """List what the runs were made with, as they say themselves, and how they are compared."""
+    """Return the versions and machines that the runs recorded, and the options of comparison."""
     facts: dict[str, Any] = {}
     for column, name in {"version": "bilevo", "kernel": "kernel", "machine": "machine"}.items():
         values = runs[column].drop_nulls().unique().sort()
@@ -196,9 +196,9 @@ def _facts(runs: pl.DataFrame, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _folder(name: str, kept: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a folder: a table of its experiments, and the rest as text.
+    """Return the settings of a directory: a table of its experiments, and the rest as text.
 
-    Experiments that do not have their usual form are text, too: anybody can edit the file.
+    Anybody can edit the file, so experiments that do not have their usual form become text.
     """
     rest = {key: value for key, value in kept.items() if value not in (None, {}, [])}
     parts, table = rest.get("experiments"), None
@@ -214,15 +214,15 @@ def _folder(name: str, kept: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _setting(key: str, value: Any) -> str:
-    """Return a setting of an experiment as text; without a limit methods end by their own rules."""
-    if key in ("max_evals", "budgets") and isinstance(value, list):  # the latter until 0.1.0
+    """Return a setting of an experiment as text; a limit of 0 is written as none."""
+    if key in ("max_evals", "budgets") and isinstance(value, list):  # budgets: the name until 0.1.0
         value = ["none" if limit == 0 else limit for limit in value]
     text = _as_text(value)
     return text if isinstance(text, str) else str(value)
 
 
 def _as_text(value: Any) -> Any:
-    """Write a setting as texts, in mappings and lists of mappings."""
+    """Return a setting as text, or as mappings and lists of mappings whose values are texts."""
     if value is None or value in ({}, [], ()):
         return "none"
     if isinstance(value, bool):
