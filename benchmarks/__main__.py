@@ -29,11 +29,11 @@ PARTS: dict[str, Any] = {
     "column": column,
     "memory": memory,
 }
-SHOWN = ("driver", "journal", "workers")  # they print their figures, and have no targets
+SHOWN = ("driver", "journal", "workers")  # parts that only print their figures, and have no targets
 
 
 def measured(name: str, quick: bool) -> dict[str, Any]:
-    """Run a part and print its tables; return its figures and the machine they come from."""
+    """Run a part and print its tables; return its figures and the machine that made them."""
     part = PARTS[name]
     say(f"{name}: {part.__doc__.splitlines()[0]}")
     figures = report.rounded(alone(part.measure, **(part.QUICK if quick else {})))
@@ -59,9 +59,9 @@ def blocks_of(stored: Stored) -> dict[str, list[Lines]]:
 
 
 def main() -> int:
-    parser = ArgumentParser(prog="scripts/bench", description="timings, and whether they are met")
+    parser = ArgumentParser(prog="scripts/bench", description="measure times, and check targets")
     known = (*PARTS, *SHOWN)
-    parser.add_argument("parts", nargs="*", help=f"of {', '.join(known)}; all by default")
+    parser.add_argument("parts", nargs="*", help=f"some of {', '.join(known)}; by default all")
     parser.add_argument("--quick", action="store_true", help="rough figures, which are not written")
     options = parser.parse_args()
     chosen = options.parts or known

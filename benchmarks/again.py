@@ -2,7 +2,7 @@
 
 Runs of docs/data are drawn at random, one of each method in turn. A line for each run says whether
 its number of evaluations and its answer are the same as the stored ones. `--out` writes the new
-answers to the last bit, so that two versions can be compared.
+answers to a file, exact to the last bit, so that two versions can be compared.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bilevo.lab.store import FAILED, Row, runs
 
 ROOT = Path(__file__).parents[1]
 FORMS = [read_plan(ROOT / "plans" / name) for name in ("ablation.toml", "drc-plus-ablation.toml")]
-LONGEST = 400_000  # evaluations: longer runs are not made again
+MAX_EVALUATIONS = 400_000  # runs with more evaluations are not made again
 KEPT = ("seed", "nfev_upper", "nfev_lower", "status", "F", "f", "violation", "x", "y")
 
 
@@ -30,7 +30,7 @@ def stored(folder: Path) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = defaultdict(list)
     for path in sorted(folder.glob("runs_*.csv")):
         for row in runs(path).iter_rows(named=True):
-            if row["status"] != FAILED and row["nfev_upper"] + row["nfev_lower"] <= LONGEST:
+            if row["status"] != FAILED and row["nfev_upper"] + row["nfev_lower"] <= MAX_EVALUATIONS:
                 found[row["method"]].append(row)
     return found
 

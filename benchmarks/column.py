@@ -1,9 +1,9 @@
-"""The paper's first column: drc-cma-es on SMD1-12 at (2, 3), 21 runs each, on two processes.
+"""Time the first column of the paper: 21 runs of drc-cma-es on each of SMD1-12 at (2, 3).
 
-Runs are made as `bilevo bench` makes them, each in a process of its own with its answer verified,
-but they are not stored. Blocks of runs alternate between the kernels, with cma's generation at
-n = 3 timed in between: the time is shown in seconds and in such generations. The share of
-verification is measured in this process, on one more run of each problem.
+Runs are made as `bilevo bench` makes them, two at a time and each in a process of its own. Answers
+are verified, but runs are not stored. Blocks of runs alternate between the kernels. Between blocks,
+a generation of cma at n = 3 is timed. Times are shown in seconds and in such generations.
+The share of verification is measured in this process, on one more run of each problem.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from bilevo.lab.show.formats import Lines
 from bilevo.lab.store import FAILED, Row
 from bilevo.lab.workers import by_processes
 
-WHOLE = 252  # runs of the column
-WANTED = {"numpy": 150, "numba": 60}  # seconds of the whole column
-CMA_THEN = 441e-6  # seconds of a cma generation at n = 3 on the machine of these targets
+WHOLE = 252  # the number of runs of the column
+WANTED = {"numpy": 150, "numba": 60}  # the most seconds that the whole column may take
+CMA_THEN = 441e-6  # seconds of a generation of cma at n = 3 where these targets were set
 PROCESSES = 2
 QUICK = {"runs": 2, "blocks": 1}
 
@@ -35,7 +35,7 @@ def carry_out_with(kernel: kernels.Name, task: Task) -> Row:
 
 
 def verification_share(plan: list[Task], kernel: kernels.Name) -> float:
-    """Return verification's share in the time of one run of each problem and its verification."""
+    """Return the share of time that verification takes, with one run of each problem."""
     running = verifying = 0.0
     with kernels.using(kernel):
         for run, form in ((task.run, task.form) for task in plan if task.run.number == 0):
@@ -103,7 +103,7 @@ def tables(figures: Figures) -> list[Lines]:
 
 
 def targets(figures: Figures) -> list[Target]:
-    """Compare seconds, and generations of cma, which do not depend on how busy a machine is."""
+    """Compare with targets in seconds and in generations of cma; the latter suit any machine."""
     made = []
     for line in figures["lines"]:
         what = f"{line['runs']} runs at (2, 3) on {PROCESSES} processes, {line['kernel']}"

@@ -1,4 +1,4 @@
-"""The driver's cost per request, measured with evaluations and an algorithm that do nothing."""
+"""Measure the driver's time per request, with functions and an algorithm that do nothing."""
 
 from __future__ import annotations
 

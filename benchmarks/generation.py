@@ -1,9 +1,9 @@
-"""One CMA-ES generation, ask and tell: ours with each kernel, and those of cma, cmaes and pymoo.
+"""Time a generation of CMA-ES (ask and tell): ours with each kernel, cma, cmaes and pymoo.
 
 All minimize the same sphere in the unit box, with bounds and with populations of 4 + floor(3 ln n),
 from the same mean and deviation. The sphere's own cost is measured, too, and subtracted. A search
 is started again after a few generations, before its distribution has shrunk too far. Starting is
-not timed. Ours are timed over many starts, so that all are timed for about as long.
+not timed. Our CMA-ES is faster, so it is timed over more starts than the others.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from bilevo.optimizers.protocol import Start
 
 SIZES = (3, 10, 30)
 MEAN, SIGMA, OPTIMUM = 0.5, 0.2, 0.4
-WARM, TIMED = 5, 40  # generations after a start: left out, and timed
-WANTED = {"numpy": (10, 10, 6), "numba": (80, 40, 10)}  # times faster than cma, per size
+WARM, TIMED = 5, 40  # after a start, 5 generations are not timed, and then 40 are
+WANTED = {"numpy": (10, 10, 6), "numba": (80, 40, 10)}  # times faster than cma at each size
 QUICK = {"repeats": 4}
 
 Step = Callable[[], object]
@@ -136,7 +136,7 @@ def measure(
     repeats: int = 25,
     starts: int = 20,
 ) -> Figures:
-    """Measure microseconds per generation, without the sphere's, of each at each size."""
+    """Measure microseconds per generation, without the sphere, of each library at each size."""
     lines = []
     for n in sizes:
         say(f"  a generation at n = {n}")
@@ -154,7 +154,7 @@ def measure(
 
 
 def tables(figures: Figures) -> list[Lines]:
-    """Return a table of microseconds, and of how many times faster than cma each is."""
+    """Return a table of microseconds, and of how many times faster than cma each library is."""
     names = list(figures["lines"][0]["us"])
     shown = {name: f"bilevo, {name}" if name in kernels.NAMES else name for name in names}
     header = ["n", "points", *(f"{shown[name]} (us)" for name in names)]

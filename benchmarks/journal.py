@@ -1,4 +1,4 @@
-"""The cost of storing a run: microseconds per record, and the share of a whole run's time."""
+"""Measure the cost of storing a run: microseconds per record, and the share of a run's time."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def record_cost(folder: Path) -> float:
 
 
 def run_times(folder: Path) -> tuple[float, float, int]:
-    """Return seconds of drc-cma-es on SMD1, scalar, without and with a journal, best of several.
+    """Return the best seconds of drc-cma-es on SMD1 without and with a journal, and a count.
 
-    The third number counts its evaluations, each of which is a record.
+    The count is the number of evaluations, each of which is a record. Functions are scalar.
     """
     smd1 = bilevo.problems.get("smd1")
 
@@ -65,7 +65,7 @@ def run_times(folder: Path) -> tuple[float, float, int]:
 
 
 if __name__ == "__main__":
-    os.fsync = lambda fd: None  # the disk's own time is not measured
+    os.fsync = lambda fd: None  # so that the time of the disk is not measured
     with tempfile.TemporaryDirectory(dir=os.getcwd()) as name:
         print("journal, without fsync")
         print(f"  a record: {record_cost(Path(name)):.1f} us (best of 5)")

@@ -1,6 +1,6 @@
-"""Resident memory of a run of a million evaluations of drc-cma-es on SMD1 at (2, 3).
+"""Measure the memory of a run of drc-cma-es with a million evaluations, on SMD1 at (2, 3).
 
-It is read after each upper generation, in a new process for each kernel.
+Resident memory is read after each upper generation, in a new process for each kernel.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from bilevo.lab.show.formats import Lines
 
 EVALUATIONS = 1_000_000
 ENDLESS = bilevo.Budget(upper_max=10**9, upper_window=10**9)
-SETTLED = 0.3  # of the run, after which memory should not grow
-WANTED_PEAK, WANTED_GROWTH = 300, 20  # MB
+SETTLED = 0.3  # memory should not grow after this share of the run
+WANTED_PEAK, WANTED_GROWTH = 300, 20  # the most MB at the peak, and of growth after SETTLED
 QUICK = {"evaluations": 100_000}
 
 
 def resident(kernel: kernels.Name, evaluations: int) -> Figures:
-    """Return the megabytes before a run, at some points of it, and at its peak."""
+    """Return the megabytes before a run, at some points of the run, and at the peak."""
     process = psutil.Process()
     samples: list[tuple[float, float]] = []  # share of the run, MB
 

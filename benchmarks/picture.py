@@ -1,4 +1,4 @@
-"""The picture of docs/performance.md: a generation compared with peers, an evaluation by size."""
+"""Draw the picture of docs/performance.md: times of a generation, and of an evaluation by size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OTHERS = {"cma": "#b5651d", "cmaes": "#d9a05b", "pymoo": "#8c8c8c"}
 
 
 def draw(stored: Stored) -> Figure:
-    """Draw the stored figures; a panel without any stays empty."""
+    """Draw the stored figures; a panel stays empty if its figures are not stored."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8.0, 3.4), layout="constrained")

@@ -25,7 +25,7 @@ DATA = DOCS / "data" / "performance.json"
 MARKED = marked(r"(\w+)")
 LIBRARIES = ("numpy", "scipy", "numba", "cma", "cmaes", "pymoo")
 
-Stored = dict[str, dict[str, Any]]  # per part: its figures, and the machine they come from
+Stored = dict[str, dict[str, Any]]  # for each part, its figures and the machine that made them
 
 
 class Target(NamedTuple):
@@ -67,7 +67,7 @@ def machine() -> dict[str, str]:
 
 
 def machine_table(stored: Stored) -> Lines:
-    """Return a column per machine, named by the parts that ran on it."""
+    """Return a table with a column for each machine, named by the parts that ran on it."""
     columns: dict[str, list[str]] = {}
     for part, kept in stored.items():
         columns.setdefault(json.dumps(kept["machine"]), []).append(part)
@@ -107,7 +107,7 @@ def rounded(figures: Any) -> Any:
 
 
 def _processor() -> str:
-    """Return the processor's model as Linux names it; elsewhere Python's name for it."""
+    """Return the processor's model as Linux names it, or as Python does on other systems."""
     names = Path("/proc/cpuinfo")
     lines = names.read_text().splitlines() if names.exists() else []
     models = (line.split(": ")[1] for line in lines if line.startswith("model name"))

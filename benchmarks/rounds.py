@@ -1,9 +1,9 @@
-"""DRC's two modes compared: the gain and the cost of `parallel="rounds"`.
+"""Compare the two modes of DRC: what `parallel="rounds"` gains and costs.
 
     python benchmarks/rounds.py --runs 21
 
-The table shows medians over runs. A request is a batch of points that can be evaluated at once:
-with enough workers the time of a run is proportional to the number of requests. "verified" is
+The table shows medians over runs. A request is a batch of points that can be evaluated at once.
+With enough workers, the time of a run is proportional to the number of requests. "verified" is
 |F(x, y*(x)) - F*|, the leader's error with the follower's true answer.
 """
 
@@ -43,7 +43,7 @@ class Run(NamedTuple):
     evaluations: int
     upper: int
     requests: int
-    points: float  # in a request, on average
+    points: float  # the average number of points in a request
     error: float
     met: bool
     verified: float
@@ -76,7 +76,7 @@ def median_of(runs: list[Run]) -> Run:
 
 
 def line(name: str, mode: str, runs: list[Run], exact: Run) -> list[str]:
-    """Return a line of the table; "x" columns are ratios to the exact mode."""
+    """Return a line of the table; columns with an "x" are ratios to the exact mode."""
     median = median_of(runs)
     return [
         name,
@@ -108,7 +108,7 @@ if __name__ == "__main__":
     parser = ArgumentParser(description="DRC's exact mode against parallel='rounds'")
     parser.add_argument("--runs", type=int, default=21, help="runs per problem and mode")
     parser.add_argument("--dim", default="2,3", help="sizes M,N")
-    parser.add_argument("--only", default=",".join(PROBLEMS), help="problems, by commas")
+    parser.add_argument("--only", default=",".join(PROBLEMS), help="problems, separated by commas")
     options = parser.parse_args()
     m, n = (int(part) for part in options.dim.split(","))
     table = [HEADER]

@@ -1,8 +1,8 @@
-"""How time depends on the numbers of variables, the runs of a campaign, and workers.
+"""Measure how time depends on the number of variables, on runs in a campaign, and on workers.
 
-Runs are those of drc-cma-es on SMD1, up to a fixed number of evaluations. A campaign has one
-process per run, and a given number of them run at once. The time includes the start of each run,
-but not the start of the campaign. Workers are those of `minimize(workers=)`, with an objective that
+The runs are drc-cma-es on SMD1, up to a fixed number of evaluations. A campaign has one process per
+run, and a given number of processes run at once. The time includes the start of each run, but not
+the start of the campaign. The last part measures `minimize(workers=)` with an objective that
 sleeps.
 """
 
@@ -58,7 +58,7 @@ def campaign_time(runs: int, processes: int) -> float:
 
 
 def with_runs(runs: tuple[int, ...], repeats: int) -> list[Figures]:
-    """Measure runs per second of campaigns of several lengths, with one and more processes."""
+    """Measure the runs per second of short and long campaigns, with one and more processes."""
     campaign_time(1, 1)  # starts the server that later runs are forked from
     lines = []
     for count in runs:
@@ -110,7 +110,7 @@ def tables(figures: Figures) -> list[Lines]:
 
 
 def targets(figures: Figures) -> list[Target]:
-    """Return none: these figures have no targets."""
+    """Return an empty list, because these figures have no targets."""
     return []
 
 

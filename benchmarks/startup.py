@@ -1,9 +1,9 @@
-"""The time before the first evaluation: `import bilevo`, and the first call after it.
+"""Measure the time before the first evaluation: of `import bilevo`, and of the first call.
 
-Every figure comes from a new interpreter. For an import, it is the processor time of the whole
-process, including the interpreter's own start; byte code was written beforehand. For calls, it is
+Every figure comes from a new interpreter. For an import, the figure is the processor time of the
+whole process, including the start of the interpreter; byte code exists already. For calls, it is
 the time of `minimize` on SMD1 at (2, 3) with 500 evaluations, and of the same call again. Numba
-gets a cache folder of its own, which is empty for a cold start and kept for a warm one.
+gets a cache directory of its own, which is empty for a cold start and filled for a warm start.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ for _ in range(2):
     times.append(time.perf_counter() - started)
 print(json.dumps(times))
 """
-WANTED = 0.35  # seconds of `import bilevo`
+WANTED = 0.35  # the most seconds that `import bilevo` may take
 QUICK = {"repeats": 2}
 
 
 def processor_time(code: str, environment: Mapping[str, str]) -> float:
-    """Return the seconds, user and system, of an interpreter that runs this code."""
+    """Return the user and system seconds that an interpreter takes to run this code."""
     process = subprocess.Popen([sys.executable, "-c", code], env=dict(environment))
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -75,7 +75,7 @@ def first_call(environment: Mapping[str, str], repeats: int) -> Figures:
 def first_calls(
     names: tuple[kernels.Name, ...], environment: Mapping[str, str], repeats: int
 ) -> Figures:
-    """Measure first calls with each kernel; numba's cache is empty at first."""
+    """Measure first calls with each kernel, and with numba also when its cache is empty."""
     lines = {}
     for kernel in names:
         say(f"  first call with {kernel}")

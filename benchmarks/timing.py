@@ -1,8 +1,8 @@
-"""Timing for all benchmarks: alternatives in turn, the best of several repeats of each.
+"""Time alternatives in turn, and take the best of several repeats of each.
 
 The speed of a machine changes from one minute to the next, so a single figure says little.
-Alternatives that are timed in turn see the same machine, the best repeat of each is the one that
-was disturbed least, and ratios of such times can be compared between machines.
+Alternatives that are timed in turn see the machine in the same state. The best repeat of each is
+the one that was disturbed least. Ratios of such times can be compared between machines.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Figures = dict[str, Any]  # the figures of a part: words, numbers, and lists and dicts of them
+Figures = dict[str, Any]  # the figures of a part: strings, numbers, and lists and dicts of these
 
 
 def seconds(call: Callable[[], object]) -> float:
@@ -32,7 +32,7 @@ def best_of(repeats: int, call: Callable[[], object]) -> float:
 
 
 def interleaved(measures: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, float]:
-    """Call all of these in several rounds, and return the least figure of each."""
+    """Call all measures in several rounds, and return the smallest figure of each."""
     rounds = [{name: measure() for name, measure in measures.items()} for _ in range(repeats)]
     return {name: min(figures[name] for figures in rounds) for name in measures}
 
@@ -44,5 +44,5 @@ def alone(function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
 
 
 def say(text: str) -> None:
-    """Print progress at once, even where the output is a file."""
+    """Print progress at once, even if the output is a file."""
     print(text, flush=True)

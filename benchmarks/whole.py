@@ -1,13 +1,14 @@
-"""Whole runs of drc-cma-es on SMD1: their cost in addition to the evaluations.
+"""Measure what whole runs of drc-cma-es on SMD1 cost in addition to their evaluations.
 
-A run is recorded: every call of its functions and the values it returned. Then three things are
-timed in turn, with cma's generation at n = 3 as a measure of the machine: the run itself; its
-evaluations alone, in the same batches; and the run with functions that only return the recorded
-values, which is the cost of the optimizer and the driver. This cost is divided by the number of
-lower generations. To count these, the recorded run uses an optimizer that counts calls of `tell`.
+First a run is recorded: every call of its functions, and the values that the call returned. Then
+three things are timed in turn: the run itself; its evaluations alone, in the same batches; and the
+run with functions that only return the recorded values. The third time is the cost of the optimizer
+and the driver. A generation of cma at n = 3 is timed, too, to measure the machine. The cost is
+divided by the number of lower generations. To count these, the recorded run uses an optimizer that
+counts calls of `tell`.
 
-At last, runs are timed with an objective that takes a millisecond per point. The optimizer's cost
-should be negligible there.
+Finally, runs are timed with an objective that takes a millisecond per point. There the cost of the
+optimizer should be negligible.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from bilevo.core.problem import Function
 from bilevo.lab.show.formats import Lines
 
 SIZES = ((2, 3), (10, 10), (30, 30))
-LONGEST = 120_000  # evaluations of a run: whole ones but for the last size
+MAX_EVALUATIONS = 120_000  # a run is cut off here, which happens only at the last size
 PROMISED = SIZES[:2]
-WANTED_TIMES = {"numpy": 6, "numba": 20}  # less than cma's generation at n = 3
+WANTED_TIMES = {"numpy": 6, "numba": 20}  # how many times faster than a generation of cma at n = 3
 WANTED_US = {"numpy": 70, "numba": 20}
-POINT = 1e-3  # seconds an evaluation of the slow objective takes
+POINT = 1e-3  # the seconds that the slow objective takes for one point
 WANTED_SLOW = 1.05
 QUICK = {"repeats": 2, "slow_evaluations": 400}
 
@@ -73,7 +74,7 @@ class Recording:
     def minimize(
         self, changed: Callable[[Function], Function], method: Any = "drc-cma-es"
     ) -> bilevo.Result:
-        """Make the run with its two functions replaced by others with the same values."""
+        """Make the run with other functions in place of its two, which return the same values."""
         real = self.problem
         problem = bilevo.Problem(
             changed(real.F),
@@ -91,7 +92,7 @@ class Recording:
         return seconds(lambda: self.minimize(lambda function: function))
 
     def evaluations(self) -> float:
-        """Return the seconds of its evaluations alone."""
+        """Return the seconds that the evaluations of the run take alone."""
         started = perf_counter()
         for function, x, y in self.calls:
             function(x, y)
@@ -115,7 +116,7 @@ class Recording:
 def at_size(
     size: tuple[int, int], names: tuple[kernels.Name, ...], repeats: int, longest: int
 ) -> list[Figures]:
-    """Return the lines of one size, one per kernel."""
+    """Return the figures of one size, one line per kernel."""
     say(f"  whole runs at {size}")
     recordings = {name: Recording(*size, name, longest) for name in names}
     measures: dict[str, Callable[[], float]] = {"cma": partial(cma_generation, starts=6)}
@@ -179,7 +180,7 @@ def measure(
     sizes: tuple[tuple[int, int], ...] = SIZES,
     names: tuple[kernels.Name, ...] = kernels.NAMES,
     repeats: int = 5,
-    longest: int = LONGEST,
+    longest: int = MAX_EVALUATIONS,
     slow_evaluations: int = 1000,
 ) -> Figures:
     """Measure runs, their evaluations and their replays at each size with each kernel."""
@@ -217,7 +218,7 @@ def tables(figures: Figures) -> list[Lines]:
 
 
 def targets(figures: Figures) -> list[Target]:
-    """Compare ratios, and microseconds, which a slow or busy machine misses."""
+    """Compare ratios and microseconds with targets; a slow or busy machine misses the latter."""
     made = []
     for line in figures["lines"]:
         if tuple(line["size"]) in PROMISED:

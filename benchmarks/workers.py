@@ -1,7 +1,7 @@
-"""The speed-up by workers of DRC-CMA-ES at (10,10), with an objective that sleeps 20 ms.
+"""Measure how workers speed up DRC-CMA-ES at (10, 10), with an objective that sleeps 20 ms.
 
 The speed-up is the number of evaluations per second divided by the number with one worker. Sleeping
-uses no core, so threads, and more processes than cores, can be compared on any machine.
+uses no core, so threads, and more processes than cores, can be compared on every machine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def slow(function: Function) -> Function:
 
 
 def speed(workers: Any, method: Any = "drc-cma-es", evaluations: int = EVALUATIONS) -> float:
-    """Return evaluations per second; the time to start workers counts."""
+    """Return evaluations per second; the time includes the start of the workers."""
     smd1 = bilevo.problems.get("smd1", 10, 10)
     problem = bilevo.Problem(slow(smd1.F), slow(smd1.f), smd1.x_bounds, smd1.y_bounds)
     started = perf_counter()

@@ -22,9 +22,9 @@ extensions = ["myst_parser", "sphinx.ext.autodoc"]
 exclude_patterns = ["_build"]
 myst_heading_anchors = 3  # links such as laboratory.md#runs, as on GitHub
 
-default_role = "py:obj"  # what stands in backquotes in a docstring is a name of ours, or code
+default_role = "py:obj"  # text in single backquotes in a docstring is a name of ours, or code
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"  # docstrings say what is taken, in words
+autodoc_typehints = "none"  # docstrings describe the arguments in words
 autodoc_default_options = {"members": True}
 python_maximum_signature_line_length = 80
 
@@ -32,9 +32,10 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"bilevo {__version__}"
 html_favicon = "pictures/icon.svg"
 html_show_sourcelink = False
-ALONE = ("quick_start", "concepts", "methods", "examples", "design")  # parts of one page
+# Sections of the site that have only one page.
+ALONE = ("quick_start", "concepts", "methods", "examples", "design")
 html_sidebars: dict[str, list[str]] = {page: [] for page in ALONE}
-html_context = {"default_mode": "auto"}  # light or dark, as the reader has it
+html_context = {"default_mode": "auto"}  # light or dark, as the reader's system is set
 html_theme_options = {
     "navbar_align": "left",
     "header_links_before_dropdown": 9,

@@ -12,25 +12,25 @@ import bilevo
 from bilevo import plot
 from bilevo.core.result import Generation
 
-FOLDER = Path(__file__).parent / "pictures"
+PICTURES = Path(__file__).parent / "pictures"
 METHODS = {"bl-cma-es": "BL-CMA-ES: each to its end", "drc-cma-es": "DRC-CMA-ES: they compete"}
 
-# The animation: sizes in pixels, times in seconds.
+# Sizes (in pixels) and times (in seconds) of the animation.
 WIDTH, HEIGHT, BASE, UNIT, BAR = 640, 300, 250, 10, 22
 LOOP, GROWING, CHOOSING = 12.0, 8.0, 9.0
 
 
 def main() -> None:
-    FOLDER.mkdir(exist_ok=True)
+    PICTURES.mkdir(exist_ok=True)
     problem = bilevo.problems.get("smd1")
     results = {method: bilevo.minimize(problem, method=method, rng=1) for method in METHODS}
-    plot.save(plot.allocation(results), FOLDER / "allocation.svg")
-    plot.save(plot.convergence(results, F_star=0.0), FOLDER / "convergence.svg")
+    plot.save(plot.allocation(results), PICTURES / "allocation.svg")
+    plot.save(plot.convergence(results, F_star=0.0), PICTURES / "convergence.svg")
     shop = wholesale()
-    plot.save(plot.landscape(shop, bilevo.minimize(shop)), FOLDER / "wholesale.svg")
-    plot.save(tie(), FOLDER / "tie.svg")
+    plot.save(plot.landscape(shop, bilevo.minimize(shop)), PICTURES / "wholesale.svg")
+    plot.save(tie(), PICTURES / "tie.svg")
     shown = {title: first_generation(problem, method) for method, title in METHODS.items()}
-    (FOLDER / "competition.svg").write_text(animation(shown), encoding="utf-8")
+    (PICTURES / "competition.svg").write_text(animation(shown), encoding="utf-8")
 
 
 def wholesale() -> bilevo.Problem:
@@ -45,7 +45,7 @@ def wholesale() -> bilevo.Problem:
 
 
 def tie() -> Figure:
-    """Draw F over x for either answer of an indifferent follower, and both optima."""
+    """Draw F over x for the two answers of an indifferent follower, with both optima."""
     figure = Figure(figsize=(5.5, 3.2), layout="constrained")
     ax = figure.subplots()
     x = np.linspace(0, 2.2, 300)
@@ -78,7 +78,7 @@ def first_generation(problem: bilevo.Problem, method: str) -> tuple[list[int], G
         F, _, f, _ = problem.evaluate(batch.x, batch.y)
         optimizer.tell(batch, F if batch.level == "upper" else f)
     row = optimizer.result.history[0]
-    competed = executed[: sum(row.executions)]  # the rest is refinement
+    competed = executed[: sum(row.executions)]  # later executions are refinement
     assert tuple(map(competed.count, range(len(leaders)))) == row.executions
     return competed, row
 

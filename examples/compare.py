@@ -1,4 +1,4 @@
-"""What bilevo does, in half a minute: `scripts/demo` runs this file.
+"""Show what bilevo does, in half a minute; `scripts/demo` runs this file.
 
     python examples/compare.py                    both parts
     python examples/compare.py smd7 gold-mining   only the comparison, on these problems
@@ -27,10 +27,10 @@ import bilevo
 METHODS = ("bl-cma-es", "drc-cma-es", "drc-plus")
 PROBLEMS = ("smd1", "smd12")
 SEED = 1
-SEEDS = range(1, 11)  # of part 1
-LIMIT = 20_000  # evaluations of a run in part 1
-CLOSE = 1e-4  # the largest follower gap of an answer that counts as right
-WIDEST = 8  # characters of the longest bar
+SEEDS = range(1, 11)  # the seeds of the runs in part 1
+LIMIT = 20_000  # how many evaluations a run in part 1 may make
+CLOSE = 1e-4  # an answer counts as right if its follower gap is at most this
+MAX_BAR = 8  # the length of the longest bar, in characters
 
 rippled = bilevo.Problem(
     lambda x, y: (x[0] - 1) ** 2 + (y[0] - x[0] - 2) ** 2,
@@ -43,11 +43,11 @@ rippled = bilevo.Problem(
 
 @dataclass(frozen=True)
 class Run:
-    """A method's answer to a problem, what verification found, and what each x cost."""
+    """The answer of a method to a problem, its verification, and the evaluations for each x."""
 
     result: bilevo.Result
     certificate: bilevo.Certificate
-    spent: Counter[bytes]  # evaluations of f by x, in the order in which x were tried
+    spent: Counter[bytes]  # how often f was evaluated at each x, in the order of first trials
 
     @property
     def wrong(self) -> bool:
@@ -60,7 +60,7 @@ class Run:
 
 
 def run(problem: bilevo.Problem, method: str, seed: int, limit: int | None = None) -> Run:
-    """Solve a problem, verify the answer, and count evaluations of f by x."""
+    """Solve a problem, verify the answer, and count the evaluations of f at each x."""
     spent: Counter[bytes] = Counter()
 
     def f(x: np.ndarray, y: np.ndarray) -> object:
@@ -110,7 +110,7 @@ def show_wrong_answer(console: Console) -> None:
 
 
 def shown_seeds(console: Console, method: str) -> Iterator[int]:
-    """Give the seeds of part 1 one by one, and show that work goes on."""
+    """Yield the seeds of part 1 one by one, and show the progress on the terminal."""
     with console.status(f"{method}: {len(SEEDS)} runs, each verified"):
         yield from SEEDS
 
@@ -130,7 +130,7 @@ def compare(console: Console, name: str) -> dict[str, Run]:
         table.add_row(
             method,
             f"{made.result.nfev:,}",
-            mark * max(1, round(WIDEST * made.result.nfev / most)),
+            mark * max(1, round(MAX_BAR * made.result.nfev / most)),
             f"{len(made.spent):,}",
             f"{made.typical:.0f}",
             f"{made.certificate.F:.3f}",

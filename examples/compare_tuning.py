@@ -3,12 +3,13 @@
     python examples/compare_tuning.py           make missing runs, then write docs/tuning.md
     python examples/compare_tuning.py --page    write docs/tuning.md and its picture only
 
-The methods are drc-race, drc-cma-es, Optuna, nested-cma-es and random search. All train with the
-code of examples/tuning.py: the same data, box on log scales, patience and longest training. After
-equal numbers of epochs, counted over all networks of a method, they are compared by the least
-validation loss that any network had reached, whether its training was finished or pruned. A seed
-splits the data, in the same way for all methods, and starts each method. Runs are stored in
-docs/data/tuning.csv. The script needs optuna and scikit-learn, and takes about 15 minutes.
+The methods are drc-race, drc-cma-es, Optuna, nested-cma-es and random search. All use the code of
+examples/tuning.py, so they have the same data, box, patience and longest training. They are
+compared after equal numbers of epochs, counted over all networks that a method trains. Each is
+rated by the smallest validation loss of any of its networks until then, whether the training of
+this network was finished or pruned. A seed splits the data in the same way for all methods, and is
+also the seed of each method. Runs are stored in docs/data/tuning.csv. The script needs optuna and
+scikit-learn, and takes about 15 minutes.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from bilevo.lab.analysis.statistics import signed_rank
 from bilevo.lab.show.documents import filled, marked
 
 EPOCHS = (300, 1000, 3000)
-SHOWN = (50, 75, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000, 3000)  # epochs that are noted
+# Numbers of epochs after which losses are noted.
+SHOWN = (50, 75, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000, 3000)
 SEEDS = range(1, 11)
 OURS = "drc-race"
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -40,11 +42,11 @@ Key = tuple[str, str, int]  # data, method, seed
 
 
 class SpentError(Exception):
-    """All epochs are used."""
+    """Raised when a method has used all of its epochs."""
 
 
 class Metered(Training):
-    """Training that counts its epochs, and notes the best loss after each."""
+    """Training that counts the epochs of a run, and notes the best loss after each epoch."""
 
     def __init__(self, data: Data, epochs: int) -> None:
         super().__init__(data)
@@ -87,7 +89,7 @@ def optuna(training: Metered, seed: int, pruned: bool) -> None:
         return state.validation
 
     logging.set_verbosity(logging.ERROR)
-    hyperband = pruners.HyperbandPruner(max_resource=tuning.LONGEST)
+    hyperband = pruners.HyperbandPruner(max_resource=tuning.MAX_EPOCHS)
     pruner = hyperband if pruned else pruners.NopPruner()
     create_study(sampler=samplers.TPESampler(seed=seed), pruner=pruner).optimize(objective)
 
@@ -142,13 +144,13 @@ def run_missing() -> None:
 
 
 def at(runs: dict[Key, list[float]], data: str, method: str, epochs: int) -> Array:
-    """Return the losses of a method's runs, in the order of seeds."""
+    """Return the losses of a method on some data after some epochs, in the order of seeds."""
     column = SHOWN.index(epochs)
     return np.array([runs[data, method, seed][column] for seed in SEEDS])
 
 
 def medians(runs: dict[Key, list[float]]) -> str:
-    """Return the table of all methods' median losses."""
+    """Return the table of the median losses of all methods."""
     lines = ["| data | epochs | " + " | ".join(METHODS) + " |", "|---|---|" + "---|" * len(METHODS)]
     for data in tuning.DATA:
         for epochs in EPOCHS:
@@ -160,7 +162,7 @@ def medians(runs: dict[Key, list[float]]) -> str:
 
 
 def pairs(runs: dict[Key, list[float]]) -> str:
-    """Return the table of our losses against each rival's, in pairs of one seed."""
+    """Return the table that compares drc-race with each other method, in pairs of one seed."""
     lines = [
         f"| {OURS} against | epochs | median ratio | " + " | ".join(tuning.DATA) + " | all | p |",
         "|---|---|---|" + "---|" * (len(tuning.DATA) + 2),

@@ -1,4 +1,4 @@
-"""Electricity: which offers should a producer make to a market that clears at the least cost?
+"""Find the offers that a producer should make to a market that clears at the least cost.
 
 The leader is a producer. It chooses the offers of its units and earns (price - cost) x quantity.
 The follower is the market operator, who serves the demand at the least offered cost. That is a
@@ -8,20 +8,21 @@ is PJM's with five buses:
     F. Li, R. Bo (2010). Small test systems for power system economic studies. IEEE PES General
     Meeting. The numbers are from MATPOWER's case5, a modified form of their system.
 
-Lines without a limit get one of 1000 MW here, the whole demand. Demand may be left unserved at the
-price cap, 80 $/MWh. Without the cap, a producer that is always needed could ask for any price.
+Lines without a limit get a limit of 1000 MW here, which is the whole demand. Demand may be left
+unserved at the price cap, 80 $/MWh. Without the cap, a producer that is always needed could ask for
+any price.
 
-    python examples/electricity.py [--small] [--out FOLDER]
+    python examples/electricity.py [--small] [--out DIRECTORY]
     python examples/electricity.py --units Solitude Sundance
 
-**When bilevo is the wrong tool**: here, if the market is really this linear program. It can be
-replaced by its optimality conditions. The whole problem is then one mixed-integer program
+**When bilevo is the wrong tool**: if the market is really this linear program. Then the program can
+be replaced by its optimality conditions. The whole problem becomes one mixed-integer program
 (`single_level` below), which HiGHS solves faster than a run of bilevo, and with a proof. That
-program needs a bound M on the duals, which is not known beforehand. Where M is too small or too
-large, its answer is wrong without a warning; the example shows that, too. Also, a search can miss
-the best offers. For the owner of Solitude and Sundance they lie on an edge of the box, and runs end
-with less profit. bilevo is for markets that have no such form: unit commitment, AC flows, or
-somebody else's simulator.
+program needs a bound M on the duals, which is not known beforehand. If M is too small or too
+large, the answer is wrong without a warning; the example shows that, too. Also, a search can miss
+the best offers. For the owner of Solitude and Sundance these lie on an edge of the box, and runs
+end with less profit. bilevo is for markets that are not linear programs, such as markets with unit
+commitment or AC flows, or the simulator of somebody else.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from bilevo.core.extras import need
 from bilevo.followers import LinProg
 
 BUSES = "ABCDE"
-UNITS = {  # name: bus, MW, $/MWh
+UNITS = {  # name: bus, capacity (MW), cost ($/MWh)
     "Alta": ("A", 40, 14),
     "Park City": ("A", 170, 15),
     "Solitude": ("C", 520, 30),
@@ -75,8 +76,9 @@ def flow_factors() -> FloatArray:
 
 FACTORS = flow_factors()
 LIMIT = np.array([limit for _, limit in LINES.values()], dtype=float)
-ROWS = np.vstack([FACTORS[:, BUS], -FACTORS[:, BUS]])  # flows in both directions ...
-ROOM = np.append(LIMIT + FACTORS @ LOAD, LIMIT - FACTORS @ LOAD)  # ... and their limits
+# ROWS @ dispatch <= ROOM keeps the flow on each line within its limit, in both directions.
+ROWS = np.vstack([FACTORS[:, BUS], -FACTORS[:, BUS]])
+ROOM = np.append(LIMIT + FACTORS @ LOAD, LIMIT - FACTORS @ LOAD)
 
 
 class Producer:
@@ -98,7 +100,7 @@ class Producer:
         return {"c": offers, "A_ub": ROWS, "b_ub": ROOM, "bounds": [(0, s) for s in SIZE], **whole}
 
     def seen(self, x: FloatArray, cleared: Any) -> FloatArray:
-        """Return quantities and prices: the price of energy, and what lines add to it at a bus."""
+        """Return quantities and prices; a price is the energy price plus what lines add."""
         there, back = np.split(cleared.ineqlin.marginals, 2)
         prices = cleared.eqlin.marginals + FACTORS.T @ (there - back)
         return np.append(cleared.x[: len(UNITS)], prices)
@@ -108,19 +110,20 @@ class Producer:
         return float((self.cost - prices[BUS[self.owned]]) @ y[self.owned])
 
     def at_its_offer(self, x: FloatArray) -> FloatArray:
-        """Return the loss per MW of each unit if it is paid its own offer, as a tied unit is."""
+        """Return the loss per MW of each unit if it is paid its own offer, as happens in a tie."""
         d = np.zeros_like(COST)
         d[self.owned] = self.cost - x
         return d
 
     def market(self, optimistic: bool = True) -> LinProg:
-        """Make the market, a solver. Ties go to the producer if `optimistic`, else against it."""
+        """Make the market's solver. Ties go to the producer if `optimistic`, else against it."""
         sign = 1.0 if optimistic else -1.0
         return LinProg(self.clearing, lambda x: sign * self.at_its_offer(x), self.seen)
 
     def problem(self) -> bilevo.Problem:
         quantities = [(0.0, size) for size in SIZE[: len(UNITS)]]
-        prices = [(-10 * PRICE_CAP, 10 * PRICE_CAP)] * len(BUSES)  # lines may add more than the cap
+        # Full lines can push the price at a bus beyond the cap.
+        prices = [(-10 * PRICE_CAP, 10 * PRICE_CAP)] * len(BUSES)
         return bilevo.Problem(
             self.loss,
             None,
@@ -140,7 +143,7 @@ class Producer:
 class Claim(NamedTuple):
     """The answer of the single-level program, and the seconds that it took."""
 
-    profit: float  # NaN if it says that there is no solution
+    profit: float  # NaN if the program has no solution
     offers: FloatArray
     time: float
 
@@ -149,8 +152,8 @@ def conditions(owned: list[int], big_m: float) -> list[tuple[Any, Any, dict[str,
     """Return the optimality conditions of the dispatch as rows: low, high, coefficients.
 
     The first rows are stationarity: offer - price of energy + what lines and bounds add = 0. The
-    others are complementarity: of each limit's room and its dual, one is zero. A binary variable
-    chooses which one. That takes a bound on both; the room has one, and the dual gets `big_m`.
+    others are complementarity: of the room that a limit leaves and its dual, one is zero. A binary
+    variable chooses which. This needs a bound on both; the room has one, and the dual gets `big_m`.
     """
     each, line, none, span = np.eye(SIZE.size), np.eye(ROOM.size), -np.inf, 2 * np.tile(LIMIT, 2)
     known = np.where(np.isin(np.arange(SIZE.size), owned), 0.0, COST)
@@ -169,7 +172,7 @@ def conditions(owned: list[int], big_m: float) -> list[tuple[Any, Any, dict[str,
 
 
 class Variables(NamedTuple):
-    """Some variables of the single-level program: profit per unit of each, and their bounds."""
+    """Some variables of the single-level program: the profit per unit of each, and bounds."""
 
     profit: FloatArray
     lower: float = 0.0
@@ -217,7 +220,7 @@ def single_level(producer: Producer, big_m: float) -> Claim:
 
 
 def searched(producer: Producer, runs: int, evaluations: int, seed: int = 1) -> list[bilevo.Result]:
-    """Make some runs, and return the best first.
+    """Make some runs, and return their results, the best first.
 
     Several runs are needed, because profit jumps and has several local optima.
     """
@@ -231,7 +234,7 @@ def report(producer: Producer, results: list[bilevo.Result], exact: Claim) -> No
     found, clearings = results[0], sum(result.nfev_lower for result in results)
     runs = "1 run" if len(results) == 1 else f"{len(results)} runs"
     cost = f"{runs}, {clearings:,} clearings, {sum(r.time for r in results):.1f} s"
-    at_cost = round(producer.profit(*producer.cost), 2) + 0.0  # no -0.00
+    at_cost = round(producer.profit(*producer.cost), 2) + 0.0  # + 0.0 turns -0.00 into 0.00
     print(f"{' and '.join(producer.names)}: profit in $/h")
     print(f"  offering at cost {at_cost:10,.2f}")
     print(f"  bilevo           {-found.F:10,.2f}  at {_listed(found.x)} ({cost})")
@@ -272,10 +275,10 @@ def picture(
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Find a producer's best offers on five buses.")
     parser.add_argument("--small", action="store_true", help="a coarse grid and short runs")
-    parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
+    parser.add_argument("--out", type=Path, default=Path(), help="directory for the picture")
     parser.add_argument("--units", nargs="+", choices=UNITS, help="units of another producer")
     options = parser.parse_args(arguments)
-    need("pictures", "matplotlib", "plot")  # before the work, not after it
+    need("pictures", "matplotlib", "plot")  # fails now, not after the runs
     runs, evaluations = (1, 300) if options.small else (3, 800)
     if options.small:
         print("One short run each, which may miss the best offers:")

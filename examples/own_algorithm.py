@@ -1,8 +1,8 @@
 """Write an algorithm of your own in about fifty lines, and compare it.
 
 The leader keeps its best x and tries a few points around it. At each of them, a simple evolution
-strategy searches the follower from the best y so far. Run this file to see one run. These commands,
-in the folder of this file, compare the algorithm:
+strategy searches the follower from the best y so far. Run this file to see one run. These
+commands, in the directory of this file, compare the algorithm with drc-cma-es:
 
     bilevo bench --problems smd1 --methods drc-cma-es,own_algorithm:StepByStep --out exp
     bilevo table exp
@@ -32,7 +32,7 @@ class Walk:
     step: float = 0.25
     generation: int = 0
     stop: StopReason | None = None  # why the run ends; None while it goes on
-    executions: IntArray = field(default_factory=lambda: np.zeros(0, int))  # of each task
+    executions: IntArray = field(default_factory=lambda: np.zeros(0, int))  # how often a task ran
     survived: BoolArray = field(default_factory=lambda: np.zeros(0, bool))
 
 
@@ -44,7 +44,7 @@ class StepByStep(Algorithm[Walk]):
     iterations: int = 40
 
     name = "step-by-step"
-    revision = 1  # changes when results do
+    revision = 1  # raise it when results change
     State = Walk
 
     def init(self, spec: Spec) -> Procedure[Walk]:
@@ -56,7 +56,7 @@ class StepByStep(Algorithm[Walk]):
 
     def generation(self, spec: Spec, state: Walk) -> Procedure[Walk]:
         state.generation += 1
-        rng = stream(spec.seed, "leaders", state.generation)  # the same after a resumption
+        rng = stream(spec.seed, "leaders", state.generation)  # a resumed run draws the same numbers
         x = state.best.x + state.step * rng.standard_normal((self.leaders, spec.m))
         y = np.repeat(state.best.y[None], self.leaders, axis=0)
         pairs = yield from self.answered(spec, x.clip(0, 1), y, state.generation, state.step)
@@ -65,11 +65,11 @@ class StepByStep(Algorithm[Walk]):
         better = (new.violation, new.F) < (old.violation, old.F)
         if better:
             state.best = new
-            yield new  # `minimize` returns this pair if it is stopped here
+            yield new  # `minimize` returns this pair if the run is stopped now
         state.step *= 1.3 if better else 0.8
         state.executions = np.full(self.leaders, self.iterations)
         state.survived = np.isin(np.arange(self.leaders), order[: self.leaders // 2])
-        # The algorithm itself decides when to end, also at the target.
+        # The algorithm itself ends the run, also when it has reached the target.
         rules = AtTarget(spec.target), Settled()
         shrunk = state.step < 1e-7
         state.stop = first_met(rules, Progress(state.best.F, state.best.violation, settled=shrunk))
@@ -78,7 +78,7 @@ class StepByStep(Algorithm[Walk]):
     def answered(
         self, spec: Spec, x: FloatArray, y: FloatArray, generation: int, step: float
     ) -> Procedure[list[Incumbent]]:
-        """Return pairs of leaders x (k, m) and their followers' answers, searched from y (k, n)."""
+        """Search the followers of leaders x (k, m), starting from y (k, n), and return pairs."""
         rng = stream(spec.seed, "followers", generation)
         values = yield Evaluate(Level.LOWER, x, y)
         f, violation, steps = values.objective, values.violation, np.full((len(x), 1), step)

@@ -1,21 +1,21 @@
-"""Pricing: which prices should a shop ask of a customer who packs a bag of limited size?
+"""Find the prices that a shop should ask of a customer who packs a bag of limited size.
 
 The leader is a shop. It chooses whole prices for its goods and earns what the customer pays. The
-follower is the customer, who fills a bag with goods of the shop and with free goods, for the
-greatest value less price. That is a knapsack problem, an integer program, which HiGHS solves
-exactly (`bilevo.followers.Milp`). The customer's choice jumps as prices pass certain values, and at
-these values several bags are equally good. So it matters whether ties go to the shop (the
+follower is the customer, who fills a bag with goods of the shop and with free goods, so that total
+value minus total price is largest. That is a knapsack problem, an integer program, which HiGHS
+solves exactly (`bilevo.followers.Milp`). The customer's choice jumps as prices pass certain values,
+and at these values several bags are equally good. So it matters whether ties go to the shop (the
 optimistic position) or against it (the pessimistic position).
 
-    python examples/pricing.py [--small] [--out FOLDER]
+    python examples/pricing.py [--small] [--out DIRECTORY]
 
-There are two checks. First, a solver that tries all bags takes the place of HiGHS; it also shows
-how to write a solver of your own. Second, there are so few goods that all whole prices can be
-tried, which finds the best prices with certainty.
+There are two checks. First, a solver that tries all bags replaces HiGHS; it also shows how to write
+a solver of your own. Second, there are so few goods that all whole prices can be tried, which finds
+the best prices with certainty.
 
-**When bilevo is the wrong tool**: where all prices can be tried, as here. That takes no time and
-proves its answer. Ten goods with twenty prices each have 1e13 combinations. Then a search is the
-only way, unless the customer's program can be written into the shop's.
+**When bilevo is the wrong tool**: if all prices can be tried, as here. That takes hardly any time
+and proves the answer. Ten goods with twenty prices each have 1e13 combinations. Then a search is
+the only way, unless the customer's program can be written into the shop's.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from bilevo.followers import Milp, Solver
 
 @dataclass(frozen=True, slots=True)
 class Shop:
-    """Goods (n,) of whole value and weight to the customer; the first `own` are the shop's.
+    """Goods (n,) with whole values and weights; the first `own` of them belong to the shop.
 
     Ties go to the shop if it is `optimistic`, and against it if not.
     """
@@ -50,7 +50,7 @@ class Shop:
 
     @classmethod
     def random(cls, rng: np.random.Generator, goods: int = 12, own: int = 5) -> Shop:
-        """Make a shop with values up to 20, weights up to 10 and a bag for half of the goods."""
+        """Make a shop with values up to 20, weights up to 10, and a bag for half of the weight."""
         value, weight = rng.integers(1, (21, 11), (goods, 2)).T.astype(float)
         return cls(value, weight, float(weight.sum() // 2), own)
 
@@ -71,14 +71,14 @@ class Shop:
         }
 
     def tie(self, x: FloatArray) -> FloatArray:
-        """Return the shop's loss by each good bought, or its gain if ties go against it.
+        """Return the shop's loss from each good that is bought; its gain if ties go against it.
 
-        Among equally good bags, the customer takes the one with the least sum of these.
+        Among equally good bags, the customer takes the bag with the smallest sum.
         """
         return -self.prices(x) if self.optimistic else self.prices(x)
 
     def problem(self, customer: Solver[Any] | None = None) -> bilevo.Problem:
-        """Make the bilevel problem, with HiGHS as the customer or with another solver."""
+        """Make the bilevel problem; the customer is HiGHS or another solver."""
         return bilevo.Problem(
             self.loss,
             None,
@@ -103,7 +103,7 @@ class Enumeration:
     def advance(self, state: list[FloatArray]) -> list[FloatArray]:
         (x,) = state
         worth = self.bags @ (self.shop.value - self.shop.prices(x))
-        tied = self.bags[worth == worth.max()]  # whole numbers, so this is exact
+        tied = self.bags[worth == worth.max()]  # the comparison is exact for whole numbers
         return [x, tied[(tied @ self.shop.tie(x)).argmin()]]
 
     def best(self, state: list[FloatArray]) -> tuple[FloatArray, float, float]:
@@ -123,8 +123,8 @@ def income(shop: Shop, x: FloatArray, customer: Any) -> float:
 def best_income(shop: Shop) -> tuple[float, FloatArray]:
     """Return the most that the shop can earn, and prices for it, by trying all whole prices.
 
-    The customer chooses among sets of the shop's goods. Each set comes with the most valuable free
-    goods that fit beside it, so these need to be found only once.
+    The customer chooses among sets of the shop's goods. To each set belong the most
+    valuable free goods that still fit; they are found only once, because prices do not matter.
     """
     sets: dict[tuple[float, ...], float] = {}
     for bag in Enumeration(shop).bags:
@@ -144,9 +144,9 @@ def best_income(shop: Shop) -> tuple[float, FloatArray]:
 def searched(
     problem: bilevo.Problem, runs: int, evaluations: int, seed: int = 1
 ) -> list[bilevo.Result]:
-    """Make some runs, and return the best first.
+    """Make some runs, and return their results, the best first.
 
-    Several runs are needed, because income is flat between jumps, and a run may end there.
+    Several runs are needed, because income is flat between jumps, and a run may end on a flat part.
     """
     seeds = range(seed, seed + runs)
     results = [bilevo.minimize(problem, max_evals=evaluations, rng=seed) for seed in seeds]
@@ -154,7 +154,7 @@ def searched(
 
 
 def ties(count: int) -> FloatArray:
-    """Return (count, 2): what shops with random prices earn if ties go to them, and if not.
+    """Return (count, 2): what random shops earn if ties go to the shop, and if they do not.
 
     HiGHS computes both, and enumeration checks both.
     """
@@ -205,10 +205,10 @@ SHOP = Shop(
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Set prices for a customer who packs a knapsack.")
     parser.add_argument("--small", action="store_true", help="fewer runs and fewer shops")
-    parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
+    parser.add_argument("--out", type=Path, default=Path(), help="directory for the picture")
     options = parser.parse_args(arguments)
 
-    need("pictures", "matplotlib", "plot")  # before the work, not after it
+    need("pictures", "matplotlib", "plot")  # fails now, not after the runs
     runs, evaluations = (1, 150) if options.small else (4, 400)
     if options.small:
         print("One short run each, which may miss the best prices:")

@@ -9,17 +9,17 @@ profit. The divisions answer with three more quantities.
 Both are in `bilevo.problems`. They are from M. M. Islam, H. K. Singh and T. Ray (2017), and the DRC
 paper uses them.
 
-    python examples/real_world.py [--small] [--out FOLDER]
+    python examples/real_world.py [--small] [--out DIRECTORY]
 
-There are two checks. scipy searches over taxes, and finds the mine's single quantity for each of
-them. The company's F and constraints are linear, so a linear program finds the best F that the
-executive would get by deciding everything. No bilevel answer can be better. The best run is as good
-as that. Other runs end in local optima, such as F = -1084.24, where most runs of the published
-algorithms end.
+There are two checks. For gold mining, scipy searches over taxes, and finds the mine's quantity for
+each of them. In decision making, F and the constraints are linear, so a linear program finds the
+best F that the executive would get by deciding everything. No bilevel answer can be better, and the
+best run reaches this F. Other runs end in local optima, such as F = -1084.24, where most runs of
+the published algorithms end.
 
-**When bilevo is the wrong tool**: here. scipy solves a follower with one variable, or a convex one
-such as the divisions, in a moment, and each check takes less time than the search. bilevo would be
-the right tool if a simulation computed the production.
+**When bilevo is the wrong tool**: in these two problems. The mine has one variable and the problem
+of the divisions is convex, so scipy solves both in a moment, and each check takes less time than
+the search. bilevo would be the right tool if a simulation computed the production.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from bilevo.core.extras import need
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The best verified result of some runs, the verified F of each run, and the check's F."""
+    """The best verified result of some runs, the verified F of each, and the F of the check."""
 
     result: bilevo.Result
     certificate: bilevo.Certificate
@@ -51,7 +51,7 @@ class Answer:
 def solved(
     problem: bilevo.Problem, seeds: Sequence[int], max_evals: int | None, check: float
 ) -> Answer:
-    """Run with each seed, verify all results, and take the best feasible one."""
+    """Make a run with each seed, verify all results, and return the best feasible one."""
     results = [bilevo.minimize(problem, rng=seed, max_evals=max_evals) for seed in seeds]
     certificates = [bilevo.verify(problem, result) for result in results]
     order = sorted(
@@ -65,7 +65,7 @@ def mine_by_scipy(problem: bilevo.Problem) -> float:
     """Return the best F of gold mining by Nelder-Mead, with the mine solved at every tax."""
 
     def production(x: FloatArray) -> float:
-        most = max(0.0, (99 - x[0]) / 2)  # beyond it the mine makes a loss
+        most = max(0.0, (99 - x[0]) / 2)  # with a larger quantity the mine makes a loss
 
         def f(q: float) -> float:
             return float(problem.f(x[None], np.array([[q]]))[0])
@@ -83,7 +83,7 @@ def mine_by_scipy(problem: bilevo.Problem) -> float:
 
 
 def without_follower(problem: bilevo.Problem) -> float:
-    """Return the best F if the leader decided everything, a bound. F, G and g must be linear."""
+    """Return the best F if the leader decided everything. F, G and g must be linear."""
     m, n = problem.m, problem.n
     points = np.concatenate([np.zeros((1, m + n)), np.eye(m + n)])
     F, G, _, g = problem.evaluate(points[:, :m], points[:, m:])
@@ -144,7 +144,7 @@ def draw_runs(answer: Answer, path: Path) -> None:
 def main(words: Sequence[str] | None = None) -> tuple[Answer, Answer]:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--small", action="store_true", help="short runs, for a quick look")
-    parser.add_argument("--out", type=Path, default=Path(), help="folder for the pictures")
+    parser.add_argument("--out", type=Path, default=Path(), help="directory for the pictures")
     options = parser.parse_args(words)
     options.out.mkdir(parents=True, exist_ok=True)
     return gold_mining(options.small, options.out), decision_making(options.small, options.out)

@@ -1,30 +1,30 @@
 """Set tolls on a few roads so that travel is fastest when drivers choose their own routes.
 
-The leader sets tolls and wants the least total travel time. The follower is all drivers together.
+The leader sets tolls and wants the least total travel time. The drivers together are the follower.
 Each driver takes the route with the least time and toll, until nobody gains by changing (Wardrop's
 user equilibrium). This equilibrium minimizes Beckmann's convex function. A Frank-Wolfe method of
 conjugate directions finds it (Mitradjieva and Lindberg 2013, The stiff is moving, Transportation
-Science 47(2)). Its gap tells how far the flows still are from the equilibrium, and so how large the
-error in the leader's objective can be. One `advance` is ten iterations. So the competition decides
-how exactly F is known at a toll: searches of hopeless tolls stop at a coarse gap, and only the best
-reach a fine one.
+Science 47(2)). The gap of the method says how far the flows still are from the equilibrium, and
+so how large the error of the leader's objective can be. One `advance` is ten iterations. So the
+competition decides how exactly F is known for given tolls: searches for hopeless tolls stop at a
+large gap, and only those for the best tolls reach a small gap.
 
     python examples/tolls.py --out pictures            # two minutes with Sioux Falls
     python examples/tolls.py --out pictures --small    # a few seconds
 
 The small network is from Hearn and Ramana (1998), Solving congestion toll pricing models. The
 example reproduces the total times quoted for it: 2455.87 without tolls, and 2253.92 at best. Two
-links may be tolled, and neither toll alone is worth much. So a descent that starts without tolls
-ends at 2453.88. A search may end there, too, so three runs are made; the best total time is
+links may be tolled, and neither toll alone helps much. So a descent that starts without tolls ends
+at 2453.88. A search may end there, too, so the example makes three runs. The best total time is
 2419.87. Sioux Falls (76 links, 360,600 trips; LeBlanc, Morlok and Pierskalla 1975) is read from the
 package aequilibrae, if that is installed. Tolls are in units of time.
 
-**When bilevo is the wrong tool**: if every link can be tolled, the marginal costs of the system
-optimum are the answer, which takes one more equilibrium and no search. Also, an equilibrium has
-derivatives by the tolls (Tobin and Friesz 1988, Transportation Science 22(4)). From a good start, a
-descent with them needs fewer equilibria than any search. The example computes both for comparison.
-A search is for what they cannot do: local optima and kinks, as here, and drivers that are a
-simulation without derivatives.
+**When bilevo is the wrong tool**: if every link can be tolled. Then the best tolls are the marginal
+costs of the system optimum, which take one more equilibrium and no search. Also, an equilibrium has
+derivatives with respect to the tolls (Tobin and Friesz 1988, Transportation Science 22(4)). From a
+good start, a descent along these derivatives needs fewer equilibria than any search. The example
+computes both for comparison. A search is useful if there are local optima or kinks, as here, or if
+the drivers are a simulation without derivatives.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ import bilevo
 import bilevo.plot
 from bilevo.core.arrays import FloatArray, IntArray
 
-# from, to, time when empty, capacity; a link's time is time * (1 + 0.15 (flow / capacity)^4)
+# Links: from, to, time when empty, capacity. Time with flow: time * (1 + 0.15 (flow / capacity)^4).
 NINE_NODES = """
 1 5 5 12   1 6 6 18   2 5 3 35   2 6 9 35   5 6 9 20   5 7 2 11   5 9 8 26   6 5 4 11   6 8 6 33
 6 9 7 32   7 3 3 25   7 4 6 24   7 8 2 19   8 3 8 39   8 4 6 43   8 7 4 36   9 7 4 26   9 8 8 30
@@ -64,7 +64,7 @@ MEANING = {
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Links in the order of their tails, with time = free + rise * flow^power; trips (n, n)."""
+    """Links sorted by tail, with time = free + rise * flow^power, and the trips (n, n)."""
 
     tail: IntArray
     head: IntArray
@@ -72,8 +72,8 @@ class Network:
     rise: FloatArray
     power: FloatArray
     trips: FloatArray
-    first: IntArray = field(init=False)  # first link that leaves each node, as in a sparse array
-    link: IntArray = field(init=False)  # (n, n): the link from one node to another
+    first: IntArray = field(init=False)  # index of the first link that leaves each node
+    link: IntArray = field(init=False)  # (n, n): the index of the link from one node to another
 
     def __post_init__(self) -> None:
         nodes = len(self.trips)
@@ -106,7 +106,7 @@ class Network:
         return float(flow @ (self.free + self.rise * flow**self.power / (self.power + 1)))
 
     def routes(self, cost: FloatArray) -> tuple[FloatArray, IntArray]:
-        """Return costs of the cheapest routes from every origin, and the node before each node."""
+        """Return costs of the cheapest routes from every origin, and each node's predecessor."""
         positive = np.maximum(cost, 1e-9)  # with zeros, the order of nodes would be arbitrary
         graph = csr_array((positive, self.head, self.first), shape=self.trips.shape)
         distances, before = dijkstra(graph, return_predecessors=True)
@@ -116,9 +116,9 @@ class Network:
         """Return the flows of links when everybody takes the cheapest route."""
         distances, before = self.routes(cost)
         nodes = len(self.trips)
-        # A row of `load` for each origin; its last column stands for the node before the origin.
+        # `load` has a row for each origin; its last column is the predecessor of the origin.
         rows = np.arange(nodes) * (nodes + 1)
-        order = np.argsort(-distances, axis=1).T  # the farthest first
+        order = np.argsort(-distances, axis=1).T  # nodes, the farthest first
         previous = np.where(before < 0, nodes, before)[np.arange(nodes), order]
         load = np.pad(self.trips, ((0, 0), (0, 1)))
         flat = load.ravel()
@@ -139,7 +139,7 @@ class Traffic:
     last_but_one: FloatArray
     step: float = 1.0
     gap: float = 1.0
-    iterations: int = 1  # the start counts, because it searches the cheapest routes, too
+    iterations: int = 1  # the start counts, because it also finds the cheapest routes
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +147,9 @@ class Drivers:
     """The follower: bi-conjugate Frank-Wolfe until new routes save less than `gap` of all costs."""
 
     network: Network
-    share: FloatArray  # (links, m): 1 where a toll of the leader is raised on a link
+    share: FloatArray  # (links, m): 1 if a toll of the leader applies to the link, else 0
     gap: float = 1e-6
-    cost: int = 10  # iterations of one `advance`, each with the cheapest routes of all origins
+    cost: int = 10  # iterations in one `advance`; each finds the cheapest routes
     limit: int = 3000
 
     def start(self, x: FloatArray, rng: np.random.Generator) -> Traffic:
@@ -181,7 +181,7 @@ class Drivers:
         if self.done(state):
             return
         target = self.conjugate(state, cheapest)
-        if cost @ (target - state.flow) >= 0:  # rounding
+        if cost @ (target - state.flow) >= 0:  # no descent direction, because of rounding
             target = cheapest
         state.step = self.line_search(state, target - state.flow)
         state.flow = (1 - state.step) * state.flow + state.step * target
@@ -190,7 +190,7 @@ class Drivers:
     def conjugate(self, state: Traffic, cheapest: FloatArray) -> FloatArray:
         """Return the target whose direction is conjugate to the last two."""
         flow, step, curvature = state.flow, state.step, self.network.slope(state.flow)
-        if step > 1 - 1e-9:  # the last target is reached: no direction to be conjugate to
+        if step > 1 - 1e-9:  # the last target is reached, so there is no old direction
             return cheapest
         forward, one = cheapest - flow, state.last - flow
         two = step * state.last + (1 - step) * state.last_but_one - flow
@@ -212,7 +212,7 @@ class Drivers:
 
 
 def settled(drivers: Drivers, x: Any) -> Traffic:
-    """Return the drivers' answer to tolls x, without a leader's search."""
+    """Return the state of the drivers' finished search at tolls x."""
     state = drivers.start(np.asarray(x, float), np.random.default_rng(1))
     while not drivers.done(state):
         state = drivers.advance(state)
@@ -221,12 +221,12 @@ def settled(drivers: Drivers, x: Any) -> Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A network, and the roads with a toll of at most `most`, as pairs of nodes from 1 on."""
+    """A network, and the roads that may be tolled, as pairs of nodes (the first is 1)."""
 
     name: str
     network: Network
     roads: tuple[tuple[tuple[int, int], ...], ...]
-    most: float
+    max_toll: float
 
     @property
     def share(self) -> FloatArray:
@@ -240,11 +240,11 @@ class Case:
         return [f"{road[0][0]}-{road[0][1]}" for road in self.roads]
 
     def problem(self, gap: float = 1e-6) -> bilevo.Problem:
-        """Make the bilevel problem: F is the total travel time, y are the flows of all links."""
+        """Make the bilevel problem: F is the total travel time, and y has the flows of links."""
         return bilevo.Problem(
             lambda x, flow: self.network.total_time(flow),
             None,
-            [(0.0, self.most)] * len(self.roads),
+            [(0.0, self.max_toll)] * len(self.roads),
             [(0.0, self.network.trips.sum())] * len(self.network.tail),
             follower=Drivers(self.network, self.share, gap),
             name=self.name,
@@ -260,9 +260,9 @@ class Case:
 def nine_nodes() -> Case:
     rows = np.array(NINE_NODES.split(), float).reshape(-1, 4)
     trips = np.zeros((9, 9))
-    trips[:2, 2:4] = [[10.0, 20.0], [30.0, 40.0]]  # from nodes 1 and 2 to 3 and 4
+    trips[:2, 2:4] = [[10.0, 20.0], [30.0, 40.0]]  # from nodes 1 and 2 to nodes 3 and 4
     links = [(a - 1, b - 1, free, capacity, 0.15, 4.0) for a, b, free, capacity in rows]
-    return Case("nine nodes", Network.of(links, trips), (((2, 5),), ((6, 8),)), most=10.0)
+    return Case("nine nodes", Network.of(links, trips), (((2, 5),), ((6, 8),)), max_toll=10.0)
 
 
 def sioux_falls(archive: Path) -> Case:
@@ -278,7 +278,7 @@ def sioux_falls(archive: Path) -> Case:
     everywhere[np.ix_(*[np.searchsorted(nodes, zones)] * 2)] = trips
     roads = ((5, 6), (11, 12), (13, 24), (15, 22), (17, 19))
     both_ways = tuple((road, road[::-1]) for road in roads)
-    return Case("Sioux Falls", Network.of(rows, everywhere), both_ways, most=15.0)
+    return Case("Sioux Falls", Network.of(rows, everywhere), both_ways, max_toll=15.0)
 
 
 def trip_matrix(content: bytes) -> tuple[IntArray, FloatArray]:
@@ -302,15 +302,15 @@ def sample_of_aequilibrae() -> Path | None:
 
 
 def system_optimum(network: Network, gap: float) -> FloatArray:
-    """Return flows of the least total time: the equilibrium of drivers who pay what others lose."""
+    """Return the flows with the least total time, in which drivers pay what others lose."""
     considerate = replace(network, rise=network.rise * (1 + network.power))
     return settled(Drivers(considerate, np.zeros((len(network.tail), 0)), gap), ()).flow
 
 
 def sensitivity(case: Case, state: Traffic, tolerance: float = 1e-2) -> FloatArray:
-    """Return derivatives of total time by the tolls, at an equilibrium (Tobin and Friesz).
+    """Return derivatives of total time with respect to tolls at an equilibrium (Tobin, Friesz).
 
-    Flows change only on links that trips use, for each origin, and keep their balance at nodes.
+    The flow from an origin changes only on links that it uses, and stays balanced at nodes.
     """
     network, links = case.network, np.arange(len(case.network.tail))
     cost = network.time(state.flow) + state.toll
@@ -330,14 +330,14 @@ def sensitivity(case: Case, state: Traffic, tolerance: float = 1e-2) -> FloatArr
 
 
 def descend(case: Case, start: Any, gap: float) -> tuple[FloatArray, int]:
-    """Return tolls by L-BFGS-B with these derivatives, and how many equilibria it needed."""
-    scale = case.total_time(start, gap) / 1000  # the first step is as long as the derivative
+    """Return tolls found by L-BFGS-B, and the number of equilibria that it needed."""
+    scale = case.total_time(start, gap) / 1000  # L-BFGS-B's first step is as long as the derivative
 
     def value(x: FloatArray) -> tuple[float, FloatArray]:
         state = case.equilibrium(x, gap)
         return case.network.total_time(state.flow) / scale, sensitivity(case, state) / scale
 
-    box = [(0.0, case.most)] * len(case.roads)
+    box = [(0.0, case.max_toll)] * len(case.roads)
     found = minimize(value, start, jac=True, method="L-BFGS-B", bounds=box, options={"ftol": 1e-6})
     return found.x, int(found.nfev) + 1
 
@@ -347,10 +347,10 @@ class Study:
     """A case, and how exactly equilibria are solved for it."""
 
     case: Case
-    gap: float  # in the search
-    fine: float  # in checks and comparisons
+    gap: float  # the gap of equilibria in the search
+    fine: float  # the gap of equilibria in checks and comparisons
     evals: int
-    seeds: range  # several runs, because one may end in a local optimum
+    seeds: range  # one per run; a single run may end in a local optimum
 
     def bounds(self) -> tuple[float, float]:
         """Print and return total time without tolls, and the least possible total time."""
@@ -371,7 +371,7 @@ class Study:
         return total, least
 
     def search(self) -> bilevo.Result:
-        """Make some runs, print what they found and spent, and return the best."""
+        """Make some runs, print what they found and spent, and return the best result."""
         problem = self.case.problem(self.gap)
         runs = [bilevo.minimize(problem, max_evals=self.evals, rng=seed) for seed in self.seeds]
         result = min(runs, key=lambda run: run.F)
@@ -386,7 +386,7 @@ class Study:
         return result
 
     def compare(self, result: bilevo.Result, untolled: float, least: float) -> None:
-        """Print the answer beside the answers of descents with derivatives."""
+        """Print the answer, and the answers of descents along derivatives."""
         case, answers = self.case, [("bilevo", result.x)]
         for name, start in (("no tolls", 0 * result.x), ("the answer", result.x)):
             x, count = descend(case, start, self.gap)
@@ -432,7 +432,7 @@ class Study:
 
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--out", type=Path, default=Path(), help="folder for the pictures")
+    parser.add_argument("--out", type=Path, default=Path(), help="directory for the pictures")
     parser.add_argument("--small", action="store_true", help="a few seconds, for tests")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args(words)

@@ -2,18 +2,18 @@
 
 The leader chooses four hyper-parameters of a small network, all on a log scale: learning rate,
 weight decay, batch size and width. The follower is the training itself. One `advance` is an epoch
-of Adam. Training is done when the validation loss has not improved for eight epochs, or after
-fifty. The leader sees the validation loss of the best epoch so far, because in practice one would
+of Adam. Training is done when the validation loss has not improved for eight epochs, or after fifty
+epochs. The leader sees the validation loss of the best epoch so far, because in practice one would
 keep the network of that epoch. All networks together get a limited number of epochs. `drc-race`
 gives few epochs to most networks, and many to those that may become the best.
 
     python examples/tuning.py                           the digits, 1000 epochs, some seconds
     python examples/tuning.py friedman --epochs 300 --out pictures
 
-**When bilevo is the wrong tool**: where only the regularization of a convex loss is tuned. The
-validation loss can then be differentiated, and gradients need far fewer trainings.
+**When bilevo is the wrong tool**: if only the regularization of a convex loss is tuned. Then the
+validation loss can be differentiated, and a search with gradients needs far fewer trainings.
 
-docs/tuning.md compares with Optuna. The example needs scikit-learn, for its data.
+docs/tuning.md compares drc-race with Optuna. The example needs scikit-learn, for its data.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ import bilevo
 Array = NDArray[np.float64]
 
 NAMES = ("learning rate", "weight decay", "batch size", "width")
-X_BOUNDS = [(-4.0, 0.0), (-5.0, 0.5), (4.0, 8.0), (2.0, 6.0)]  # log10, log10, log2, log2
-WORST = 10.0  # a loss is cut off here: training may diverge
-LONGEST, PATIENCE = 50, 8  # epochs
+# Bounds of log10 of the learning rate and weight decay, and log2 of the batch size and width.
+X_BOUNDS = [(-4.0, 0.0), (-5.0, 0.5), (4.0, 8.0), (2.0, 6.0)]
+WORST = 10.0  # larger losses count as this, because training may diverge
+MAX_EPOCHS = 50  # a training ends after this number of epochs ...
+PATIENCE = 8  # ... or after this number of epochs without improvement
 
 
 @dataclass(frozen=True)
@@ -45,11 +47,11 @@ class Data:
     targets: Array
     validation_inputs: Array
     validation_targets: Array
-    classes: bool  # whether the loss is the cross entropy of classes; else the squared error
+    classes: bool  # the loss is the cross entropy of classes if True, else the squared error
 
     @classmethod
     def split(cls, X: Array, T: Array, classes: bool, training: int, seed: int) -> Data:
-        """Split rows by a seed; inputs are scaled by the training rows only."""
+        """Split rows at random by a seed, and scale inputs by the training rows only."""
         order = np.random.default_rng([seed, 8]).permutation(len(X))
         seen, held = order[:training], order[training:]
         mean, deviation = X[seen].mean(axis=0), X[seen].std(axis=0) + 1e-9
@@ -91,7 +93,7 @@ def breast_cancer(seed: int) -> Data:
 
 
 def friedman(seed: int) -> Data:
-    """Make Friedman-1: a smooth function of five of ten inputs, with noise; 300 of 700 to train."""
+    """Make Friedman-1: a smooth function of five of ten inputs, with noise; 300 of 700 train."""
     from sklearn.datasets import make_friedman1
 
     X, t = make_friedman1(700, noise=1.0, random_state=seed)
@@ -107,7 +109,7 @@ DATA: dict[str, Callable[[int], Data]] = {
 
 @dataclass(slots=True)
 class Network:
-    """The state of a training: all weights in one vector, Adam's moments, losses seen so far."""
+    """The state of a training: all weights in one vector, Adam's moments, and the losses so far."""
 
     width: int
     batch: int
@@ -119,8 +121,8 @@ class Network:
     rng: np.random.Generator
     steps: int = 0
     epoch: int = 0
-    training: float = WORST  # loss of the last epoch
-    validation: float = WORST  # loss of the best epoch
+    training: float = WORST  # training loss of the last epoch
+    validation: float = WORST  # validation loss of the best epoch
     best_epoch: int = 0
     number: int = 0
 
@@ -149,7 +151,7 @@ class Training:
         return W1.reshape(self.inputs, width), b1, W2.reshape(width, self.outputs), b2
 
     def advance(self, state: Network) -> Network:
-        """Train for one epoch, then take the validation loss."""
+        """Train for one epoch, then compute the validation loss."""
         data, total = self.data, 0.0
         order = state.rng.permutation(len(data.inputs))
         slopes = np.empty_like(state.weights)
@@ -189,7 +191,7 @@ class Training:
         return np.array([state.validation]), state.training, 0.0
 
     def done(self, state: Network) -> bool:
-        return state.epoch >= LONGEST or state.epoch - state.best_epoch >= PATIENCE
+        return state.epoch >= MAX_EPOCHS or state.epoch - state.best_epoch >= PATIENCE
 
 
 def adam(state: Network, slopes: Array, b1: float = 0.9, b2: float = 0.99) -> None:
@@ -231,7 +233,7 @@ def meaning(x: Array) -> dict[str, float]:
 
 
 class Watched(Training):
-    """Training that keeps its networks' validation losses, for the picture."""
+    """Training that keeps the validation losses of all networks, for the picture."""
 
     def __init__(self, data: Data) -> None:
         super().__init__(data)
@@ -250,7 +252,7 @@ class Watched(Training):
 
 
 def again(training: Training, x: Array, times: int) -> Array:
-    """Return validation losses of new networks with the same hyper-parameters."""
+    """Train new networks with the same hyper-parameters, and return their validation losses."""
     losses = []
     for seed in range(times):
         state = training.start(x, np.random.default_rng([seed, 4]))
@@ -284,7 +286,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--epochs", type=int, default=1000, help="epochs of all networks together")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--small", action="store_true", help="200 epochs")
-    parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
+    parser.add_argument("--out", type=Path, default=Path(), help="directory for the picture")
     options = parser.parse_args(arguments)
 
     training = Watched(DATA[options.data](options.seed))

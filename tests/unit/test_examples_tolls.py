@@ -34,7 +34,7 @@ def braess(tolls) -> Any:
     trips = np.zeros((4, 4))
     trips[0, 3] = 6.0
     network = tolls.Network(tail, head, free, rise, np.ones(5), trips)
-    return tolls.Case("Braess", network, (((2, 3),),), most=20.0)
+    return tolls.Case("Braess", network, (((2, 3),),), max_toll=20.0)
 
 
 @pytest.mark.parametrize("toll", [0.0, 3.25, 6.5, 13.0, 20.0])
