@@ -49,7 +49,7 @@ def search_box(
     new = yield from follower.search_afresh(found)
     if new.pair.lower_violation == 0:
         known.count(new.solved)
-    if found.lower.constraints.size:
+    if found.lower.constraints.size and not relaxed:
         new = yield from search_from(follower, x, rng.random((n + 3, n)), new)
     elif follower.probes and math.isfinite(new.pair.f):
         new = yield from probe_axes(follower, new)

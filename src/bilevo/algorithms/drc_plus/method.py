@@ -132,10 +132,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
         rng = state.stream(spec, "first")
         first = yield from search_box(follower, x, rng)
         yield from self.accept_task(state, first)
-        check = yield from check_answer(follower, first, rng, least=1)
-        task = first if check.stands else check.best
-        if task is not first:
-            yield from state.evaluate_leaders([task])
+        task = first
         if self.optimism:
             yield from state.find_flat_directions(task.pair)
             task = yield from state.resolve_ties(task)
