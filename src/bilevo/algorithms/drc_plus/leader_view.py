@@ -69,6 +69,15 @@ class LeaderView:
         self.elite, self.certified = pair, False
         yield pair.incumbent
 
+    def is_improved_by(self, pair: Pair) -> bool:
+        """Tell whether a pair may be the next elite.
+
+        A certified elite is not given up for a difference in F that does not count.
+        """
+        if not self.the_elite.certified:
+            return pair.no_worse(self.the_elite)
+        return is_better(pair, self.the_elite, self.F_scale.tolerance(LEADER_TOLERANCE))
+
     def f_tolerance(self, difference: float) -> float:
         """Return the tolerance on f that still shows a given difference in F."""
         if not math.isfinite(difference):
@@ -194,10 +203,10 @@ class Phi:
         tasks = yield from together(self.solved(row) for row in rows)
         self.constrained = tasks[0].G.size > 0
         for i, task in enumerate(tasks):
-            if task.solved and task.pair.no_worse(state.the_elite):
+            if task.solved and state.is_improved_by(task.pair):
                 if len(tasks) == 1:  # the end of a step, not neighbours for differences
                     tasks[i] = yield from state.test_against_neighbours(self.follower, task)
-                if tasks[i].pair.no_worse(state.the_elite):
+                if state.is_improved_by(tasks[i].pair):
                     yield from state.accept_elite(tasks[i].pair)
         F = np.array([t.pair.F if t.pair.lower_violation == 0 else np.inf for t in tasks])
         if self.relaxed:
@@ -245,3 +254,10 @@ def is_smooth_end(state: LeaderView, end: SearchEnd) -> bool:
     """Tell whether a descent ended where phi is smooth and the model expects no more gain."""
     near = 100 * state.F_scale.tolerance(LEADER_TOLERANCE)
     return end.violation == 0 and end.left <= near
+
+
+def is_better(pair: Pair, than: Pair, tolerance: float) -> bool:
+    """Tell whether a pair is better than another by more than a tolerance of F."""
+    if pair.violation != than.violation:
+        return pair.violation < than.violation
+    return tolerance < than.F - pair.F

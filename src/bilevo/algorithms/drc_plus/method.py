@@ -32,9 +32,9 @@ from bilevo.algorithms.drc_plus.box_search import search_box
 from bilevo.algorithms.drc_plus.certificate import Check, check_answer
 from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask, rounding
 from bilevo.algorithms.drc_plus.fallback import FallbackDRC, without_incumbents
-from bilevo.algorithms.drc_plus.leader_view import descent, is_smooth_end
+from bilevo.algorithms.drc_plus.leader_view import descent, is_better, is_smooth_end
 from bilevo.algorithms.drc_plus.local_follower import ITERATIONS
-from bilevo.algorithms.drc_plus.state import DRCPlusState, LeaderSearch, is_better, spread_of
+from bilevo.algorithms.drc_plus.state import DRCPlusState, LeaderSearch, spread_of
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.leader import leader_ranking, note_tasks, reached
@@ -219,7 +219,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
             yield from state.accept_elite(proposed)
         due = state.total - state.checked_at >= 4 * state.check_evals
         if due or state.stop is not None or reached(spec, proposed):
-            if proposed.no_worse(state.the_elite) or proposed.refutes(state.the_elite):
+            if state.is_improved_by(proposed) or proposed.refutes(state.the_elite):
                 state.elite, state.certified = proposed, False
             yield from self.certify_elite(spec, state)
             other.elite = state.elite
@@ -383,11 +383,11 @@ class DRCPlus(Algorithm[DRCPlusState]):
         i = int(leader_ranking([task.pair for task in tasks])[0])
         follower = self.follower(spec, state)
         tight, rng = state.known.tight, state.stream(spec, "elect")
-        if tasks[i].pair.no_worse(state.the_elite) and tasks[i].tolerance > tight:
+        if state.is_improved_by(tasks[i].pair) and tasks[i].tolerance > tight:
             tasks[i] = yield from state.solve(follower, tasks[i], tight, rng, thorough=True)
-        if tasks[i].pair.no_worse(state.the_elite):
+        if state.is_improved_by(tasks[i].pair):
             tasks[i] = yield from state.test_against_neighbours(follower, tasks[i])
-        if tasks[i].pair.no_worse(state.the_elite):
+        if state.is_improved_by(tasks[i].pair):
             yield from state.accept_elite(tasks[i].pair)
 
 

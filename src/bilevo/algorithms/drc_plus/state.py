@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bilevo.algorithms.drc_plus.leader_view import LeaderView
+from bilevo.algorithms.drc_plus.leader_view import LeaderView, is_better
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.leader import LeaderState, best_pair, leader_values
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
@@ -90,13 +90,6 @@ class DRCPlusState(LeaderView):
         """Remember where a descent ended, unless an earlier descent ended there."""
         if (np.abs(self.ends - x).max(axis=1) > 1e-3).all():
             self.ends = np.concatenate([self.ends, x[None]])[-100:]
-
-
-def is_better(pair: Pair, than: Pair, tolerance: float) -> bool:
-    """Tell whether a pair is better than another by more than a tolerance of F."""
-    if pair.violation != than.violation:
-        return pair.violation < than.violation
-    return tolerance < than.F - pair.F
 
 
 def spread_of(pairs: list[Pair]) -> float:
