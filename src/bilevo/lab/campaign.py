@@ -200,8 +200,8 @@ def refuse_other_forms(plan: Plan, stored: Iterable[Row]) -> None:
         if form and row["form"] and then != (form, revision):  # imported runs have no form
             raise ValueError(
                 f"stored runs of {row['method']} are of {then[0]}, revision {then[1]}, and not of "
-                f"{form}, revision {revision}: --again all makes them again, another folder keeps "
-                "both"
+                f"{form}, revision {revision}: --again all makes them again, another directory "
+                "keeps both"
             )
 
 

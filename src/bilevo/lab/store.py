@@ -90,7 +90,7 @@ class Store:
         try:
             import fcntl
         except ImportError:
-            raise OSError("campaigns need a POSIX system: they lock folders by fcntl") from None
+            raise OSError("campaigns need a POSIX system: they lock directories by fcntl") from None
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = os.open(folder, os.O_RDONLY)
@@ -191,7 +191,7 @@ def _latest(rows: pl.DataFrame) -> pl.DataFrame:
 def _read(path: Path, columns: list[str]) -> pl.DataFrame:
     """Read columns of a directory or file; try again if files were merged meanwhile."""
     if not path.exists():
-        raise ValueError(f"{path} does not exist; it should be a campaign's folder or a CSV file")
+        raise ValueError(f"{path} does not exist; give a campaign's directory or a CSV file")
     tries = TRIES
     while True:
         found = segments(path) if path.is_dir() else [Segment(path, 1, 1)]
