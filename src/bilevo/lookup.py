@@ -20,7 +20,7 @@ _keep_directory: ContextVar[bool] = ContextVar("keep_directory", default=False)
 
 
 def named_problem(name: str, m: int | None = None, n: int | None = None) -> Problem:
-    """Return a problem of the suites, or a user's at `module:object`: a Problem or its maker."""
+    """Return a problem of the suites, or the Problem that `module:object` is or returns."""
     if ":" not in name:
         return problems.get(name, m, n)
     found = imported(name)
@@ -34,7 +34,7 @@ def named_problem(name: str, m: int | None = None, n: int | None = None) -> Prob
 
 
 def named_method(name: str) -> Algorithm[Any]:
-    """Return a registered method, or a user's at `module:object`: an algorithm or its maker."""
+    """Return a registered method, or the algorithm that `module:object` is or returns."""
     if ":" not in name:
         return get_method(name)
     found = imported(name)
@@ -46,8 +46,8 @@ def named_method(name: str) -> Algorithm[Any]:
 def imported(name: str) -> Any:
     """Return the object at `module:object`, in the working directory or an installed package.
 
-    `sys.path` stays as it was. Only within `path_restored`, the working directory is appended to
-    it, so that functions of the module can import from there later.
+    Afterwards `sys.path` is as it was before, except within `path_restored`: there the working
+    directory is appended to it, so that functions of the module can import from there later.
     """
     module_name, _, attribute = name.partition(":")
     try:

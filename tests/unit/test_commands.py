@@ -186,7 +186,7 @@ def test_runs_of_unknown_problems_are_pointed_out(tmp_path, capsys) -> None:
     theirs.write_text("problem,m,n,method,F,f,nfev_upper,nfev_lower\nsdm1,2,3,a,0,0,4,30\n")
     assert main(["import", str(theirs), "--into", str(into)]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        f"1 runs imported into the new folder {into}, 0 in place of others",
+        f"1 runs imported into the new directory {into}, 0 in place of others",
         "note: bilevo has no problem sdm1, and does not know its optimum",
     ]
 

@@ -235,7 +235,7 @@ def test_an_export_overwrites_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"cannot write .*thesis\.txt: File exists"):
         export_csv(runs, mine)
     for folder in (mine, mine.parent):
-        with pytest.raises(ValueError, match="is not empty; name a new folder"):
+        with pytest.raises(ValueError, match="is not empty; name a new directory"):
             export_ioh(runs, history_of(), folder)
     assert [path.name for path in mine.parent.iterdir()] == ["thesis.txt"]
     assert mine.read_text() == "years of work"

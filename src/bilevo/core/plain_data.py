@@ -1,7 +1,7 @@
 """Conversion of our dataclasses and named tuples to JSON, and back.
 
 `plain` turns a value into JSON's types, and `revive` turns them back into a value of a given type.
-Type hints say what each field must be, anything else is an error, so a file cannot choose classes.
+A field must have the type of its hint, so the content cannot choose which classes are made.
 """
 
 from __future__ import annotations

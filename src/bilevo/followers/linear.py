@@ -8,9 +8,9 @@ Both are exact: one step solves the program for the leader's x, and the solver i
   position), its negative makes it hostile (the pessimistic position). Solutions are tied if their
   reduced costs are below 1e-7 (`LinProg`), or their costs agree to 1e-9 (`Milp`).
 - **No feasible solution.** The leader has caused that, so it is a value and not an error. A further
-  solve finds the least sum by which rows (and bounds that cross) must be exceeded. This sum is the
-  violation, which leads the leader back to feasible programs. f is the cost of that solution. y is
-  the middle of the problem's y_bounds, because an answer cannot be made from duals there.
+  solve relaxes rows (and bounds that cross) by the least possible sum. This sum is the violation,
+  which leads the leader back to feasible programs. f is the cost of the relaxed solution. y is the
+  middle of the problem's y_bounds, because there are no duals from which `answer` could make it.
 - **Anything else** (an unbounded program, a limit of the solver, keywords that scipy does not take)
   is a mistake in the model, and raises ValueError.
 """
@@ -33,7 +33,7 @@ Model = Callable[[FloatArray], Mapping[str, Any]]
 Tie = Callable[[FloatArray], Any]
 MakeAnswer = Callable[[FloatArray, Any], Any]
 
-TIED = 1e-9  # mixed-integer solutions whose costs differ less, relatively, are tied
+TIED = 1e-9  # mixed-integer solutions are tied if their costs differ by a smaller share
 TOLERANCE = 1e-7  # HiGHS takes smaller violations and reduced costs for 0
 LIMIT = 1  # scipy's status of a solve that a limit ended
 
@@ -61,7 +61,7 @@ class Program:
     row_upper: FloatArray
 
     def excess(self) -> tuple[float, float]:
-        """Return the least sum by which rows and crossed bounds are exceeded, and f at that sum."""
+        """Return the least sum by which rows and crossed bounds must be relaxed, and f then."""
         from scipy.sparse import eye_array, hstack
 
         k = len(self.row_lower)
@@ -223,7 +223,7 @@ class LinProg(_Exact):
         )
 
     def _best_ones(self, program: Program, solution: Any) -> Program:
-        """Fix variables and rows with a nonzero dual at their bound (complementary slackness)."""
+        """Fix at its bound each variable or row whose dual is not 0 (complementary slackness)."""
         prices = np.append(solution.ineqlin.marginals, np.zeros_like(solution.eqlin.marginals))
         at_lower = solution.lower.marginals > TOLERANCE
         at_upper = solution.upper.marginals < -TOLERANCE
@@ -297,7 +297,7 @@ def _integrality(words: dict[str, Any]) -> Any:
 
 
 def _constraints(words: dict[str, Any]) -> list[Any]:
-    """Return LinearConstraints from what `milp` takes: one, one (A, lower, upper), or several."""
+    """Return a list of constraints; `milp` also takes one alone, or tuples (A, lower, upper)."""
     from scipy.optimize import LinearConstraint
 
     given = words.get("constraints")
@@ -312,7 +312,7 @@ def _constraints(words: dict[str, Any]) -> list[Any]:
 
 
 def _rows(blocks: list[tuple[Any, Any, Any]], n: int) -> tuple[Any, FloatArray, FloatArray]:
-    """Join blocks (A, lower, upper) of rows: a sparse matrix (k, n) and the rows' limits."""
+    """Join blocks (A, lower, upper) into a sparse matrix (k, n) and the limits of its rows."""
     from scipy.sparse import csc_array, vstack
 
     matrices, ends = [csc_array((0, n))], [np.empty((2, 0))]

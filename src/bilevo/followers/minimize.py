@@ -31,9 +31,9 @@ class Paused(Exception):  # noqa: N818 (not an error: the step is over)
 
 @dataclass(slots=True, eq=False)
 class MinimizeState:
-    """A search from `begin` for a leader's x: all its points (k, n) so far, and their values.
+    """A search for the answer to x that starts at `begin`: its points (k, n), and their values.
 
-    Points are in the unit box. The best may be from an earlier search; `starts` searches are left.
+    Points are in the unit box. `best` may be older. `starts` counts this search and later ones.
     """
 
     x: FloatArray

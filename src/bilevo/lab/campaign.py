@@ -78,7 +78,7 @@ def _run_row(task: Task) -> Row:
 
 
 def in_words(error: BaseException) -> str:
-    """Describe an error with its file, its line and the point at which a function raised it."""
+    """Describe an error with its file, its line, and notes such as the (x, y) evaluated then."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     notes = [note for note in getattr(error, "__notes__", []) if "\n" not in note]
@@ -136,7 +136,7 @@ def _here() -> Row:
 
 
 def evaluations_until_near(result: Result, best_F: float) -> int:
-    """Return the evaluations until a feasible elite was near the optimum, or 0 if none was."""
+    """Return the evaluations until the best pair was feasible and near F*, or 0 if it never was."""
     for row in result.history:
         if row.violation == 0 and abs(row.F - best_F) <= NEAR:
             return row.nfev_upper + row.nfev_lower
@@ -200,15 +200,15 @@ def refuse_other_forms(plan: Plan, stored: Iterable[Row]) -> None:
         if form and row["form"] and then != (form, revision):  # imported runs have no form
             raise ValueError(
                 f"stored runs of {row['method']} are of {then[0]}, revision {then[1]}, and not of "
-                f"{form}, revision {revision}: --again all makes them again, another folder keeps "
-                "both"
+                f"{form}, revision {revision}: --again all makes them again, another directory "
+                "keeps both"
             )
 
 
 def keep_settings(folder: Path, plan: Plan, max_time: float | None, anew: bool) -> str:
-    """Add a plan to the directory's settings; return the time since which rows count as `anew`.
+    """Add a plan to a directory's settings; return the time after which rows count as made anew.
 
-    The settings keep this time until the command is done, so that it can continue after a kill.
+    With `anew` the settings keep this time, so that a command that was killed can continue.
     """
     old = read_settings(folder)
     asked = json.loads(json.dumps([asdict(part) for part in plan.experiments]))

@@ -186,7 +186,7 @@ def import_(
             )
         kept.add(store.frame(with_history(row, stored.get(key_of(row))) for row in rows))
         kept.merge()
-    where = f"the new folder {into}" if fresh else str(into)
+    where = f"the new directory {into}" if fresh else str(into)
     print(printable(f"{len(rows)} runs imported into {where}, {len(known)} in place of others"))
     if verify:
         print(f"{sum(row['x'] != [] and row['y'] != [] for row in rows)} of them have x and y")

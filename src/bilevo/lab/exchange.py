@@ -98,7 +98,7 @@ def export_ioh(runs: pl.DataFrame, history: pl.DataFrame, folder: str | Path) ->
     """
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"{folder} is not empty; name a new folder or an empty one")
+        raise ValueError(f"{folder} is not empty; name a new directory or an empty one")
     _check_dimensions(runs)
     runs = in_order(runs.sort(list(KEY)))
     kept = history.sort("generation").partition_by(list(KEY), as_dict=True)

@@ -2,8 +2,8 @@
 
 A few megabytes can become gigabytes: pages are compressed, and a repeated value is stored once. The
 footer says how many rows there are and where the pages of each column begin. The header of a page
-says how many values it has and how long it is when uncompressed. Both are in Thrift's compact
-protocol. The footer's own sums are not used, since no reader checks them.
+says how many values it has and how long it is when uncompressed. Footer and headers are in Thrift's
+compact protocol. The footer's own sums are not used, since no reader checks them.
 
 https://parquet.apache.org/docs/file-format/ and apache/thrift, thrift-compact-protocol.md
 """

@@ -80,12 +80,12 @@ class Form:
     changes: tuple[tuple[str, Any], ...] = ()
 
     def __str__(self) -> str:
-        """Write the method and its changes, by which stored runs of another form are found."""
+        """Write the method and its changes; a stored run keeps this text, to tell forms apart."""
         changes = ", ".join(f"{name}={value!r}" for name, value in sorted(self.changes))
         return f"{self.method}: {changes}" if changes else self.method
 
     def algorithm(self) -> Algorithm[Any]:
-        """Make the algorithm; a level's optimizer is named by a string."""
+        """Make the algorithm; `changes` give a level's optimizer by its name."""
         made: Any = named_method(self.method)
         if not self.changes:
             return made  # type: ignore[no-any-return]

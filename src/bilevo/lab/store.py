@@ -30,10 +30,10 @@ MERGE_AT = 256  # Small files are merged when there are this many.
 TRIES = 10  # How often to try to read a directory whose files are being merged.
 MAX_FILE = 2**30  # The largest file of stored runs, in bytes.
 MAX_ROWS = 1_000_000  # The most rows of a file.
-MAX_MEMORY, PER_BYTE = 2**28, 200  # Bytes in memory for any file, and more for each of its bytes.
+MAX_MEMORY, PER_BYTE = 2**28, 200  # Reading may take MAX_MEMORY + PER_BYTE * file size, in bytes.
 SEGMENT = re.compile(r"runs-(\d{6,})-(\d{6,})\.parquet")
 
-# Columns and their types, in the order of files and tables. A missing number is NaN, not null.
+# Columns and their types, in the order of files and tables. `runs` reads a missing float as NaN.
 RUNS: dict[str, Any] = {
     **{"problem": pl.String, "m": pl.Int64, "n": pl.Int64, "method": pl.String},
     **{"budget": pl.Int64, "target": pl.Boolean, "number": pl.Int64, "seed": pl.Int64},
@@ -90,7 +90,7 @@ class Store:
         try:
             import fcntl
         except ImportError:
-            raise OSError("campaigns need a POSIX system: they lock folders by fcntl") from None
+            raise OSError("campaigns need a POSIX system: they lock directories by fcntl") from None
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = os.open(folder, os.O_RDONLY)
@@ -191,7 +191,7 @@ def _latest(rows: pl.DataFrame) -> pl.DataFrame:
 def _read(path: Path, columns: list[str]) -> pl.DataFrame:
     """Read columns of a directory or file; try again if files were merged meanwhile."""
     if not path.exists():
-        raise ValueError(f"{path} does not exist; it should be a campaign's folder or a CSV file")
+        raise ValueError(f"{path} does not exist; give a campaign's directory or a CSV file")
     tries = TRIES
     while True:
         found = segments(path) if path.is_dir() else [Segment(path, 1, 1)]
@@ -207,7 +207,7 @@ def _read(path: Path, columns: list[str]) -> pl.DataFrame:
 
 
 def _refuse_gap(path: Path, found: list[Segment]) -> None:
-    """Refuse a list of files with a gap, which a list made during a merge may have."""
+    """Refuse a list of files with a gap; there may be one if files were merged meanwhile."""
     expected = 1
     for segment in found:
         if segment.first != expected:
@@ -234,7 +234,7 @@ def _read_file(path: Path, columns: list[str]) -> pl.DataFrame:
 
 
 def _require_moderate(file: BinaryIO) -> None:
-    """Refuse a file, before it is read, that would take far more memory than disk."""
+    """Refuse a file that would take far more memory than disk; only its headers are read."""
     rows, memory = size_of(file)
     if rows > MAX_ROWS:
         raise ValueError(f"it has {rows:,} rows; at most {MAX_ROWS:,} are read")

@@ -1,8 +1,8 @@
 """DE: differential evolution with current-to-best mutation and a memory of successful settings.
 
 R. Tanabe and A. Fukunaga, "Success-history based parameter adaptation for differential evolution",
-IEEE Congress on Evolutionary Computation, 2013; in the small form of the public TLEA program
-(gdutcislab/TLEA-bilevel, 2021) at its lower level: few members, half of them guides, a memory of 6.
+IEEE Congress on Evolutionary Computation, 2013. This is the small form that the TLEA program
+(gdutcislab/TLEA-bilevel, 2021) has at its lower level: half of its few members are guides.
 
 One thing differs from that program: children are compared with their parents after the whole
 generation is evaluated, not one by one. So they can be evaluated in one batch.
@@ -37,8 +37,8 @@ class DEState(Population):
     ) -> tuple[BoolArray, BoolArray, FloatArray]:
         """Archive the parents whose children are better.
 
-        Returns which children are better, which of these are better by their settings (points from
-        a mixture are not), and how much each child differs from its parent.
+        Returns which children are better, which of these were made with their settings F and CR
+        (points drawn from a mixture were not), and how much each child differs from its parent.
         """
         better, gains = self.gains(objective, violation)
         by_settings = better.copy()
@@ -88,7 +88,7 @@ def distinct_pairs(k: int, total: int, rng: np.random.Generator) -> tuple[IntArr
 
 
 def binomial(k: int, d: int, CR: FloatArray, rng: np.random.Generator) -> BoolArray:
-    """Draw which coordinates (k, d) come from the mutant: one for certain, others by chance CR."""
+    """Draw which coordinates (k, d) come from the mutant: one always, others with chance CR."""
     crossed = rng.random((k, d)) < CR[:, None]
     crossed[np.arange(k), rng.integers(d, size=k)] = True
     return crossed

@@ -38,7 +38,7 @@ METHODS = {
 class Differences:
     """Values of f and g and their central differences in the unit box, each evaluated once.
 
-    f is returned as (f - base) / |base|, where `base` is a value of f near those to come.
+    f is returned as (f - base) / |base|, where `base` is f at the start of the search.
     """
 
     STEP = 6e-6  # the cube root of the rounding error

@@ -3,13 +3,13 @@
 DRC compares and mixes the sampling features of searches. For CMA-ES they are a Gaussian. For a
 population they are as follows:
 - the search is at the mean of its members; how this mean changes shows how far a task has come;
-- another search starts from a Gaussian with the members' mean and covariance;
+- a search that starts from this one draws from a Gaussian with its mean and covariance;
 - a mixture is the weighted mean of the searches' means and covariances, as for CMA-ES. The weights
   are scaled to add up to 1, because larger weights would move a mean out of the box. In the next
   generation a quarter of the points, in the places of the worst members, are drawn from the
   mixture. So cooperation costs no evaluations of its own;
-- a point beyond those asked for, such as a navigational solution, takes the place of the worst
-  member if it is better;
+- a point beyond those asked for, such as a neighbour's answer (DRC's navigational solution), takes
+  the place of the worst member if it is better;
 - a search is exhausted when the members' deviation has fallen to a hundredth of its first value. In
   CMA-ES the step size stands for this deviation.
 

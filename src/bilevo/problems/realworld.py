@@ -88,7 +88,7 @@ _LOWER_LIMIT = np.array([105.0, 830.0, 565.0, 0.0, 0.0])
 
 
 def decision_making() -> Problem:
-    """Make the problem of a chief executive, who plans profit and quality, and division heads.
+    """Make the problem of a chief executive, who plans profit and quality; division heads answer.
 
     The optimum is F = -1094.4774 at x = (93.761, 69.102, w), y = (0, 62.347, 31.933) with weights w
     such as 0.1. It is also the optimum of the linear program of F and all constraints, without a

@@ -80,7 +80,7 @@ class RunDir:
         self.stored = StoredRun()
         self._problem, self._algorithm = problem, algorithm
         self._header = identity(problem, algorithm, spec)
-        self._pieces, self._elapsed = 0, 0.0  # pieces and seconds before the start
+        self._pieces, self._elapsed = 0, 0.0  # batches' pieces, and seconds, before the start
         self._replay: Iterator[tuple[Record, Position]] | None = None
         self._end_written = False  # whether the last record is the run's end
         self._snapshots, self._snapshot_at, self._untried = True, 0.0, True
@@ -123,7 +123,7 @@ class RunDir:
         for point, bounds in ((best.x, self._problem.x_bounds), (best.y, self._problem.y_bounds)):
             if point.shape != (bounds.size,):
                 raise file.corrupt(f"its best pair has {point.size} numbers for {bounds.size}")
-            if ((point < bounds.lower) | (point > bounds.upper)).any():  # a failed solver gives NaN
+            if ((point < bounds.lower) | (point > bounds.upper)).any():  # NaN (no answer) passes
                 raise file.corrupt("its best pair is outside the bounds")
 
     def _keep_kernel(self, kernel: Any) -> None:

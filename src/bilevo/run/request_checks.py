@@ -187,7 +187,7 @@ class Memory:
             )
 
     def _violations(self, level: Level, best: Incumbent, name: str, claimed: float) -> list[float]:
-        """Return the violations found at a level with the claimed value; none may be known."""
+        """Return the violations found at a level with the claimed value; there may be none."""
         found = self._pairs[level].at(best)
         claims = [violation for value, violation in found if value == claimed]
         if claims or self._earlier_unknown:

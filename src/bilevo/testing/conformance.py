@@ -70,7 +70,7 @@ class AlgorithmTests:
         require_algorithm(self.algorithm())
 
     def test_repeats_to_the_bit(self) -> None:
-        """Check that one seed gives one result; take random numbers from `stream`."""
+        """Check that one seed gives one result. To pass, take all random numbers from `stream`."""
         runs = [self.run(get("smd2"), rng=8, budget=SHORT) for _ in "ab"]
         assert fingerprint(runs[0]) == fingerprint(runs[1])
 
@@ -146,7 +146,7 @@ class AlgorithmTests:
         assert result.x[1] == result.y[1] == 3.0
 
     def test_keeps_a_history(self) -> None:
-        """Check that there is a row per generation; empty arrays leave out its tasks."""
+        """Check that each generation has a row; its arrays are empty if it reports no tasks."""
         result = self.run(get("smd1"), budget=SHORT, max_evals=10 * self.max_evals)
         assert len(result.history) == result.nit > 0
         for row in result.history:
@@ -246,7 +246,7 @@ def same(told: float, value: float) -> bool:
 
 
 def quadratic() -> Problem:
-    """Return a small smooth problem: F* = 0 at x = y = 0, where the follower copies x."""
+    """Return a small smooth problem: the follower copies x, and F* = 0 at x = y = 0."""
     return Problem(
         lambda x, y: float(x @ x + y @ y),
         lambda x, y: float((y - x) @ (y - x)),

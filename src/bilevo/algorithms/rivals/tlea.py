@@ -5,22 +5,22 @@ framework for bilevel optimization", IEEE Transactions on Evolutionary Computati
 
 The upper level works as in BL-CMA-ES, with refinement (see shared.leader). At the lower level, all
 follower searches run in rounds of one generation each. After a round, a search that has stalled but
-not ended takes over sampling features from near searches that have ended.
+not ended mixes its distribution with those of near searches that have ended.
 
 These points differ from the published program:
 - Its helper for distances reads the leaders' coordinates in another order than they are stored.
   Here a distance is between two leaders, as intended.
 - Distances are measured in the unit box, so that they do not depend on the user's units. If all
-  variables have the same width, distances of leaders and of followers keep the program's ratio.
-- Its special order of infeasible points (see `BalancedCMAES`) is used only when a search learns
-  from its points, at both levels. Deb's order chooses best answers and the elite, which makes no
+  variables have the same width, leaders and answers have the program's weights in a distance.
+- Its special order of infeasible points (see `BalancedCMAES`) is used only where a search learns
+  from points, at both levels. Best answers and the elite are chosen by Deb's order, which makes no
   difference on SMD9-12. Without the special order, runs on SMD12 end at answers that are wrong for
   the follower, as runs of BL-CMA-ES do.
 
 TLEA-DE uses DE only in the followers' rounds, with its own number of rounds and its own window. It
 transfers what DE has learnt about its settings. The upper level and refinement use CMA-ES, as in
-the program. The program looks up the best answer at a wrong index, and averages settings without
-success as zeros. Here both are as intended.
+the program. The program looks up the best answer at a wrong index, and its averages of settings
+count those without success as zeros. Here both are as intended.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ from bilevo.optimizers.de import DE, DEState
 from bilevo.optimizers.protocol import AnyOptimizer
 from bilevo.optimizers.success import NEVER, Memory
 
-SOURCES = 2  # From how many near searches a search may take over features.
+SOURCES = 2  # How many near searches a search may learn from.
 DE_WINDOW = 4  # A search of TLEA-DE ends after this many rounds without change.
-FAR_LARGER = 50  # Objectives this many times as large as the violation would hide it.
-MAX_FAR_WEIGHT = 0.1  # The largest weight of the farther neighbour, where the own weight is 1.
+FAR_LARGER = 50  # Objectives more than this many times the violations are not added to them.
+MAX_FAR_WEIGHT = 0.1  # The largest weight of the farther neighbour; a search's own weight is 1.
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class BalancedCMAES(CMAES):
 
 @dataclass(frozen=True, slots=True)
 class TLEA(JointSearch):
-    """TLEA-CMA-ES (Chen, Liu, Tan and Li, 2022); `tasks` runs in rounds, `lower` refines."""
+    """TLEA-CMA-ES (Chen, Liu, Tan and Li, 2022); `tasks` is for rounds, `lower` for refinement."""
 
     upper: AnyOptimizer = field(default_factory=BalancedCMAES)
     lower: AnyOptimizer = field(default_factory=BalancedCMAES)
@@ -111,7 +111,7 @@ class TLEA(JointSearch):
                 self.transfer(followers, stalled)
 
     def transfer(self, followers: list[FollowerSearch], stalled: list[FollowerSearch]) -> None:
-        """Mix the features of near searches that have ended into each stalled search."""
+        """Mix the distributions of near searches that have ended into each stalled search."""
         distances = task_distances(followers)
         for i, follower in enumerate(followers):
             if follower not in stalled:
@@ -130,7 +130,7 @@ class TLEA(JointSearch):
             )
 
     def transfer_weights(self, shares: FloatArray) -> list[float]:
-        """Return the neighbours' weights from their shares in distance; the own weight is 1."""
+        """Return neighbours' weights from the shares of `nearest`; a search's own weight is 1."""
         bases = [1 + math.tan(math.pi * share / 2) for share in shares.tolist()]
         exponent = self.exponent(*shares.tolist()) if shares.any() else 1.0
         return [float(base**-exponent) for base in bases]
@@ -143,7 +143,7 @@ class TLEA(JointSearch):
 
 @dataclass(frozen=True, slots=True)
 class TransferDE(DE):
-    """DE for the rounds: it mixes memories of settings, and a small spread ends no search."""
+    """DE for the rounds: it mixes memories of settings; a small spread does not end a search."""
 
     def mix(
         self, state: DEState, own_weight: float, others: Sequence[DEState], weights: Sequence[float]
@@ -187,7 +187,7 @@ def has_stalled(follower: FollowerSearch) -> bool:
 
 
 def task_distances(followers: list[FollowerSearch]) -> FloatArray:
-    """Return distances between searches, by their leaders and, more and more, by their answers."""
+    """Return distances between searches, by leaders and, round by round more, by answers."""
     x = np.array([follower.x for follower in followers])
     y = np.array([follower.answer.y for follower in followers])
     rounds = max(follower.executions for follower in followers)
@@ -204,7 +204,7 @@ def task_distances(followers: list[FollowerSearch]) -> FloatArray:
 
 
 def nearest(distances: FloatArray, own: int) -> tuple[list[int], FloatArray]:
-    """Return the neighbours of search `own`, nearest first, and their shares in distance."""
+    """Return the nearest neighbours of search `own`, and their shares of the summed distances."""
     others = [k for k in np.argsort(distances, kind="stable").tolist() if k != own]
     near = others[:SOURCES]
     apart = distances[near]

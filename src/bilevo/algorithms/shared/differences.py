@@ -129,7 +129,7 @@ class Sampler:
 def differentiated(
     point: FloatArray, values: Values, steps: FloatArray, slopes: FloatArray
 ) -> Iterate:
-    """Return a point with its derivatives, from `quotients` (k, 1 + c) at signed distances (k,).
+    """Return a point with its derivatives, from `slopes` (k, 1 + c) over signed `steps` (k,).
 
     k is d, or 2 d for neighbours on both sides. Rows i and d + i belong to variable i.
     """
@@ -142,7 +142,7 @@ def differentiated(
         with np.errstate(all="ignore"):
             slope = (first - second) / (one - other)[:, None]
             curvature = np.where(above & below, 2 * slope[:, 0], 0.0)
-            # The slope of the parabola through three points; one neighbour gives a plain quotient.
+            # The slope of a parabola; where one neighbour failed, the other's quotient is used.
             central = first - one[:, None] * slope
         first = np.where((above & below)[:, None], central, first)
         first = np.where((~above & below)[:, None], second, first)

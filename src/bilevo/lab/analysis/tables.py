@@ -7,10 +7,10 @@
     ranks         average ranks over problems, and effect sizes
     effort, solved, ablation, summary   see `solved`
 
-Medians are over completed runs, as they report their answers. Marks are those of the DRC paper: "+"
-if the reference is significantly better than the method of the column, "-" if it is worse, and "="
-if neither holds. In tests and for the best of a row, the answers of failed and infeasible runs are
-the worst; evaluations are compared as they are. A `baseline` adds published medians.
+Medians are of what completed runs report, feasible or not. Marks are those of the DRC paper: "+" if
+the reference is significantly better than the method of the column, "-" if it is worse, and "=" if
+neither holds. Tests, and the choice of a row's best, take answers of failed and infeasible runs as
+the worst, but evaluations as they are. A `baseline` adds published medians.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ def _doubt_note(rows: list[TableRow]) -> list[str]:
 def _is_merit(indicator: str, of: dict[str, Group], study: Study) -> bool:
     """Tell whether smaller values of an indicator are better.
 
-    They are not for f, because f at another x belongs to another problem. They are not for F if
-    there is F_verified, because F may be low only because the follower is not solved.
+    A smaller f is not, because f at another x belongs to another problem. A smaller F is not if
+    F_verified is stored: F may be small only because the follower is not solved.
     """
     if indicator in EVALUATIONS:
         return not study.limit
@@ -132,7 +132,7 @@ def _is_merit(indicator: str, of: dict[str, Group], study: Study) -> bool:
 
 
 def _median_standing(study: Study, group: Group | None, indicator: str) -> float:
-    """Return the median of `Group.standing`."""
+    """Return the median of values in which failed and infeasible runs are the worst."""
     return np.nan if group is None else statistics.median(group.standing(indicator, study.floor))
 
 
@@ -154,7 +154,7 @@ def _median_cell(
 
 
 def _is_doubtful(study: Study, group: Group, indicator: str) -> bool:
-    """Tell whether at least half of the runs have no good answer (for counts: none near F*)."""
+    """Tell whether half of the runs or more failed, are infeasible or (for evaluations) miss F*."""
     if indicator in QUALITIES:
         return bool(np.isposinf(_median_standing(study, group, indicator)))
     if study.limit:
@@ -189,7 +189,7 @@ def _count_rows(study: Study, marks: Marks, indicator: str) -> list[TableRow]:
 def _count_cell(
     study: Study, marks: Marks, indicator: str, method: str, cases: Iterable[Case]
 ) -> Cell:
-    """Count marks, beside the baseline's count if the baseline has marks for the same problems."""
+    """Count marks; add the baseline's count if the baseline has marks for the same problems."""
     ours = {case: marks[case, method] for case in cases if (case, method) in marks}
     text = _tally([*ours.values()]) if ours else ""
     baseline = study.baseline
@@ -243,7 +243,7 @@ def _with_savings(cells: list[Cell], at: int | None) -> list[Cell]:
 
 def _averages(medians: dict[Case, list[Cell]]) -> dict[Case, list[Cell]]:
     """Average cells by suite and size if a suite has several problems."""
-    suites: dict[Case, list[list[Cell]]] = {}  # by the suite, as the case's problem
+    suites: dict[Case, list[list[Cell]]] = {}  # by cases whose `problem` is a suite
     for case, cells in medians.items():
         suites.setdefault(Case(case.suite, case.m, case.n), []).append(cells)
     found = {}
