@@ -48,7 +48,7 @@ def search_box(
     found = yield from follower.at(x, search.answer.y[None])
     new = yield from follower.search_afresh(found)
     if new.pair.lower_violation == 0:
-        known.count(new.solved)
+        known.count(new.smooth)
     if found.lower.constraints.size and not relaxed:
         new = yield from search_from(follower, x, rng.random((n + 3, n)), new)
     elif follower.probes and math.isfinite(new.pair.f):

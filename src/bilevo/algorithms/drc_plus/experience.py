@@ -14,13 +14,14 @@ from bilevo.core.order import best_index
 from bilevo.core.request import Procedure, Values
 
 TIGHT = 1e-13  # Errors of f below this, relative to the differences of f, do not count.
+DIFFERENCES = 1e-15  # The error that finite differences leave, relative to the spread of f.
 TIE = 1e-9  # Answers whose f differ by less, relative to the differences of f, are ties.
 AGREEMENT = 1e-6  # Searches whose f differ by less, relative to the differences of f, agree.
 SMOOTH_SHARE = 0.5  # Followers count as smooth if this share of local searches settles.
 ENOUGH_SEARCHES = 6  # Fewer local searches do not show that followers are not smooth.
 DISTINCT = 0.01  # Answers farther apart than this fraction of the box count as different.
 SAME_ANSWER = 1e-6  # Answers closer than this fraction of the box are the same one.
-RESOLVED = 1e-5  # f has to show where its minimum is to this fraction of the box.
+RESOLUTION = 1e-5  # f has to show where its minimum is to this fraction of the box.
 CAPACITY = 5000  # How many answers are remembered.
 MAX_REFUTED = 8  # How many refuted answers are remembered.
 
@@ -108,12 +109,15 @@ class Experience:
 
     def resolves(self, f: float) -> bool:
         """Tell whether f shows where its minimum is, in spite of rounding."""
-        return self.spread == 0 or rounding(f) <= (RESOLVED / 0.3) ** 2 * self.spread
+        return self.spread == 0 or rounding(f) <= (RESOLUTION / 0.3) ** 2 * self.spread
 
     @property
     def tight(self) -> float:
-        """Return the tolerance on f below which errors do not count."""
-        return TIGHT * self.unit
+        """Return the tolerance on f below which errors do not count.
+
+        Finite differences leave an error in y, which costs this part of the spread of f.
+        """
+        return max(TIGHT * self.unit, DIFFERENCES * self.spread)
 
     def predictions(self, x: FloatArray, scale: FloatArray, regression: bool) -> FloatArray:
         """Return answers (k, n) to start from: a predicted answer, and the nearest leader's.
@@ -154,6 +158,7 @@ class WarmTask:
     lower: Values  # the follower's values at the answer, one row
     G: FloatArray = field(default_factory=lambda: np.empty(0))  # the leader's constraints at y
     solved: bool = False
+    smooth: bool = True  # whether the last local search ended near a minimum
     tolerance: float = math.inf  # the tolerance on f to which it was solved
     hessian: FloatArray | None = None  # the Hessian that its next search starts with
     executions: int = 0  # evaluations so far

@@ -15,7 +15,7 @@ from bilevo.core.request import Procedure, T, Values, relayed
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
 
-SETTLED = 1e-10  # A search has settled if it can gain less, relative to the differences of f.
+SMOOTH = 1e-9  # f is smooth if a search can gain less, relative to the differences of f.
 ITERATIONS = 150  # The most iterations of a local search; it needs many in a long steep valley.
 CONSTRAINT_MARGIN = 1e-11  # Local searches stay this far from constraints (fraction of box).
 AROUND_WIDTH = 0.05  # The first deviations of CMA-ES around an answer, as fractions of the box.
@@ -74,14 +74,15 @@ class LocalFollower:
         hessian = hessian if hessian is not None and hessian.size else None
         at = Recorded(self.known, task)
         end = yield from sqp(at, pair.y, np.zeros(n), np.ones(n), rule, hessian, task.lower)
-        close = max(10 * tolerance, SETTLED * self.known.unit)
-        settled = end.left <= close and end.violation == 0
+        settled = end.left <= 10 * tolerance and end.violation == 0
+        smooth = settled or (end.violation == 0 and end.left <= SMOOTH * self.known.unit)
         if settled and end.hessian is not None:
             self.known.hessian = end.hessian
         return WarmTask(
             Pair(pair.x, end.point, end.objective, end.violation, converged=settled),
             at.values_at(end.point),
             solved=settled,
+            smooth=smooth,
             tolerance=tolerance,
             hessian=end.hessian,
             executions=end.points,

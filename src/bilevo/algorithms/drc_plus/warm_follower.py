@@ -62,7 +62,7 @@ class WarmFollower(LocalFollower):
         if not new.solved and ITERATIONS > iterations <= new.executions / (self.spec.n + 1):
             return new  # it ran out of iterations, which does not show whether f is smooth
         if new.pair.lower_violation == 0:
-            self.known.count(new.solved)
+            self.known.count(new.smooth)
         if not new.solved and new.pair.lower_violation > 0:
             new = yield from self.test_against_neighbours(new, tolerance)
             if new.pair.lower_violation > 0 and thorough:
