@@ -64,7 +64,10 @@ class DirectoryLock:
 
 
 def _owner(file: int) -> str:
-    """Return the owner's name from the file; wait a moment if it is not written yet."""
+    """Return the name of the process that holds the lock, which it writes into the file.
+
+    Wait a moment if the name is not written yet, and then return "another process".
+    """
     until = monotonic() + 0.5
     while monotonic() < until:
         text = os.pread(file, 300, 0).decode(errors="replace")
