@@ -5,8 +5,7 @@
     followers/     states of the problem's own solver (see stepper)
     lock           the name of the process that is writing
 
-A run is resumed by running it again from the snapshot, with the answers that the journal holds (see
-replay).
+A run is resumed by running it again from the snapshot, with the journal's answers (see replay).
 """
 
 from __future__ import annotations

@@ -107,8 +107,8 @@ class Dispatcher(ABC, Generic[B, P]):
     def _settle(self, batch: B, rows: slice, reply: Reply | Raised) -> P:
         """Return the outcome of a piece.
 
-        If the reply is an error, raise it, or return the outcome of a failed piece if failures rank
-        last (on_failure="worst").
+        If the reply is an error, raise it. But if failures rank last (on_failure="worst"), and the
+        error is not FATAL, return the outcome of a failed piece.
         """
         if not isinstance(reply, Raised):
             return cast(P, reply.outcome)

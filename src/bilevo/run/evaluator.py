@@ -27,7 +27,7 @@ class Evaluator(Dispatcher[Batch, EvaluationOutcome]):
         retries: int = 0,
         workers: Workers | None = None,
     ) -> None:
-        overhead = Overhead() if problem.follower is None else None  # else `Stepper` times them
+        overhead = Overhead() if problem.follower is None else None  # else `Stepper` times workers
         super().__init__(on_failure, retries, workers, problem.vectorized, overhead)
         self._at_once = 0 if workers is not None else ROWS if problem.vectorized else 1
         self._returned = {

@@ -64,9 +64,9 @@ class DirectoryLock:
 
 
 def _owner(file: int) -> str:
-    """Return the name of the process that holds the lock, which it writes into the file.
+    """Return the name of the process that holds the lock, as it stands in the file.
 
-    Wait a moment if the name is not written yet, and then return "another process".
+    Wait a moment if the name is not written yet; return "another process" if it stays missing.
     """
     until = monotonic() + 0.5
     while monotonic() < until:

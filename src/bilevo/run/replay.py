@@ -51,7 +51,7 @@ class Replayed:
     def _following(self) -> Record | None:
         """Return the next record that is not of the kind END, or None after the last record.
 
-        A run that ended and was continued has such records between the others.
+        A run that ended and was continued has END records between the others.
         """
         for record, _ in self._records:
             if record.kind is not RecordKind.END:

@@ -87,7 +87,8 @@ class StateKind:
     def of(cls, state: type | None, first: Any = None) -> StateKind:
         """Return the kind of states of the class `state`.
 
-        The classes inside them are those that `state` declares, and those in `first`, an example.
+        The classes inside them are those that `state` declares, and those that `first`, an example
+        of a state, holds.
         """
         found: Classes = {}
         try:

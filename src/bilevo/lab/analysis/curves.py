@@ -28,7 +28,7 @@ from bilevo.lab.frames import pl
 from bilevo.lab.store import FAILED
 from bilevo.plot import Stage, stages
 
-TARGETS = np.logspace(2, -6, 51)  # Of |F - F*|; 51 as in COCO. Runs end at the last one.
+TARGETS = np.logspace(2, -6, 51)  # For |F - F*|: 51 targets, as in COCO. Runs end at the last.
 MAX_POINTS = 300  # The most points of a curve; a printed column cannot show more.
 QUARTILES = (0.25, 0.5, 0.75)
 
@@ -339,7 +339,8 @@ def _quantiles(values: FloatArray) -> FloatArray:
 def _reached(method: str, traces: Sequence[Trace]) -> Reached:
     hits: list[int] = []
     for trace in traces:
-        first = np.searchsorted(-trace.values, -TARGETS)  # values fall: the first one at or below
+        # Values fall, so this is the index of the first value at or below each target.
+        first = np.searchsorted(-trace.values, -TARGETS)
         hits += trace.evaluations[first[first < trace.values.size]].tolist()
     when = np.sort(np.array(hits, dtype=np.int64))
     pairs = len(traces) * TARGETS.size

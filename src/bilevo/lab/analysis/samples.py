@@ -156,7 +156,7 @@ class Group:
         """Return the cost of a success: all evaluations, divided by the runs that came near F*.
 
         The evaluations of a run count until it came near. The cost is inf if no run came near, and
-        NaN if it is not stored when runs came near.
+        NaN if the stored runs do not say when they came near.
         """
         near = self._column("near")
         if np.isnan(near).any():
