@@ -74,11 +74,11 @@ def bench(
     workers
         The number of processes; by default one per core.
     max_time
-        Seconds after which a run counts as failed; verifying its answer counts as well.
+        Seconds after which a run counts as failed. They include the time to verify its answer.
     again
         Make stored runs of the plan again: only those that failed, or all.
     report
-        Write report.html into the directory at the end, or one report for each limit.
+        Write report.html into the directory at the end; if limits differ, a report for each limit.
     baseline
         A JSON file of published medians to show in the report, as in `bilevo report`.
     progress

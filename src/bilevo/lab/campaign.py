@@ -46,7 +46,7 @@ class Task:
 
     run: Run
     form: Form
-    max_time: float | None = None  # in seconds; verifying the answer counts as well
+    max_time: float | None = None  # in seconds; includes the time to verify the answer
 
 
 def carry_out(task: Task) -> Row:
@@ -78,7 +78,10 @@ def _run_row(task: Task) -> Row:
 
 
 def in_words(error: BaseException) -> str:
-    """Describe an error with its file, its line, and notes such as the (x, y) evaluated then."""
+    """Describe an error on one line: its message, its file and line, and its notes.
+
+    A note may be the pair (x, y) that was evaluated when the error was raised.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     notes = [note for note in getattr(error, "__notes__", []) if "\n" not in note]
@@ -157,8 +160,9 @@ def complete(
 ) -> Iterator[Row]:
     """Make the runs of a plan that the directory lacks, and yield each row when it is stored.
 
-    `rows_of` makes runs and yields their rows in any order; see `bilevo.lab.workers`. `again` makes
-    stored runs again; a new run replaces the old one when it is stored.
+    `rows_of` makes runs and yields their rows in any order; see `bilevo.lab.workers`. `again`
+    says which stored runs are made again: those that failed, or all. A new run replaces the old one
+    when it is stored.
     """
     wanted = tasks_of(plan, max_time)
     with Store(folder) as store:
@@ -183,7 +187,7 @@ def now() -> str:
 
 
 def stored_runs(folder: Path) -> dict[Run, Row]:
-    """Return the runs of a directory, with their status, form, revision and time."""
+    """Return rows of a directory by run: status, form, revision, and the time of storing."""
     if not segments(folder):
         return {}
     found = runs(folder).select(*KEY, "status", "form", "revision", "made").iter_rows(named=True)
@@ -206,9 +210,11 @@ def refuse_other_forms(plan: Plan, stored: Iterable[Row]) -> None:
 
 
 def keep_settings(folder: Path, plan: Plan, max_time: float | None, anew: bool) -> str:
-    """Add a plan to a directory's settings; return the time after which rows count as made anew.
+    """Add a plan to a directory's settings, and return the time since which rows are new.
 
-    With `anew` the settings keep this time, so that a command that was killed can continue.
+    This time matters only if all runs are made again (`anew`): rows that were stored later need not
+    be made again. The settings keep the time until the campaign ends, so that a command that was
+    killed, and is repeated, does not begin from the start.
     """
     old = read_settings(folder)
     asked = json.loads(json.dumps([asdict(part) for part in plan.experiments]))

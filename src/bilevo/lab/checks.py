@@ -1,4 +1,4 @@
-"""Checks of a run's answer, by its values at the follower's true answer."""
+"""Checks of the pair (x, y) that a run found: the values of x at the follower's true answer."""
 
 from __future__ import annotations
 
@@ -70,7 +70,11 @@ def known_response(problem: Problem, x: FloatArray) -> FloatArray | None:
 
 
 def verified(row: dict[str, Any]) -> dict[str, Any]:
-    """Return an imported row with checks, if it has x and y of a registered problem."""
+    """Return an imported row with its checks, or unchanged if it cannot be checked.
+
+    A row can be checked if it has x and y, and its problem is registered. Raise ValueError if x or
+    y is outside the bounds, or if F or f of the row is not the value at x and y.
+    """
     if row["problem"] not in problems.names() or not row["x"] or not row["y"]:
         return row
     problem = problems.get(row["problem"], row["m"], row["n"])

@@ -18,7 +18,9 @@ from bilevo.lab.plans import SUITES
 from bilevo.lookup import parse_sizes
 from bilevo.options import Flag, Several, Whole
 
-ENDS = {  # settings that end runs and are not mixed: the column, and the option to choose by
+# Settings that end runs. Runs that differ in them are not mixed. Each setting has a column in the
+# stored runs, and an option that chooses among its values.
+ENDS = {
     "max_evals": ("budget", "--max-evals"),
     "target": ("target", "--target or --no-target"),
 }
@@ -115,7 +117,8 @@ class Against:
         A JSON file of published medians, shown in brackets beside the medians of the runs;
         docs/laboratory.md describes its format.
     reference
-        The method that the other methods are tested against: by default drc-cma-es, or the first.
+        The method that the other methods are tested against. The default is drc-cma-es, or the
+        first method if drc-cma-es has no runs.
     floor
         Accuracies below the floor count as the floor; 0 leaves them as they are.
     test

@@ -201,7 +201,10 @@ def key_of(row: Row) -> tuple[Any, ...]:
 
 
 def with_history(row: Row, old: Row | None) -> Row:
-    """Add the history of the old row if both rows are of one run, because CSV files have none."""
+    """Return an imported row with the history of the stored row `old`, if both are of one run.
+
+    CSV files have no histories, so an imported row has none of its own.
+    """
     same = ("seed", "F", "f", "nfev_upper", "nfev_lower")
     if old is not None and all(row[name] == old[name] for name in same):
         return {**row, "history": old["history"]}
@@ -235,7 +238,7 @@ def export(
 
 
 def output_folder(paths: Sequence[Path]) -> Path:
-    """Return the directory for reports and figures: the first path, or the one its file is in."""
+    """Return the directory for reports and figures: the first path, or that file's directory."""
     return paths[0] if paths[0].is_dir() else paths[0].parent
 
 

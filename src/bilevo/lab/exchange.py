@@ -7,8 +7,9 @@ up only among the registered problems, because `module:object` would run code.
 IOHprofiler's format is the one of IOHexperimenter since 0.3.3, which IOHanalyzer and iohinspector
 read. It has one count and one value. The count is the evaluations of both levels together. The
 value, raw_y, is |F - F*|, or F if the optimum is not known. Readers take the best value so far, so
-an infeasible elite has the value Inf. The first evaluation has Inf, too, because its value is not
-known: iohinspector finds the beginning of a run by it, IOHanalyzer by the column names.
+an elite (the best pair at the end of a generation) that is infeasible has the value Inf. The first
+evaluation has Inf, too, because its value is not known. It must be there, because iohinspector
+finds the beginning of a run by it; IOHanalyzer finds the beginning by the column names.
 """
 
 from __future__ import annotations
@@ -92,9 +93,10 @@ def export_csv(runs: pl.DataFrame, path: str | Path) -> None:
 
 
 def export_ioh(runs: pl.DataFrame, history: pl.DataFrame, folder: str | Path) -> None:
-    """Write runs in IOHprofiler's format into a new or empty directory, with one for each method.
+    """Write runs in IOHprofiler's format into a new or empty directory.
 
-    Runs without a history, such as imported runs, have only their last value.
+    Each method gets a directory inside it. Runs without a history, such as imported runs, have only
+    their last value.
     """
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -103,7 +105,8 @@ def export_ioh(runs: pl.DataFrame, history: pl.DataFrame, folder: str | Path) ->
     runs = in_order(runs.sort(list(KEY)))
     kept = history.sort("generation").partition_by(list(KEY), as_dict=True)
     methods = runs["method"].unique(maintain_order=True).to_list()
-    names = dict.fromkeys([*problems.names(), *runs["problem"]])  # registered first: fixed numbers
+    # Registered problems come first, so that they have the same numbers in every export.
+    names = dict.fromkeys([*problems.names(), *runs["problem"]])
     functions = {problem: number for number, problem in enumerate(names, 1)}
     by = ["method", "problem", "m", "n"]
     for (method, problem, m, n), group in runs.group_by(by, maintain_order=True):
@@ -189,7 +192,7 @@ def _whole(cell: str) -> int:
     return value
 
 
-READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {  # words and reader of a type
+READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {  # by type: its name in errors, its reader
     pl.String: ("text", unguarded),
     pl.Int64: ("whole number of 64 bits", _whole),
     pl.Float64: ("number", _parse_number),
@@ -221,7 +224,10 @@ def _completed(row: Row) -> Row:
 
 
 def _check_answer(row: Row) -> None:
-    """Refuse an answer without numbers, unless the run failed or found no pair at all."""
+    """Refuse an answer with NaN, or with a wrong number of variables.
+
+    NaN is allowed if the run failed or found no pair at all.
+    """
     if row["status"] != FAILED and row["violation"] != math.inf:
         for name in ("F", "f", "violation"):
             if math.isnan(row[name]):
@@ -279,7 +285,10 @@ def _safe(name: str) -> str:
 
 
 def _trace(run: Row, generations: Iterable[Row], known: Optimum | None) -> list[list[float]]:
-    """Return evaluations, raw_y and attributes of a run, from its first evaluation to its last."""
+    """Return a record (evaluations, raw_y and ATTRIBUTES) for each generation of a run.
+
+    The first record is that of the first evaluation, and the last one that of the run's end.
+    """
     steps: dict[int, list[float]] = {1: [math.inf, *(math.nan for _ in ATTRIBUTES)]}
     for step in (*generations, run):  # at equal evaluations, the later step counts
         evaluations = max(1, step["nfev_upper"] + step["nfev_lower"])

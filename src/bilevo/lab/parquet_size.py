@@ -20,8 +20,9 @@ MAX_FOOTER = 2**22  # The longest footer, in bytes.
 MAX_PAGE_HEADER = 2**12  # The longest header of a page, in bytes.
 MAX_PAGES = 100_000  # The most pages of a file.
 MAX_DEPTH = 16  # How deep structures may be nested.
-WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}  # Bytes of a value by physical type, else 16.
+WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}  # Bytes of a value by type; others take 16.
 LEVELS = 8  # Bytes that describe a value's place in nested lists.
+# Kinds of values in Thrift's compact protocol. Those from 4 to 6 are whole numbers.
 TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = 1, 2, 3, 7, 8, 9, 10, 11, 12
 
 
@@ -56,7 +57,11 @@ def _measured(data: mmap.mmap) -> Size:
 
 
 def _pages(data: mmap.mmap, about: dict[int, Any]) -> Iterator[int]:
-    """Yield the size of each page of a column: the bytes of its values, and of the page itself."""
+    """Yield the size of each page of a column: the bytes of its values, and of the page itself.
+
+    `about` is the column's part of the footer. Its keys, like those of page headers, are the field
+    numbers of Parquet's format.
+    """
     at, left = min(about[key] for key in (9, 11) if key in about), about[5]
     width = WIDTHS.get(about[1], 16) + LEVELS
     while left > 0:

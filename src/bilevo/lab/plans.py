@@ -85,7 +85,7 @@ class Form:
         return f"{self.method}: {changes}" if changes else self.method
 
     def algorithm(self) -> Algorithm[Any]:
-        """Make the algorithm; `changes` give a level's optimizer by its name."""
+        """Make the algorithm. Changes of `upper` and `lower` are names of optimizers."""
         made: Any = named_method(self.method)
         if not self.changes:
             return made  # type: ignore[no-any-return]

@@ -10,7 +10,7 @@ import scipy.optimize  # noqa: F401
 
 from bilevo import algorithms, kernels
 
-signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C: the campaign ends its processes
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is left to the campaign: it ends its runs
 for name in algorithms.__all__:
     getattr(algorithms, name)  # the first use loads it and declares its kernels
 with suppress(Exception):  # such as an unknown kernel's name, which the runs will report

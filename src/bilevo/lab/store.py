@@ -1,4 +1,4 @@
-"""The directory of a campaign: one row per run, with the run's compact history, in Parquet.
+"""The directory of a campaign, which keeps one row per run in Parquet files.
 
 A row is written as soon as its run has ended, to its own file, which gets its name only when it is
 complete. From time to time small files are merged. A file's name is the range of files that it
@@ -167,7 +167,7 @@ def whole_rows(folder: Path) -> pl.DataFrame:
 
 
 def history(path: Path) -> pl.DataFrame:
-    """Read the compact histories, with a row for each stored generation; CSV files have none."""
+    """Read the histories, with a row for each stored generation; CSV files have none."""
     keys = [*KEY, "seed"]
     if path.suffix == ".csv":
         return pl.DataFrame(schema={**{name: RUNS[name] for name in keys}, **HISTORY})
@@ -207,7 +207,10 @@ def _read(path: Path, columns: list[str]) -> pl.DataFrame:
 
 
 def _refuse_gap(path: Path, found: list[Segment]) -> None:
-    """Refuse a list of files with a gap; there may be one if files were merged meanwhile."""
+    """Raise FileNotFoundError if the list has a gap.
+
+    There may be a gap if files were merged while the list was made.
+    """
     expected = 1
     for segment in found:
         if segment.first != expected:

@@ -1,10 +1,13 @@
-"""The sources of the answers to a run's batches. The driver knows only `session.Source`.
+"""Sources, which answer the batches of a run. The driver knows only their protocol, `Source`.
+
+A batch is what an algorithm asks for at once: points to evaluate, or steps of a solver.
 
     Live        computes answers by the user's functions and solvers, here or by workers
-    Journalled  computes them, and writes each into the journal
-    Replayed    reads them from a journal; at its end continues as `Journalled` (see `replay`)
+    Journalled  does the same, and writes each answer into the journal
+    Replayed    reads answers from a journal, and after its end does as `Journalled` (see `replay`)
 
-A source also takes the run's events, because a journal keeps answers and events in one order.
+A source is also told of the run's events, which are new best pairs and ends of generations. The
+reason is that a journal keeps answers and events in one order.
 """
 
 from __future__ import annotations
@@ -31,7 +34,10 @@ Callback = Callable[[Result], Any]
 
 
 class Live:
-    """Computes answers by the user's functions and, given a stepper, by the problem's solver."""
+    """Computes answers by the user's functions, or by steps of the problem's own solver.
+
+    The stepper takes these steps. It is None if the problem has no solver.
+    """
 
     def __init__(
         self,
@@ -57,7 +63,11 @@ class Live:
         known: Mapping[int, Any] = NOTHING,
         keep: Keep[Any, Any] | None = None,
     ) -> Answers:
-        """Compute the pieces of a batch that are not in `known`; pass each new one to `keep`."""
+        """Return the answers to a batch; compute only the pieces that are not in `known`.
+
+        A piece is a part of a batch that is computed by one call (see `dispatch`). `known` has
+        outcomes by the index of their piece. `keep` is called with each new outcome.
+        """
         if isinstance(batch, StepBatch):
             assert self._stepper is not None
             self._last = self._stepper
@@ -75,7 +85,7 @@ class Live:
         return self.stopped_by_callback(session)
 
     def stopped_by_callback(self, session: Session) -> bool:
-        """Call the callbacks with the result so far, and tell whether one of them stops the run."""
+        """Call the callbacks with the result so far; return True if one raises StopIteration."""
         try:
             for callback in self._callbacks:
                 callback(session.result())
@@ -90,7 +100,8 @@ class Live:
 class Journalled:
     """Computes answers, and writes each answer and event into the journal at once.
 
-    The pieces of all batches are numbered in one sequence; the journal already holds `pieces`.
+    The pieces of all batches are numbered in one sequence. `pieces` says how many pieces the
+    journal already holds.
     """
 
     def __init__(

@@ -36,11 +36,14 @@ class AskTell:
         batch = self._session.batch
         if batch is None:
             raise ValueError(f"the run has ended ({self._session.stop}); see .result")
-        assert isinstance(batch, Batch)  # problems with a solver are refused
+        assert isinstance(batch, Batch)  # `Optimizer` refuses problems with a solver
         return batch
 
     def tell(self, batch: Batch, objective: Any, constraints: Any = None) -> None:
-        """Take a batch's objective (k,) and constraints (k, c), or None if its level has none."""
+        """Take the values of a batch: objective (k,) and constraints (k, c).
+
+        `constraints` may be None if the batch's level has no constraints.
+        """
         if batch is not self._session.batch:
             raise ValueError("tell takes the batch that ask gave last, once")
         returned, points = self._returned[batch.level], len(batch.x)

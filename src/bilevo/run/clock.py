@@ -29,7 +29,7 @@ class Clock:
         return self.limit - self.elapsed
 
     def set(self, seconds: float) -> None:
-        """Run on from this number of seconds."""
+        """Let the clock run, starting at this number of seconds."""
         self._started, self._held = self._now() - seconds, None
 
     def hold(self, seconds: float) -> None:

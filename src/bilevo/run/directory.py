@@ -5,7 +5,7 @@
     followers/     states of the problem's own solver (see stepper)
     lock           the name of the process that is writing
 
-A run is resumed by running it again from the last snapshot on (see replay).
+A run is resumed by running it again from the snapshot, with the journal's answers (see replay).
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ from bilevo.run.stored import JOURNAL, StoredRun, take
 from bilevo.run.warn import warn_user
 
 SNAPSHOT, SOLVER_STATES = "snapshot.npz", "followers"
-SNAPSHOT_AFTER = 1.0  # A snapshot is stored when replaying would take this many seconds.
+# A snapshot is stored when replaying the run from the last snapshot would take this many seconds.
+SNAPSHOT_AFTER = 1.0
 _snapshot_after: ContextVar[float | None] = ContextVar("snapshot_after", default=None)
 
 
@@ -61,8 +62,9 @@ def snapshots_after(seconds: float) -> Iterator[None]:
 class RunDir:
     """A run directory that is open for one run and must be closed at the end.
 
-    The run starts from `state` and `record`. A new run has the state None and an empty record.
-    `stored` sums up the whole journal. `spec` has the kernel that the run began with.
+    The run starts from `state` and `record`, which are those at the snapshot. Without a snapshot,
+    `state` is None and `record` is empty. `stored` sums up the whole journal. `spec` has the kernel
+    (numpy or numba) that the run began with.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class RunDir:
         self.stored = StoredRun()
         self._problem, self._algorithm = problem, algorithm
         self._header = identity(problem, algorithm, spec)
-        self._pieces, self._elapsed = 0, 0.0  # batches' pieces, and seconds, before the start
+        self._pieces, self._elapsed = 0, 0.0  # pieces and seconds before `state`
         self._replay: Iterator[tuple[Record, Position]] | None = None
         self._end_written = False  # whether the last record is the run's end
         self._snapshots, self._snapshot_at, self._untried = True, 0.0, True
@@ -171,7 +173,10 @@ class RunDir:
         self._end_written = record.kind is RecordKind.END
 
     def generation_ended(self, state: AlgorithmState, own_time: float) -> None:
-        """Store the state if replaying would take long without it."""
+        """Store the state if replaying would take long without it.
+
+        `own_time` is the seconds that the algorithm itself has spent, without evaluations.
+        """
         asked = _snapshot_after.get()
         due = own_time - self._snapshot_at >= (SNAPSHOT_AFTER if asked is None else asked)
         if not self._snapshots or not (due or self._untried):
@@ -181,7 +186,7 @@ class RunDir:
                 self._writer.sync()
                 snapshot.write(self.path / SNAPSHOT, state, self._writer.position, self._kind)
                 self._snapshot_at = own_time
-            else:  # try at once: a warning after hours would be late
+            else:  # check the first state at once: a warning after hours would be late
                 snapshot.require_storable(state, self._kind)
             self._untried = False
         except snapshot.NotStorable as error:
@@ -192,7 +197,10 @@ class RunDir:
             )
 
     def close_run(self, result: Result) -> bool:
-        """Remove files that are not needed any more; tell whether to write the run's end."""
+        """Remove files that are not needed any more; return True if the run's end must be written.
+
+        The end is not written if it is there already, or after Ctrl-C.
+        """
         if not (self.path / JOURNAL).exists():
             warn_user(f"{self.path} was removed: nothing of the run is kept")
         if result.status in OWN_ENDS:  # such a run is never continued

@@ -32,7 +32,7 @@ ROWS = 64  # The number of points in a piece if the functions are vectorized.
 
 B = TypeVar("B", bound=Batch | StepBatch)
 P = TypeVar("P", bound=EvaluationOutcome | StepOutcome)
-Keep = Callable[[B, int, P], None]
+Keep = Callable[[B, int, P], None]  # called with a batch, the index of a piece, and its outcome
 
 
 @lru_cache(64)
@@ -105,7 +105,11 @@ class Dispatcher(ABC, Generic[B, P]):
         return [found[i] for i in range(len(pieces))]
 
     def _settle(self, batch: B, rows: slice, reply: Reply | Raised) -> P:
-        """Return the outcome in a reply; raise the error in it unless failures rank last."""
+        """Return the outcome of a piece.
+
+        If the reply is an error, raise it. But if failures rank last (on_failure="worst"), and the
+        error is not FATAL, return the outcome of a failed piece.
+        """
         if not isinstance(reply, Raised):
             return cast(P, reply.outcome)
         error, place = reply.error, self._place(batch, rows)
@@ -161,7 +165,7 @@ class Dispatcher(ABC, Generic[B, P]):
                 self._workers.submit(i, jobs[i])
                 continue
             else:
-                computing = math.inf  # no warning: failures do not show what workers cost
+                computing = math.inf  # prevents a warning of `Overhead`: failures have no times
             yield i, reply
             del jobs[i]
         if self._overhead is not None:

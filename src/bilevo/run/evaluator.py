@@ -27,7 +27,7 @@ class Evaluator(Dispatcher[Batch, EvaluationOutcome]):
         retries: int = 0,
         workers: Workers | None = None,
     ) -> None:
-        overhead = Overhead() if problem.follower is None else None  # else workers serve the solver
+        overhead = Overhead() if problem.follower is None else None  # else `Stepper` times workers
         super().__init__(on_failure, retries, workers, problem.vectorized, overhead)
         self._at_once = 0 if workers is not None else ROWS if problem.vectorized else 1
         self._returned = {
@@ -43,8 +43,8 @@ class Evaluator(Dispatcher[Batch, EvaluationOutcome]):
         keep: Keep[Batch, EvaluationOutcome] | None = None,
         time_left: Callable[[], float] = lambda: math.inf,
     ) -> Evaluated:
-        """Return the values of a batch; see `outcomes`."""
-        if len(batch.x) <= self._at_once and not known:  # a frequent case
+        """Return the values of a batch. `outcomes` explains the other arguments."""
+        if len(batch.x) <= self._at_once and not known:  # one piece: a frequent case
             return self._one_piece(batch, keep)
         return self._join(batch.level, self.outcomes(batch, known, keep, time_left))
 

@@ -21,7 +21,7 @@ MAX_WORKERS = 4096
 
 
 class Workers(Protocol):
-    """Does jobs side by side; each job has a key."""
+    """Does jobs side by side. The caller gives each job a key, and gets it back with the reply."""
 
     def submit(self, key: int, job: Job) -> None: ...
 
@@ -120,13 +120,17 @@ class Overhead:
     """Warns at the start of a run if workers take longer than evaluations in this thread would."""
 
     POINTS = 50  # How many points are timed.
-    CLEARLY = 1.5  # A warning says that workers take more than this many times the functions' time.
+    CLEARLY = 1.5  # Warn if workers take more than this many times the functions' time.
 
     def __init__(self) -> None:
         self._batches, self._points, self._computing, self._waiting = 0, 0, 0.0, 0.0
 
     def note(self, points: int, computing: float, waiting: float) -> None:
-        """Add a batch: the seconds in the functions, and the seconds until the last reply."""
+        """Add the times of a batch, and warn when enough points are timed.
+
+        `computing` is the seconds spent in the functions, `waiting` the seconds from the first job
+        to the last reply.
+        """
         self._batches += 1
         if self._batches == 1 or self._points >= self.POINTS:
             return  # the first batch also starts the workers, so it is left out

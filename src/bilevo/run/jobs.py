@@ -1,7 +1,8 @@
-"""Jobs: evaluations and steps that may run in another thread, process or machine.
+"""Jobs: evaluations and solver steps that may run in another thread, process or machine.
 
-A problem's functions are sent by cloudpickle, so they may be lambdas or come from a notebook.
-An exception in these functions is returned as a value; an exception of the executor is raised.
+A job computes one piece of a batch (see `dispatch`), such as one evaluation. A problem's functions
+are sent by cloudpickle, so they may be lambdas or come from a notebook. An exception in these
+functions is returned as a value; an exception of the executor is raised.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from bilevo.core.streams import stream
 from bilevo.core.values import Returned
 
 
-class CannotTravel(ValueError):  # noqa: N818 (reads as what is wrong)
+class CannotTravel(ValueError):  # noqa: N818 (the name says what is wrong)
     """A problem's functions cannot be sent to workers, or cannot be unpacked there."""
 
 
@@ -48,7 +49,7 @@ class EvaluationOutcome(NamedTuple):
 
     @classmethod
     def failed(cls, points: int, error: str) -> EvaluationOutcome:
-        """Return the outcome of a failed piece with that many points."""
+        """Return the outcome of a failed piece: `points` objectives of NaN, and no constraints."""
         return cls(np.full(points, np.nan), np.empty((points, 0)), error)
 
     @property
@@ -57,11 +58,12 @@ class EvaluationOutcome(NamedTuple):
 
 
 class StepJob(NamedTuple):
-    """A step of the problem's own solver for a task, whose leader is x (m,).
+    """A step of the problem's own solver in a task, the search for the answer to the leader x (m,).
 
     The task has taken `taken` steps before this one. `state` is the solver's state after the first
-    `had` of them, or None. The steps in between are taken again, and must lead to the outcome
-    `last`. A state that comes from another process is `Packed`.
+    `had` of these steps, or None if no state is kept. Steps `had` + 1 to `taken` are taken again.
+    They must lead to the outcome `last`, unless it is None. A state that comes from another process
+    is `Packed`.
     """
 
     task: int
@@ -77,19 +79,22 @@ Job = EvaluationJob | StepJob
 
 
 class Reply(NamedTuple):
-    """The outcome of a piece, the seconds it took, and the solver's state (None if it is done)."""
+    """The outcome of a piece, the seconds it took, and the solver's state after a step.
+
+    The state is None if the solver is done, and for evaluations.
+    """
 
     outcome: EvaluationOutcome | StepOutcome
     seconds: float
     state: Any = None
 
 
-class Changed(ValueError):  # noqa: N818 (reads as what is wrong)
+class Changed(ValueError):  # noqa: N818 (the name says what is wrong)
     """A solver's steps, taken again, did not lead to the same outcome."""
 
 
 class Raised:
-    """An exception from user code; if it cannot be sent by a worker, its text is sent."""
+    """An exception from user code. A worker that cannot send the exception sends its text."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -145,7 +150,10 @@ def solver_stream(seed: int, task: int) -> np.random.Generator:
 
 
 def take_step(problem: Problem, job: StepJob) -> Reply:
-    """Take one step of the problem's own solver."""
+    """Take one step of the problem's own solver, after those that the job's state lacks.
+
+    Raise `Changed` if the steps that are taken again lead to another outcome than before.
+    """
     started, solver = perf_counter(), problem.checked_solver()
     state, had = job.state, job.had
     if state is None:

@@ -4,10 +4,10 @@ Rules:
 - It is a log, not a cache. A run is resumed by running it again and taking the values of its
   requests from the log, in order, instead of from the functions.
 - A file is one header line, `bilevo-journal-1 <crc> <json>`, and binary records. Each record ends
-  with a chained crc, which covers the record and the crc before it. So the first records of a file
-  are accepted only if they are the records that were written, in their order.
+  with a chained crc, which covers the record and the crc before it. So a record is accepted
+  only if the record, and all that is before it, is as it was written.
 - A record is written by one call to the system, before its values are used. Records are forced to
-  the disk at most once a second, by the next record or, if none follows, by a thread.
+  the disk at most once a second: when the next record is written or, if none follows, by a thread.
 - A torn tail (the last records, cut or garbled by a crash) is cut off, and its points are evaluated
   again. Damage in front of an intact record is refused with `JournalCorrupt`.
 - Within one request, records are in the order in which evaluations ended.
@@ -32,11 +32,11 @@ from bilevo.run.errors import JournalCorrupt, RunMismatch
 from bilevo.safe_files import explained
 
 JOURNAL_FORMAT = "bilevo-journal-1"
-SYNC_EVERY = 1.0  # The least seconds between two times that records are forced to the disk.
+SYNC_EVERY = 1.0  # Records are forced to the disk at most once in this many seconds.
 MAX_HEADER = 2**20  # The longest header that is read, in bytes.
 MAX_PAYLOAD = 2**28  # The longest payload of a record together with its crc, in bytes.
 MAX_TAIL = 2**28  # The longest torn tail that a crash can leave, in bytes.
-MAX_CHECKED = 16  # The most bytes to check in a search for records, in lengths of the file.
+MAX_CHECKED = 16  # A search for records checks at most this many times the file's bytes.
 
 _MARK = b"\xb1\x1e"
 _HEAD = struct.Struct("<2sIBBHQId")  # mark, length, kind, level, points, number, digest, elapsed
@@ -53,7 +53,11 @@ class RecordKind(IntEnum):
 
 
 class Record(NamedTuple):
-    """One record: `number` is the number of its piece, `digest` a checksum of its request."""
+    """One record: the answer to a piece of a batch, or an event.
+
+    `number` is the number of the piece (see `answers.Journalled`), `points` how many points it has,
+    `digest` a checksum of its request. `elapsed` is the seconds since the beginning of the run.
+    """
 
     kind: RecordKind
     level: int
@@ -138,8 +142,9 @@ class JournalFile:
     def _intact_after(self, file: IO[bytes], offset: int, size: int) -> bool:
         """Tell whether an intact record follows somewhere after the offset.
 
-        Each candidate is checked by its crc. Return True also if there are too many bytes to
-        check, or if the tail is longer than a crash can leave: the file then counts as damaged.
+        Each place that looks like the beginning of a record is checked by its crc. Return True also
+        if there are too many bytes to check, or if the tail is longer than a crash can leave: the
+        file then counts as damaged.
         """
         if size - offset > MAX_TAIL:
             return True
@@ -254,7 +259,10 @@ class JournalWriter:
             raise explained(error, self._path) from error
 
     def _sync_when_idle(self) -> None:
-        """Call `sync`, in a thread, within a second after a record that no other record follows."""
+        """Force the last records to the disk if no record follows within a second.
+
+        A thread runs this function until the journal is closed.
+        """
         while True:
             self._unsynced.wait()
             if self._closing.wait(max(0.0, self._synced + SYNC_EVERY - perf_counter())):

@@ -64,7 +64,10 @@ class DirectoryLock:
 
 
 def _owner(file: int) -> str:
-    """Return the owner's name from the file; wait a moment if it is not written yet."""
+    """Return the name of the process that holds the lock, as it stands in the file.
+
+    Wait a moment if the name is not written yet; return "another process" if it stays missing.
+    """
     until = monotonic() + 0.5
     while monotonic() < until:
         text = os.pread(file, 300, 0).decode(errors="replace")

@@ -25,7 +25,7 @@ MAX_FAILED_STARTS = 10  # If more workers in a row fail to start, their jobs fai
 WATCH_EVERY = 0.5  # Seconds between two checks that the parent, or a worker, is alive.
 
 
-class WorkerDied(RuntimeError):  # noqa: N818 (reads as what happened)
+class WorkerDied(RuntimeError):  # noqa: N818 (the name says what happened)
     """A worker process ended, or was killed, during an evaluation."""
 
 
@@ -61,7 +61,10 @@ class Worker:
             return  # the worker is dead, which `take` will find
 
     def take(self) -> Reply | Raised | None:
-        """Return the worker's reply or its death, or None if it says that it has started."""
+        """Return what the worker sent: a reply, or None, by which it says that it has started.
+
+        If the worker is dead, return its death as `Raised`.
+        """
         try:
             reply: Reply | Raised | None = self.pipe.recv()
             if reply is None:
@@ -166,7 +169,10 @@ class WorkerPool:
         return self._end(worker, reply)
 
     def _replace(self, worker: Worker, death: Raised) -> tuple[int, Reply | Raised] | None:
-        """Replace a dead worker. Its job fails, or is given to another if it never started."""
+        """Remove a dead worker. Return the key of its job and `death`, or None.
+
+        None means that the worker died before it had started, and that another worker gets the job.
+        """
         if worker.ready or self._failed_starts > MAX_FAILED_STARTS:
             return self._end(worker, death, kill=True)
         self._failed_starts += 1

@@ -1,7 +1,7 @@
 """Replay: a run is resumed by running it again with the answers that its journal holds.
 
-Each stored answer is checked against the request, and each event against the stored event. The run
-continues where the journal ends.
+Each stored answer is checked against the request, and each event (a new best pair, or the end of a
+generation) against the stored event. The run continues where the journal ends.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ class Replayed:
         return self._then.counted if self._stored is None else self._stored
 
     def _following(self) -> Record | None:
-        """Return the next record, or None; skip records of an end after which the run continued."""
+        """Return the next record that is not of the kind END, or None after the last record.
+
+        A run that ended and was continued has END records between the others.
+        """
         for record, _ in self._records:
             if record.kind is not RecordKind.END:
                 return record
@@ -82,7 +85,10 @@ class Replayed:
         return known
 
     def _continue(self, session: Session, counted: int) -> None:
-        """Prepare for the first new evaluation; `counted` evaluations of its batch are stored."""
+        """Prepare for the first new evaluation; `counted` evaluations of its batch are stored.
+
+        Raise `Stopped` if a callback or the time limit ends the run before it.
+        """
         self._stored = counted
         if self._caught_up(session):
             raise Stopped(StopReason.CALLBACK, counted)
@@ -120,7 +126,11 @@ class Replayed:
             raise self._diverged(self._next)
 
     def ended(self, session: Session) -> Result:
-        """Return the result; write nothing if the journal has more records."""
+        """Return the result of the run.
+
+        If the journal has more records (after Ctrl-C, or if the limits are smaller than before),
+        write nothing.
+        """
         again = not self._live and session.stop is not StopReason.INTERRUPTED
         if again and self._caught_up(session):
             session.end(StopReason.CALLBACK)

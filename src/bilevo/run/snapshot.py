@@ -46,7 +46,7 @@ class _Parts:
     """
 
     classes: Classes | None = None  # classes that can be read back; None allows any
-    path: list[str] = field(default_factory=lambda: ["state"])  # field names down to here
+    path: list[str] = field(default_factory=lambda: ["state"])  # the fields that lead here
     arrays: dict[str, Any] = field(default_factory=dict)
     numbers: dict[int, tuple[int, Any]] = field(default_factory=dict)  # number and object, by id
 
@@ -64,11 +64,11 @@ class _Stored:
         return self.classes[old_names.CLASSES.get(name, name)]
 
 
-class Unusable(ValueError):  # noqa: N818 (reads as what is wrong)
+class Unusable(ValueError):  # noqa: N818 (the name says what is wrong)
     """A file is no snapshot, or holds a state of another kind."""
 
 
-class NotStorable(TypeError):  # noqa: N818 (reads as what is wrong)
+class NotStorable(TypeError):  # noqa: N818 (the name says what is wrong)
     """A state would be different after it is written and read back."""
 
 
@@ -85,7 +85,11 @@ class StateKind:
 
     @classmethod
     def of(cls, state: type | None, first: Any = None) -> StateKind:
-        """Return the kind of a class of states, with the classes it declares or `first` holds."""
+        """Return the kind of states of the class `state`.
+
+        The classes inside them are those that `state` declares, and those that `first`, an example
+        of a state, holds.
+        """
         found: Classes = {}
         try:
             _collect_class(state, found)
@@ -108,7 +112,10 @@ def require_storable(state: Any, kind: StateKind) -> None:
 
 
 def _encode(state: Any, kind: StateKind | None) -> tuple[str, _Parts]:
-    """Return a state as JSON, and its arrays; if a kind is given, check that it reads back."""
+    """Return a state as JSON, and its arrays.
+
+    If a kind is given, raise `NotStorable` if the state, read back, would not be of this kind.
+    """
     parts = _Parts(None if kind is None else kind.classes)
     try:
         text = json.dumps(_plain(state, parts))
@@ -141,7 +148,10 @@ def write(path: Path, state: Any, position: Position, kind: StateKind | None = N
 
 
 def read(path: Path, kind: StateKind) -> tuple[Any, Position]:
-    """Return the stored state, which must be of this kind, and its position in the journal."""
+    """Return the stored state, which must be of this kind, and its position in the journal.
+
+    Raise `Unusable` if the file holds no such state.
+    """
     try:
         arrays = _read_arrays(path)
         tree = json.loads(arrays.pop("tree").tobytes())
@@ -164,7 +174,7 @@ def _read_arrays(path: Path) -> dict[str, Any]:
     with safe_files.reading(path) as file:
         size = os.fstat(file.fileno()).st_size
         with ZipFile(file) as packed:
-            # `write` does not compress, so it makes no file that unpacks to more bytes.
+            # `write` does not compress: a file that grows when unpacked is not from `write`.
             unpacked = sum(item.file_size for item in packed.infolist())
         if unpacked > size or size > MAX_SNAPSHOT:
             raise Unusable("too large")

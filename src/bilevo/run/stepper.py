@@ -40,15 +40,19 @@ from bilevo.run.jobs import (
 from bilevo.run.journal import Position
 from bilevo.run.session import StepBatch
 
-MIN_HELD = 64  # The least number of states that may be held in memory.
-GENERATIONS = 4  # More states may be held if this many generations have more tasks.
+MIN_HELD = 64  # This many states may be held in memory in any case.
+GENERATIONS = 4  # If generations are large, the states of this many may be held.
 STORED_AFTER = 1.0  # A state is stored after steps that took this many seconds together.
 _FILE_NAME = re.compile(r"\d+\.npz(\.new)?")
 
 
 @dataclass(slots=True)
 class TaskState:
-    """A task's state after `had` steps, its last outcome, and the seconds of unsaved steps."""
+    """What is held of a task's search.
+
+    `state` is the solver's state after `had` steps, or None if no state is held. `last` is the
+    outcome of the last step. `unsaved` is the seconds of all steps since a state was stored.
+    """
 
     state: Any = None
     had: int = 0
@@ -77,6 +81,7 @@ class StateFiles:
         path = self._path(task)
         self._folder.mkdir(exist_ok=True)
         try:
+            # In place of a position in the journal: the steps, and a checksum of the leader.
             place = Position(search.had, crc32(x.tobytes()))
             snapshot.write(path, unpack_state(search.state), place)
         except snapshot.NotStorable:  # the solver's other states cannot be stored either
@@ -137,7 +142,7 @@ class Stepper(Dispatcher[StepBatch, StepOutcome]):
         keep: Keep[StepBatch, StepOutcome] | None = None,
         time_left: Callable[[], float] = lambda: math.inf,
     ) -> list[StepOutcome]:
-        """Return the outcomes of a batch; see `outcomes`."""
+        """Return the outcomes of a batch. `outcomes` explains the other arguments."""
         for i, outcome in known.items():
             self._search(int(batch.task[i])).last = outcome
 

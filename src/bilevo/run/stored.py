@@ -23,9 +23,9 @@ MAX_SIZE = 10**6  # The most variables of a level; algorithms keep matrices of t
 
 @dataclass(slots=True)
 class StoredRun:
-    """A run as the records of its journal describe it. Records are added one by one.
+    """A run as the records of its journal describe it. `add` takes them one by one.
 
-    A record whose content does not fit its kind raises an exception of any type.
+    `add` raises an exception, which may be of any type, if a record does not fit its kind.
     """
 
     run: RunRecord = field(default_factory=RunRecord)
@@ -94,7 +94,7 @@ class StoredRun:
 
 
 def take(file: JournalFile, stored: StoredRun, record: Record) -> None:
-    """Add a record of a file; the file is corrupt if the record makes no sense."""
+    """Add a record of a file; raise `JournalCorrupt` if the record makes no sense."""
     try:
         stored.add(record)
     except Exception as error:  # a foreign file can be wrong in any way

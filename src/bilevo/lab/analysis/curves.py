@@ -2,11 +2,12 @@
 
 They are computed from two frames: `runs` has a row for each run, `history` for each generation. The
 curve of a run is a step function over the evaluations of both levels: the best |F - F*| of its
-feasible elites so far, its answer included. The curve is inf before the first feasible elite, keeps
-its last value after the run's end, and is inf everywhere for a run that failed. F can fall below F*
-while the follower is not solved; this counts as a distance too, as in the accuracies of tables. If
-the optimum is not known, a curve shows F of the present elite and not the best F so far, which may
-be low only because of a follower's error.
+feasible elites so far, its answer included. An elite is the best pair at the end of a generation.
+The curve is inf before the first feasible elite, keeps its last value after the run's end, and is
+inf everywhere for a run that failed. F can fall below F* while the follower is not solved; this
+counts as a distance too, as in the accuracies of tables. If the optimum is not known, a curve shows
+F of the present elite and not the best F so far, which may be low only because of a follower's
+error.
 
 Methods without histories, such as results of other programs, have no curve; `left_out` names them.
 """
@@ -27,7 +28,7 @@ from bilevo.lab.frames import pl
 from bilevo.lab.store import FAILED
 from bilevo.plot import Stage, stages
 
-TARGETS = np.logspace(2, -6, 51)  # COCO has 51, too; runs end at the last target.
+TARGETS = np.logspace(2, -6, 51)  # For |F - F*|: 51 targets, as in COCO. Runs end at the last.
 MAX_POINTS = 300  # The most points of a curve; a printed column cannot show more.
 QUARTILES = (0.25, 0.5, 0.75)
 
@@ -63,7 +64,10 @@ class Goal(NamedTuple):
 
 
 class Band(NamedTuple):
-    """Median and quartiles of a method's runs; inf while too many have no feasible pair."""
+    """Median and quartiles of a method's runs over evaluations.
+
+    They are inf while too many of the runs have no feasible pair.
+    """
 
     method: str
     runs: int
@@ -100,7 +104,10 @@ class Ecdf(NamedTuple):
 
 
 class Allocation(NamedTuple):
-    """The run of median cost of each method, in an early, a middle and a late generation."""
+    """An early, a middle and a late generation of each method's run of median cost.
+
+    `numbers` has the number of this run by method.
+    """
 
     case: Case
     stages: dict[str, list[Stage]]
@@ -135,7 +142,10 @@ class Times(NamedTuple):
 
 
 class Ranks(NamedTuple):
-    """Average ranks, sorted from the best (1); cliques are methods that do not differ."""
+    """Average ranks of methods, sorted from the best (1).
+
+    A clique is a group of methods that do not differ significantly.
+    """
 
     indicator: str
     blocks: int  # the number of cases
@@ -329,7 +339,8 @@ def _quantiles(values: FloatArray) -> FloatArray:
 def _reached(method: str, traces: Sequence[Trace]) -> Reached:
     hits: list[int] = []
     for trace in traces:
-        first = np.searchsorted(-trace.values, -TARGETS)  # values fall: first at or below
+        # Values fall, so this is the index of the first value at or below each target.
+        first = np.searchsorted(-trace.values, -TARGETS)
         hits += trace.evaluations[first[first < trace.values.size]].tolist()
     when = np.sort(np.array(hits, dtype=np.int64))
     pairs = len(traces) * TARGETS.size

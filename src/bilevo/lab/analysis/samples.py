@@ -146,14 +146,18 @@ class Group:
         return int(np.sum(good & near))
 
     def share_within(self, indicator: str, accuracy: float) -> float:
-        """Return the share of all runs that reach an accuracy, or NaN if it is not known."""
+        """Return the share of all runs that reach an accuracy, or NaN if no accuracy is known."""
         if indicator not in self.known:
             return np.nan
         return float(np.sum(self.standing(indicator) <= accuracy) / self.attempts)
 
     @property
     def until_near(self) -> float:
-        """Return the cost of a success: all evaluations, divided by the runs that came near F*."""
+        """Return the cost of a success: all evaluations, divided by the runs that came near F*.
+
+        The evaluations of a run count until it came near. The cost is inf if no run came near, and
+        NaN if the stored runs do not say when they came near.
+        """
         near = self._column("near")
         if np.isnan(near).any():
             return np.nan
@@ -196,7 +200,10 @@ def grouped(runs: pl.DataFrame) -> Groups:
 
 
 def _with_known(of: dict[str, Group]) -> dict[str, Group]:
-    """Set `known` of a case's groups: their own qualities, or the case's if they have no answer."""
+    """Return the groups of a case by method, with `known` set to the qualities that a group has.
+
+    A group in which no run found a pair gets the qualities of all groups of the case.
+    """
     own = {name: {one for one in QUALITIES if len(group.sample(one))} for name, group in of.items()}
     case = set().union({"F", "f"}, *own.values())
     case |= {"Acc_u", "Acc_l"} if _has_optimum(of) else set()

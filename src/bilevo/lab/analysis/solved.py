@@ -99,7 +99,8 @@ def _solved_cells(
 ) -> list[Cell]:
     """Return the cells of each method: evaluations, the mean ratio over cases, and solved runs.
 
-    A sum has no evaluations. The ratio is to the median of the baseline's reference method.
+    If `is_sum` is True, the cell of evaluations is empty, because the cells sum up several cases.
+    The ratio is to the median of the baseline's reference method.
     """
     line = []
     for name in study.methods:
@@ -172,7 +173,7 @@ def ablation(study: Study) -> Table:
 
 
 def summary(study: Study) -> Table:
-    """Show, for each method of the baseline, on how many problems our medians are near."""
+    """Show, for each method of the baseline, on how many problems our medians are near its own."""
     if (baseline := study.baseline) is None:
         return Table("summary", "Closeness to a baseline", ["method"], [], [NO_BASELINE])
     factors = ", ".join(f"{factor:g}" for factor in FACTORS)

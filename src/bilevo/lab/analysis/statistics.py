@@ -31,7 +31,10 @@ MIN_METHODS = 3  # The fewest methods that a Friedman test can compare.
 
 
 class Comparison(NamedTuple):
-    """A comparison with the reference; `excess` > 0 if the reference has the smaller values."""
+    """A comparison of a sample with that of the reference, by a test with this p value.
+
+    `excess` is positive if the reference tends to have the smaller values, which are better.
+    """
 
     p: float
     excess: float
@@ -44,7 +47,11 @@ class Comparison(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """Average ranks over blocks, 1 is best. Differences above the critical one are significant."""
+    """The average rank of each method over `blocks` problems, and p of the Friedman test.
+
+    Rank 1 is the best. Two methods differ significantly if their average ranks differ by more than
+    the critical difference.
+    """
 
     average: list[float]
     p: float
@@ -123,7 +130,10 @@ def holm(p: list[float]) -> list[float]:
 
 
 def friedman(medians: FloatArray, alpha: float = ALPHA) -> Ranking:
-    """Make the Friedman test and average the ranks of medians (blocks, methods)."""
+    """Make the Friedman test of medians (blocks, methods), and average the ranks of each method.
+
+    A block is a row of medians: those of all methods on one problem.
+    """
     from scipy import stats
 
     blocks, methods = medians.shape

@@ -21,7 +21,7 @@ from bilevo.lab.store import FAILED, IMPORTED
 SCIENTIFIC, WHOLE, SHARE, PLAIN, GENERAL = ".2e", ".0f", ".0%", ".2f", ".6g"
 SIGNS = "+/-/="  # The reference is better, worse, or neither, in the order of the DRC paper.
 DOUBT = "!"  # The mark of a number for which at least half of the runs gave no good answer.
-TROUBLES = {  # titles of the attributes of `samples.Group` that count such runs
+TROUBLES = {  # titles for attributes of `samples.Group` that count runs without a good answer
     "failed": "Runs that failed and are left out",
     "infeasible": "Runs that ended infeasible",
     "refuted": "Runs that are infeasible at the follower's true answer",
@@ -140,7 +140,7 @@ class Study:
         return self.to_target == self.baseline.target and self.has_same_limit
 
     def beside(self, case: Case, method: str, indicator: str) -> float | None:
-        """Return the baseline's median to show beside ours, or None."""
+        """Return the baseline's median to show beside ours, or None if there is none to show."""
         if self.baseline is None or not self.is_comparable:
             return None
         return self.baseline.medians.get((case, method, indicator))
@@ -163,7 +163,8 @@ def study_of(runs: pl.DataFrame, reference: str | None = None, **options: Any) -
 def statuses(runs: pl.DataFrame) -> dict[str, str]:
     """Return, for each method of a frame of runs, how close it is to its authors' program.
 
-    A method that is not registered counts as its author's own program.
+    A method that is not registered counts as its author's own program. A method whose completed
+    runs were all imported has the status "imported".
     """
     status = pl.col("status").fill_null("")
     ours = set(runs.filter(~status.is_in([FAILED, IMPORTED]))["method"])
@@ -195,9 +196,10 @@ def cells_of(rows: Iterable[TableRow]) -> list[Cell]:
 def with_best(
     cells: Iterable[Cell], by: Sequence[float] | None = None, largest: bool = False
 ) -> list[Cell]:
-    """Mark the best cells of a row: all whose values look like the best value when written.
+    """Return the cells of a row with the best ones marked.
 
-    Cells are compared by their values, or by the values in `by`.
+    Cells are compared by their values, or by the values in `by`. The smallest value is the best, or
+    the largest if `largest` is True. Other cells that look the same when written are marked, too.
     """
     line = list(cells)
     pairs = list(zip(line, by or [cell.value for cell in line], strict=True))

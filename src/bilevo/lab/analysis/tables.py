@@ -57,7 +57,10 @@ def evaluations(study: Study) -> Table:
 
 
 def real(study: Study) -> Table:
-    """Show answers if no optimum is known; F_verified is F at the follower's true answer."""
+    """Show answers on problems of unknown optimum.
+
+    F_verified is F at the follower's true answer.
+    """
     known = study.known.groups
     unknown = study.of({case: of for case, of in study.groups.items() if case not in known})
     forms = dict.fromkeys(("F", "F_verified", "f"), parts.GENERAL)
@@ -229,7 +232,10 @@ def total(study: Study) -> Table:
 
 
 def _with_savings(cells: list[Cell], at: int | None) -> list[Cell]:
-    """Add to each cell the share that the reference, which is the cell `at`, saves."""
+    """Add to each cell the share of evaluations that the reference saves, and mark the best cells.
+
+    `at` is the index of the reference's cell, or None if evaluations are not compared.
+    """
     cells = [replace(cell, spread=None) for cell in cells]
     if at is None:
         return cells

@@ -68,7 +68,7 @@ def markdown(table: Table) -> str:
 
 
 def csv_text(table: Table) -> str:
-    """Write all digits of the values; spreads, marks and baselines have their own columns."""
+    """Write a table as CSV with all digits; spreads, marks and baselines have separate columns."""
     columns: Lines = []
     for i, head in enumerate(table.header):
         cells = [_in_full(row[i]) for row in table.rows]
@@ -118,7 +118,10 @@ def _in_float(table: Table) -> str:
 
 
 def latex_document(tables: Sequence[Table]) -> str:
-    """Write a complete LaTeX document with a page for each table; the largest table fits a page."""
+    """Write a complete LaTeX document with a page for each table.
+
+    The paper is so large that the largest table fits on a page.
+    """
     width = 60 + 32 * max(len(table.header) for table in tables)
     height = 80 + 6 * max(len(table.rows) for table in tables)
     lines = [
@@ -158,7 +161,10 @@ def show(lines: Lines, markdown: bool) -> str:
 
 
 def csv_line(values: Iterable[Any]) -> str:
-    """Return a line of CSV. The writer gets the ending CR LF, so that it quotes single CRs."""
+    """Return a line of CSV, which ends with LF.
+
+    The writer is told to end lines with CR LF, because it then quotes values with a single CR.
+    """
     file = StringIO()
     csv.writer(file, lineterminator="\r\n").writerow(values)
     return file.getvalue().removesuffix("\r\n") + "\n"

@@ -2,8 +2,8 @@
 
 A view is one picture: traces and a layout, as plain lists and dictionaries that become JSON. plotly
 interprets some HTML in texts (tags, links, entities), so names from results pass through `literal`.
-It reads names like "2" or "2020-1" as numbers or dates, so axes have numbered positions with
-labels. The look of axes and legends is set in templates/report.js.
+plotly also reads names like "2" or "2020-1" as numbers or dates, so axes have numbered positions
+with labels. The look of axes and legends is set in templates/report.js.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class PageCell(NamedTuple):
 
     shown: str
     kind: str = "text"
-    value: str | None = None  # what it sorts by if not by its text; empty for no value
+    value: str | None = None  # the sort key: None for its text, empty for no value
     mark: str = ""
     meaning: str = ""
     beside: tuple[str, ...] = ()
