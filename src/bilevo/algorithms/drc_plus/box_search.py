@@ -11,8 +11,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from bilevo.algorithms.drc_plus.experience import WarmTask
-from bilevo.algorithms.drc_plus.local_follower import ITERATIONS, LocalFollower, free
+from bilevo.algorithms.drc_plus.experience import AGREEMENT, ENOUGH_SEARCHES, WarmTask
+from bilevo.algorithms.drc_plus.local_follower import (
+    AROUND_WIDTH,
+    ITERATIONS,
+    LocalFollower,
+    free,
+)
 from bilevo.algorithms.shared.follower_search import FollowerRule, FollowerSearch
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import interquartile_range
@@ -25,6 +30,7 @@ from bilevo.optimizers.sampling import latin_hypercube
 BASIN_WIDTH = 0.01  # CMA-ES has found a basin if its deviations are smaller (fractions of the box).
 FULL_WIDTH = 0.3  # The deviations of a search of the whole box, as a fraction of the box.
 CONVERGED = 1e-9  # CMA-ES ends if f changes by less, relative to the differences of f.
+MAX_RESTARTS = 8  # The most restarts of CMA-ES where f is not smooth.
 MAX_STARTS = 3  # The most local searches from spread points, besides one for each variable.
 PROBE_STEPS = 0.2 * 1.5 ** -np.arange(12.0)  # Steps to other basins (fractions of the box).
 
@@ -35,11 +41,13 @@ def search_box(
     rng: np.random.Generator,
     relaxed: bool = False,
     doublings: int = 0,
+    exact: bool = False,
 ) -> Procedure[WarmTask]:
     """Search the whole box by CMA-ES until it has found a basin, and then search locally.
 
     If `relaxed`, CMA-ES ignores constraints. Constraints may cut the box into parts. So if there
-    are any, local searches start from random points too.
+    are any, local searches start from random points too. Where f is not smooth, CMA-ES continues;
+    an `exact` search does so until f changes no more.
     """
     n, known = follower.spec.n, follower.known
     cma = CMAES(CMAES().population_size(n) << doublings)
@@ -56,10 +64,30 @@ def search_box(
     if new.solved:
         return new
     search.best, search.constraints = replace(found.pair), found.lower.constraints[0]
-    search.finished = False
-    search.rule = replace(usual, absolute=CONVERGED, relative=0.0, longest=10**3)
-    yield from search.solve()
+    window = 3 * usual.window if exact else usual.window
+    search.rule = FollowerRule(window, longest=10**3, absolute=CONVERGED, relative=0.0)
+    restarts = MAX_RESTARTS if exact else 1
+    yield from converge(search, cma, restarts, 0.1 * AGREEMENT * known.unit)
     return WarmTask.of_search(search).better(new)
+
+
+def converge(
+    search: FollowerSearch, cma: CMAES, restarts: int, tolerance: float
+) -> Procedure[None]:
+    """Continue a search by CMA-ES, and restart it where it is, until f changes no more.
+
+    CMA-ES ends when its step size has changed a hundredfold, which is early at a kink.
+    """
+    for number in range(restarts):
+        before, search.finished = search.answer.f, False
+        yield from search.solve()
+        if number and not before - search.answer.f > tolerance:
+            break
+        state = search.search
+        covariance = state.sigma**2 * state.C
+        start = Start(search.answer.y, covariance, np.zeros(len(covariance)))
+        search.search = cma.start(start)
+        search.record.clear()
 
 
 def find_basin(
@@ -115,9 +143,26 @@ def tasks_at(
     return [WarmTask.at(x, point[None], row) for point, row in rows]
 
 
-def search_all(follower: LocalFollower, starts: list[WarmTask]) -> Procedure[list[WarmTask]]:
+def search_all(
+    follower: LocalFollower, starts: list[WarmTask], iterations: int = ITERATIONS // 10
+) -> Procedure[list[WarmTask]]:
     """Search locally from all tasks side by side, each for a few iterations."""
-    return (yield from together(follower.search_afresh(s, ITERATIONS // 10) for s in starts))
+    return (yield from together(follower.search_afresh(s, iterations) for s in starts))
+
+
+def test_smoothness(
+    follower: LocalFollower, task: WarmTask, rng: np.random.Generator
+) -> Procedure[None]:
+    """Count local searches from points around an answer, until they show whether f is smooth."""
+    known, y = follower.known, task.pair.y
+    missing = ENOUGH_SEARCHES - known.searches
+    if missing <= 0 or not math.isfinite(task.pair.f):
+        return
+    points = np.clip(y + AROUND_WIDTH * rng.standard_normal((missing, len(y))), 0.0, 1.0)
+    starts = yield from tasks_at(follower, task.pair.x, points)
+    for new in (yield from search_all(follower, starts, ITERATIONS // 20)):
+        if new.pair.lower_violation == 0:
+            known.count(new.smooth)
 
 
 def probe_axes(follower: LocalFollower, task: WarmTask) -> Procedure[WarmTask]:

@@ -77,7 +77,8 @@ class Check:
         """Return what is told of an answer with this f."""
         gap = max(0.0, f - self.best.pair.f)
         doubt = "" if self.known.resolves(f) else "rounding of f hides where its minimum is"
-        certified = self.confirmed and not doubt and self.best.pair.lower_violation == 0
+        as_good = gap <= self.known.tie(f) and self.best.pair.lower_violation == 0
+        certified = self.confirmed and as_good and not doubt
         return FollowerCheck(gap, certified, len(self.ends), self.agreeing, self.spent, doubt)
 
 
@@ -88,11 +89,11 @@ def check_answer(
     known, before = follower.known, follower.known.spent
     check = Check(known, own)
     for number in range(MAX_SEARCHES):
-        if number == 0:
+        if number == 0 and not known.rough:
             yield from search_from_all_over(follower, check, rng)
         else:
             relaxed, doublings = number % 2 == 1, max(0, number - 2)
-            end = yield from search_box(follower, own.pair.x, rng, relaxed, doublings)
+            end = yield from search_box(follower, own.pair.x, rng, relaxed, doublings, exact=True)
             check.ends.append(end)
             check.found.append(end)
         check.spent = known.spent - before

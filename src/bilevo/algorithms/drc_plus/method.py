@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bilevo.algorithms.drc_plus.box_search import search_box
+from bilevo.algorithms.drc_plus.box_search import search_box, test_smoothness
 from bilevo.algorithms.drc_plus.certificate import Check, check_answer
 from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask, rounding
 from bilevo.algorithms.drc_plus.fallback import FallbackDRC, without_incumbents
@@ -53,6 +53,7 @@ ROUND_ITERATIONS = 3  # Iterations of a follower search before leaders are ranke
 ROUNDS = 3  # The most rounds of competition in a generation.
 DESCENT_SHARE = 3  # Evaluations that descents may use for each evaluation of CMA-ES.
 MOST_REFUTATIONS = 3  # A descent is not repeated after this many refuted elites.
+ROUGH_F = 1e-2  # At the target, an error of f below this is accepted if f is not smooth.
 FRUITLESS_RESTARTS = 2  # This many restarts without a better elite end a run (4 x with a target).
 
 
@@ -132,6 +133,8 @@ class DRCPlus(Algorithm[DRCPlusState]):
         rng = state.stream(spec, "first")
         first = yield from search_box(follower, x, rng)
         yield from self.accept_task(state, first)
+        if state.known.smooth < 1:
+            yield from test_smoothness(follower, first, rng)
         task = first
         if self.optimism:
             yield from state.find_flat_directions(task.pair)
@@ -165,6 +168,9 @@ class DRCPlus(Algorithm[DRCPlusState]):
         own = WarmTask.of_pair(elite, np.empty(0))
         check = yield from check_answer(self.follower(spec, state), own, rng)
         chosen = yield from self.choose_answer(state, check)
+        if state.known.rough and reached(spec, elite) and not reached(spec, chosen.pair):
+            if elite.f - chosen.pair.f <= ROUGH_F * (state.known.unit + abs(elite.f)):
+                chosen = own  # It is as exact as searches of this run are; it is not certified.
         if chosen is not own:
             if are_distinct(chosen.pair, elite) and not check.stands:
                 state.known.refute(elite.y)
@@ -218,7 +224,10 @@ class DRCPlus(Algorithm[DRCPlusState]):
         if not state.the_elite.certified:
             yield from state.accept_elite(proposed)
         due = state.total - state.checked_at >= 4 * state.check_evals
-        if due or state.stop is not None or reached(spec, proposed):
+        wanted = state.the_elite.certified or reached(spec, proposed)
+        if state.stop is StopReason.TARGET and not due:
+            state.stop = other.stop = None
+        if (due and wanted) or state.stop is not None:
             if state.is_improved_by(proposed) or proposed.refutes(state.the_elite):
                 state.elite, state.certified = proposed, False
             yield from self.certify_elite(spec, state)
@@ -249,7 +258,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
             found = state.the_elite
             yield from self.certify_elite(spec, state)
             pair = state.the_elite
-            if pair is found:
+            if pair is found or state.known.rough:
                 break
         return smooth
 
