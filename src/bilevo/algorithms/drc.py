@@ -12,8 +12,8 @@ equation numbers. Its algorithms are here:
 The paper leaves some details open. The following choices reproduce its tables:
 - Population sizes are 4 + floor(3 ln d). The paper prints no factor 3, but its figures need it.
 - The competition stops at once when half of the tasks have finished, not at the end of a round.
-- The elite (the best pair) and its refinement (its follower is solved again) are as in BL-CMA-ES;
-  see `shared.leader`. The upper update uses all p pairs of a generation.
+- The elite (the best pair so far) and refinement (solving a best pair's follower again) are as in
+  BL-CMA-ES; see `shared.leader`. The upper update uses all p pairs of a generation.
 - The weights of Eq. (10) do not add up to 1, but to the number S of sources, which are the tasks
   that a task learns from. `mixing="paper"` takes the weights as printed. Then covariances grow and
   means move, so tasks settle sooner. `mixing="convex"` divides the weights by S, as is usual for a
@@ -179,7 +179,7 @@ class DRC(JointSearch):
     """
 
     gamma: float = 0.5  # discount of older entries, Eqs. (3) and (6)
-    epsilon: float = 1.1  # base of the potential's power, Eq. (7)
+    epsilon: float = 1.1  # base of the exponential in Eq. (7)
     w_base: float = 0.1  # this weight and the next two are those of Eq. (8)
     w_performance: float = 0.7
     w_potential: float = 0.2

@@ -438,7 +438,7 @@ def candidate_index(pairs: list[Pair]) -> int:
 
 
 def challenges(spec: Spec, state: LeaderState, candidate: Pair) -> bool:
-    """Tell whether to refine the candidate (True) or the elite; a coin decides if it is worse."""
+    """Tell whether to refine the candidate, not the elite; a coin decides on a worse candidate."""
     coin = stream(spec.seed, "coin", state.generation).random()
     return state.elite is None or candidate.no_worse(state.elite) or bool(coin < 0.5)
 
