@@ -12,17 +12,20 @@ equation numbers. Its algorithms are here:
 The paper leaves some details open. The following choices reproduce its tables:
 - Population sizes are 4 + floor(3 ln d). The paper prints no factor 3, but its figures need it.
 - The competition stops at once when half of the tasks have finished, not at the end of a round.
-- Elite and refinement work as in BL-CMA-ES (see leader). The upper update uses all p pairs.
-- The weights of Eq. (10) add up to the number S of sources, not to 1. `mixing="paper"` takes them
-  as printed. Then covariances grow and means move, so tasks settle sooner. `mixing="convex"`
-  divides them by S, as is usual for a mixture, and costs more evaluations. The printed mixture
-  depends on where the origin lies; here it is the lower corner of the unit box.
-- If the target and all of its sources have the same leader, all distances are 0. Then the distance
+- The elite (the best pair so far) and refinement (solving a best pair's follower again) are as in
+  BL-CMA-ES; see `shared.leader`. The upper update uses all p pairs of a generation.
+- The weights of Eq. (10) do not add up to 1, but to the number S of sources, which are the tasks
+  that a task learns from. `mixing="paper"` takes the weights as printed. Then covariances grow and
+  means move, so tasks settle sooner. `mixing="convex"` divides the weights by S, as is usual for a
+  mixture, and costs more evaluations. The printed mixture depends on where the origin lies; here
+  the origin is the lower corner of the unit box.
+- If a task and all of its sources have the same leader, all distances are 0. Then the distance
   term of Eq. (9) is the same for all sources.
-- Only a feasible pair can meet the target.
+- Only a feasible pair can meet the target of a run.
 
-The paper does not say what the sampling features of other optimizers are. `optimizers.population`
-says what they are here if the optimizer keeps a population. The competition is always the same.
+Cooperation mixes sampling features, which are the mean and the covariance of a CMA-ES. The paper
+does not say what they are for other optimizers. `optimizers.population` says what they are here if
+the optimizer keeps a population. The competition is the same for all optimizers.
 
 `parallel="rounds"` is our own variant for slow objectives on many workers. The paper executes one
 task at a time, so that a request holds the few points of one lower generation. The variant keeps
@@ -35,11 +38,12 @@ the rules of Algorithms 2-4 but changes their order:
   The refined pair joins that generation's upper update, even if it is the elite. A candidate that
   waits for its refinement is left out of the update, because on SMD4 the leader follows the errors
   of unrefined candidates.
-These are medians at (2,3) on SMD1-6, 9 and 12 by `python benchmarks/rounds.py --runs 31`. A request
-holds 23 to 24 points instead of 6.7 (3.5 to 3.6 times as many). Relative to the exact mode, a run
-takes 0.97 to 1.02 times the evaluations, and 0.87 to 0.95 times the upper evaluations. All runs met
-the target (in the exact mode 25 of 31 on SMD12, and all on the other problems). Verified errors
-are of the same size.
+`python benchmarks/rounds.py --runs 31` compared the variant with the default, `parallel="points"`,
+at (2,3) on SMD1-6, 9 and 12. The following figures are medians. A request holds 23 to 24 points
+instead of 6.7 (3.5 to 3.6 times as many). A run takes 0.97 to 1.02 times the evaluations of the
+default, and 0.87 to 0.95 times its upper evaluations. All runs of the variant met the target. With
+the default, 25 of 31 runs met it on SMD12, and all runs on the other problems. Verified errors are
+of the same size.
 """
 
 from __future__ import annotations
@@ -68,7 +72,7 @@ from bilevo.kernels import kernel
 from bilevo.optimizers.protocol import AnyOptimizer
 
 MATURE = 3  # How many executions a task needs before it takes part in cooperation.
-Neighbours = list[tuple["Task", float]]  # other tasks and their distances (only ratios count)
+Neighbours = list[tuple["Task", float]]  # other tasks and their distances (only ratios matter)
 MAX_FITNESS = 1e300  # The largest size of a fitness, so that sums of fitness stay finite.
 
 
@@ -80,23 +84,25 @@ def fluctuation(means: FloatArray) -> float:
     """
     u, v = means[1] - means[0], means[2] - means[1]
     means[0], means[1] = means[1], means[2]
-    return math.sqrt((u.dot(u) + u.dot(v) + v.dot(v)) / 3)  # a sixth of all squared distances
+    # The variance is a sixth of the sum of the squared distances between the three means.
+    return math.sqrt((u.dot(u) + u.dot(v) + v.dot(v)) / 3)
 
 
 @dataclass(slots=True, eq=False)
 class Task:
     """A follower's search in the competition, with the discounted sums of its archive.
 
-    The archive of Algorithm 2 is used only in the discounted means of Eqs. (3) and (6), so their
-    sums are kept instead. The rating of an infeasible or failed entry depends on the worst entries
-    of all tasks, which change. So these entries are counted, and rated when a mean is needed.
+    In Algorithm 2 a task has an archive, with an entry for its pair after each execution. Only the
+    discounted means of Eqs. (3) and (6) use the archive, so their sums are kept instead. The rating
+    of an infeasible or failed entry depends on the worst entries of all tasks, which change. So
+    these entries are only counted, and rated when a mean is needed.
     """
 
     index: int
     follower: AnyFollowerSearch
     optimizer: AnyOptimizer  # of the follower search; unused if a solver searches
-    means: FloatArray  # (3, n): of the last two executions, and a row for the next one
-    gamma: float
+    means: FloatArray  # (3, n): the search's mean after its last two executions, and a free row
+    gamma: float  # the discount: an entry counts gamma times as much as the next one
     fitness: float = 0.0  # of the last entry: -F if feasible, otherwise -violation
     violation: float = 0.0  # of the last entry
     entries: float = 0.0  # discounted number of archive entries
@@ -136,7 +142,7 @@ class Task:
         return improved
 
     def rate(self, state: LeaderState, improved: bool) -> Procedure[None]:
-        """Evaluate F at a new answer (one upper evaluation), and archive the pair."""
+        """Archive the pair; if its answer is new (`improved`), evaluate F there first."""
         if improved:
             yield from evaluate_answer(state, self.pair)
         self.archive()
@@ -172,12 +178,12 @@ class DRC(JointSearch):
     `parallel="rounds"` asks for more points at once, in another order than in the paper.
     """
 
-    gamma: float = 0.5
-    epsilon: float = 1.1
-    w_base: float = 0.1
+    gamma: float = 0.5  # discount of older entries, Eqs. (3) and (6)
+    epsilon: float = 1.1  # base of the exponential in Eq. (7)
+    w_base: float = 0.1  # this weight and the next two are those of Eq. (8)
     w_performance: float = 0.7
     w_potential: float = 0.2
-    alpha: float = 0.5
+    alpha: float = 0.5  # weight of fluctuation in Eq. (9); distance has the rest
     mixing: Literal["paper", "convex"] = "paper"
     cooperation: bool = True
     selection: Literal["competitive", "uniform"] = "competitive"
@@ -208,7 +214,7 @@ class DRC(JointSearch):
 
     @property
     def name(self) -> str:
-        """Return the name of the registered method with these settings, or "drc" without one."""
+        """Return the name of the registered method with these settings, or "drc" if none has."""
         for name in optimizers.NAMES:
             if self == DRC(optimizers.make(name), optimizers.make(name)):
                 return f"drc-{name}"
@@ -294,14 +300,14 @@ class DRC(JointSearch):
             task.add_potential(evolving_potential(task, *before))
 
     def draw(self, tasks: list[Task], count: int, rng: np.random.Generator) -> list[Task]:
-        """Draw distinct unfinished tasks; each draw is by Algorithm 3 from the tasks left."""
+        """Draw up to `count` distinct unfinished tasks, one after another, by Algorithm 3."""
         left = unfinished(tasks)
         count = min(count, len(left))
         draws = rng.random(count).tolist()
         return [left.pop(roulette(self.wheel(tasks, left), draw)) for draw in draws]
 
     def wheel(self, tasks: list[Task], live: list[Task]) -> list[float]:
-        """Return the live tasks' cumulative probabilities of being drawn."""
+        """Return the cumulative probabilities with which the live (unfinished) tasks are drawn."""
         if self.selection == "uniform":
             return [(k + 1) / len(live) for k in range(len(live))]
         return list(accumulate(selection_probability(tasks, live, self)))
@@ -351,7 +357,10 @@ def unfinished(tasks: list[Task]) -> list[Task]:
 
 
 def selection_probability(tasks: list[Task], live: list[Task], drc: DRC) -> list[float]:
-    """Return each live task's probability by base, performance and potential (Algorithm 3)."""
+    """Return the probability with which each live task is drawn (Algorithm 3).
+
+    It is a weighted sum of three parts: an equal base, the task's performance and its potential.
+    """
     K = len(live)
     CF = competing_fitness(tasks, live)
     lowest = min(CF)
@@ -373,7 +382,10 @@ def shares(values: list[float]) -> list[float]:
 
 
 def competing_fitness(tasks: list[Task], live: list[Task]) -> list[float]:
-    """Return CF of Eq. (3), with all archived entries rated as one set (see `rated`)."""
+    """Return CF of Eq. (3) for live tasks; the entries of all tasks are rated as one set.
+
+    `rated` gives the rule.
+    """
     floor = min([task.worst_feasible for task in tasks])
     floor = floor if floor < math.inf else 0.0
     worst = max([task.worst_violation for task in tasks])
@@ -426,5 +438,5 @@ def evolving_potential(task: Task, fitness: list[float], violation: list[float])
 
 
 def roulette(wheel: list[float], draw: float) -> int:
-    """Return where a draw from [0, 1) falls among the cumulative probabilities `wheel`."""
+    """Return the index in the cumulative probabilities `wheel` at which a draw in [0, 1) falls."""
     return min(bisect_right(wheel, draw * wheel[-1]), len(wheel) - 1)

@@ -1,9 +1,9 @@
 """Nested CMA-ES, the plain baseline: nothing is shared between levels or tasks.
 
-A CMA-ES runs over x. Every x gets its own CMA-ES over y, with a uniform mean and deviations of
-about a third of the box. It runs until it has shrunk to 1e-8 of the box, or has used ten times the
-usual lower budget. A rule on the value of f would stop some searches early. The leader would prefer
-their answers, because their errors make F look better.
+A CMA-ES runs over x. Every x gets its own CMA-ES over y. This lower search starts with a random
+mean and with deviations of about a third of the box. It runs until it has shrunk to 1e-8 of the
+box, or has used ten times the usual lower budget. A rule on the value of f would stop some lower
+searches early. The leader would prefer their answers, because their errors make F look better.
 """
 
 from __future__ import annotations

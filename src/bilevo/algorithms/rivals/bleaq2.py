@@ -5,9 +5,9 @@ multiple mappings", Journal of Heuristics 26, 2020, and the program its authors 
 
 Leaders are bred as in NBLEA. A member counts as solved (`converged`) if its follower's search came
 to its end. Solved members rank first. The models psi, x -> y, and phi, x -> f (see
-`rivals.mappings`) are fitted to archives of solved and other pairs. Every N generations a local
-search on the models improves the best leader. Half-way between two local searches, the elite's
-follower is solved again, without a guess.
+`rivals.mappings`) are fitted to archives of solved and other pairs. Every N generations, where N is
+the size of the upper population, a local search on the models improves the best leader. Half-way
+between two local searches, the elite's follower is solved again, without a guess.
 
 By default every child's follower is solved by a search (`prob_search` = 1). The program does that,
 too; the paper does not. With a lower probability, models give some children their answers, once
@@ -17,8 +17,9 @@ These points differ from the program:
 - There is no stop at an error of 1e-2, because the published errors are smaller.
 - Constraints have no tolerance; the program allows 1e-4. The follower's constraints also count at
   the upper level, because bilevo's answers have to meet them.
-- Models may leave variables of an answer open. The program then mutates them with probability 1/n.
-  Here they are kept if a local search found the leader, because a mutation would lose the gain.
+- Models may not determine some variables of an answer. The program then mutates these variables
+  with probability 1/n. Here they are kept if a local search found the leader, because a mutation
+  would lose the gain.
 - The check of the elite ignores an answer that is better only by rounding.
 - The second search for the first population's followers does not replace better answers.
 - The elite's follower is solved again only once there are enough pairs for a local search.
@@ -73,7 +74,8 @@ from bilevo.core.streams import stream
 from bilevo.optimizers.protocol import require_population
 from bilevo.optimizers.variation import WIDTH, distinct, polynomial_mutation
 
-END_SOLVED_VARIANCE = 1e-4  # The run ends at this share of the solved members' first variance.
+# The run ends when the variance of the solved members has shrunk to this share of their first.
+END_SOLVED_VARIANCE = 1e-4
 END_CHANGE = 1e-4  # The run ends if the elite's F changes less over the window, in relative terms.
 TRUSTED = 1e-2 / WIDTH  # A mapping with a smaller root mean squared error is believed.
 
@@ -140,9 +142,12 @@ def is_solved(member: Pair) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class BLEAQ2(Algorithm[LeaderState]):
-    """BLEAQ-II (Sinha, Lu, Deb and Malo, 2020); `prob_search` is 1 in its program."""
+    """BLEAQ-II (Sinha, Lu, Deb and Malo, 2020).
 
-    population: int = 50  # at both levels; the upper level has more if the models need them
+    A child's follower is solved by a search with probability `prob_search`, and else by models.
+    """
+
+    population: int = 50  # at both levels; the upper level has more if models need more pairs
     prob_search: float = 1.0
 
     # 2000 generations of two children per level; windows of 200 upper and 100 lower generations.
@@ -187,7 +192,10 @@ class BLEAQ2(Algorithm[LeaderState]):
         return state
 
     def settled(self, spec: Spec, state: LeaderState) -> StopReason | None:
-        """Test whether a feasible elite's F has stopped changing, or solved members are close."""
+        """Return the reason to stop if F of the elite has stopped changing or members are close.
+
+        Returns None otherwise, and while the elite is infeasible. Only solved members count.
+        """
         if state.the_elite.violation > 0:
             return None
         variance = total_variance([member for member in state.leader.members if is_solved(member)])
@@ -224,7 +232,10 @@ class BLEAQ2(Algorithm[LeaderState]):
     def feasible_leaders(
         self, spec: Spec, x: FloatArray, rng: np.random.Generator
     ) -> Procedure[None]:
-        """Replace half of the leaders x by feasible ones, by models, if there are constraints."""
+        """Replace half of the leaders x by leaders that are feasible by models of the constraints.
+
+        Without constraints nothing is replaced.
+        """
         d = spec.m + spec.n
         points = rng.random((terms(d) + 5 * d, d))
         objectives, constraints = yield from at_both_levels(points[:1], spec.m)
@@ -328,7 +339,8 @@ class BLEAQ2(Algorithm[LeaderState]):
     ) -> Procedure[None]:
         """Let the result of a local search compete with the members.
 
-        The search uses models. At the end, and after a search that failed, it evaluates F instead.
+        The search uses models. At the end of the run, and after a search on models that failed, it
+        evaluates F instead.
         """
         leaders: BLEAQ2Leaders = state.leader
         rng = stream(spec.seed, "local", state.generation)

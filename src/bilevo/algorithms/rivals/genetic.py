@@ -9,8 +9,9 @@ few points around a guess, and minimized. If f and g at the answer are what the 
 follower is solved. Otherwise a genetic search continues from there.
 
 These points differ from the program:
-- Its tolerances and step lengths are in the user's units. Here they are relative to the usual width
-  of its boxes (see `optimizers.variation`), and the tolerance on values is relative to their size.
+- The program's tolerances and step lengths are in the user's units. Here they are relative to the
+  usual width of the boxes in its test problems (see `optimizers.variation`), and the tolerance on
+  values is relative to the size of these values.
 - Constraints are met with a small margin, because bilevo counts any value above 0 as infeasible.
   As in the program, an answer that violates a constraint by up to 1e-6 ends a search.
 """
@@ -97,7 +98,10 @@ def breed(
     best: int,
     rng: np.random.Generator,
 ) -> tuple[list[int], FloatArray]:
-    """Return three parents (the best, and two winners of tournaments by rank) and two children."""
+    """Return the indices of three parents, and two children of theirs.
+
+    The parents are the best member and two winners of tournaments, which are decided by `ranks`.
+    """
     infeasible = sum(violation > 0 for violation, _ in keys)
     among = entrants(keys, infeasible, rng.random(4).tolist())
     parents = [best, *tournaments(among, ranks)]
@@ -111,9 +115,10 @@ def breed(
 class FollowerTask:
     """The follower to solve at x.
 
-    Models are fitted to `samples` points (no models if 0). The points have the given deviations
-    around a guess, or are anywhere without a guess. `pool` starts the genetic search. If an
-    `answer` is given, nothing is solved, and the pair counts as solved if it is `trusted`.
+    Models are fitted to `samples` points; there are no models if this is 0. The points are drawn
+    around the guess with the given deviations, or all over the box if there is no guess. `pool` is
+    the first population of the genetic search. If an `answer` is given, nothing is solved; its pair
+    counts as solved if the answer is `trusted`.
     """
 
     x: FloatArray
@@ -122,7 +127,7 @@ class FollowerTask:
     pool: FloatArray
     guess: FloatArray | None = None
     deviations: FloatArray | None = None
-    keeps_open: bool = False  # keep variables of the guess that the models leave open
+    keeps_open: bool = False  # do not mutate variables that the models leave open
     answer: FloatArray | None = None
     trusted: bool = False
     executions: int = 1
@@ -194,8 +199,9 @@ class FollowerTask:
     ) -> tuple[FloatArray, FloatArray]:
         """Return the minimum of the model of f under the models of g, and all predictions there.
 
-        Variables that the models leave open are mutated and fixed, because the leader may prefer
-        other values for them.
+        Some variables may be left open, which means that the models do not determine them. These
+        are fixed at mutated values of the guess, because the leader may prefer other values. With
+        `keeps_open` they are fixed at the guess itself.
         """
         objective, constraints = models[0], models[1:]
         lower, upper = np.zeros(len(guess)), np.ones(len(guess))

@@ -13,22 +13,23 @@ levels and makes three types of groups: (I) only leader's variables, (II) only f
 - Type III is BL-CMA-ES on the group's variables. A group ends by stagnation or by its budget. Only
   the last group also ends when the target is met.
 - Type I is a CMA-ES on F. Each of its points also costs a lower evaluation, because f and the
-  follower's constraints may depend on x even if the answer does not. It restarts instead of
-  waiting for the window of its stop rule to pass, which saves some runs on SMD7.
+  follower's constraints may depend on x even if the answer does not. When this CMA-ES has shrunk,
+  it restarts instead of waiting until its stop rule ends it, which saves some runs on SMD7.
 - Type II is a CMA-ES on f with the lower budget, no rule on the value of f, and three starts.
   If two starts end at the same f in different places, the follower has several optima (SMD6).
-  Then a search continues from there. Among points of the same f the leader's F decides. F is
-  evaluated at these points only.
+  Then one more search starts from these places. In it, the leader's F decides among points of the
+  same f. F is evaluated at these points only.
 - The variables of other groups are fixed. Constraints that other groups can change do not count in
   a group's order, but they count in the pairs that are reported.
 
 A generation of a run is a generation of the present group's search. The first generation is the
 grouping and type II.
 
-docs/reproduction.md compares our medians with the printed ones. It is not known how the authors'
-runs spend their lower evaluations. They miss the follower's optimum on SMD5 and SMD8. Our runs find
-it, because the lower budget is enough for this Rosenbrock valley. If the three starts share the
-budget, errors become like the printed ones, but SMD4 and SMD12 get worse than printed.
+docs/reproduction.md compares our medians with the printed ones. We do not know how the authors'
+runs spend their lower evaluations. Their runs miss the follower's optimum on SMD5 and SMD8. Our
+runs find it, because the lower budget is enough for this Rosenbrock valley. When we let the three
+starts share the budget, errors became like the printed ones, but SMD4 and SMD12 got worse than
+printed.
 """
 
 from __future__ import annotations
@@ -102,7 +103,10 @@ class GOState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """A group's view of the problem: its own variables; the context fixes all other variables."""
+    """A group's view of the problem.
+
+    Only the group's own variables are free. The context fixes all other variables.
+    """
 
     context: Context
     group: Group
@@ -128,7 +132,7 @@ class Window:
         return whole_x, whole_y
 
     def own(self, level: Level, values: Values) -> Values:
-        """Return values with only the group's violation and the group's evaluations."""
+        """Return values as the group sees them: only its own violation and its own evaluations."""
         spent = values.spent
         if level is Level.UPPER:
             self.context.spent = spent
@@ -146,7 +150,10 @@ class Window:
 
 
 def counted_parts(values: Values) -> FloatArray:
-    """Return each constraint's part (k, c) in the violation; repeated constraints have 0."""
+    """Return each constraint's part (k, c) in the violation.
+
+    Constraints of the leader that repeat the follower's are not counted, so their part is 0.
+    """
     with np.errstate(invalid="ignore", over="ignore"):
         parts = np.maximum(values.constraints, 0.0)
         beyond = parts.cumsum(axis=1) > values.violation[:, None] * (1 + 1e-9)
@@ -301,9 +308,11 @@ def solve_alone(
 
 
 def decide_ties(optimizer: CMAES, follower: FollowerSearch, rivals: list[Pair]) -> Procedure[None]:
-    """Search from an answer and its rivals; among points of the same f the leader's F decides.
+    """Search from an answer and its rivals, which are answers of the same f in other places.
 
-    The search is as wide as the rivals are apart, because a flat f does not widen it.
+    Among points of the same f the leader's F decides. The best point becomes the answer of the
+    follower's search. The new search starts as wide as the rivals are apart, because a flat f would
+    not widen it.
     """
     tolerance = follower.scale.tolerance(SAME_VALUE)
     best, least = follower.answer, follower.answer.f

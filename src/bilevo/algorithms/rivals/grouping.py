@@ -1,7 +1,7 @@
 """Find groups of variables that can be optimized apart, by differential grouping.
 
-X. Huang and Y. Wang group the variables of both levels (see go_cma_es). Their test is inferred to
-be the usual one: two variables interact if the effect of one depends on the value of the other
+X. Huang and Y. Wang group the variables of both levels (see go_cma_es). We infer that they use the
+usual test: two variables interact if the effect of one depends on the value of the other
 (M. N. Omidvar, X. Li, Y. Mei and X. Yao, "Cooperative co-evolution with differential grouping for
 large scale optimization", IEEE Transactions on Evolutionary Computation 18(3), 2014).
 
@@ -98,8 +98,8 @@ def find_interactions(
 ) -> Procedure[tuple[Pairs, BoolArray]]:
     """Test the wanted pairs on a level's objective, and the variables on its constraints.
 
-    Returns the pairs that belong together, and which variables change which
-    constraints (m + n, c). It is False for variables that were not tested.
+    Returns the pairs that belong together, and an array (m + n, c) that tells which variables
+    change which constraints. The rows of variables that were not tested are False.
     """
     sets: list[tuple[int, ...]] = [(), *((i,) for i in variables), *wanted]
     z = np.concatenate([place.changed(sets) for place in places])
@@ -117,7 +117,11 @@ def find_interactions(
 
 
 def interacting(h: FloatArray, variables: list[int], wanted: Pairs, tolerance: float) -> Pairs:
-    """Return the wanted pairs whose effects on h do not add up."""
+    """Return the wanted pairs of variables whose effects on the objective do not add up.
+
+    `h` holds the objective at a place, then with each variable changed alone, then with both
+    variables of each wanted pair changed.
+    """
     single = dict(zip(variables, h[1:], strict=False))
     found: Pairs = []
     for (i, j), both in zip(wanted, h[1 + len(variables) :], strict=True):

@@ -14,7 +14,8 @@ from bilevo.algorithms.shared.ties import FlatSet, flat_directions
 from bilevo.core.arrays import FloatArray
 from bilevo.core.request import Level, Procedure, Values, together
 
-FOLLOWER_TOLERANCE = 1e-13  # On f, in units of its scale; errors of f are noise for the leader.
+# The tolerance on f, in units of its scale. It is small, because errors of f are noise in F.
+FOLLOWER_TOLERANCE = 1e-13
 LEADER_TOLERANCE = 1e-9  # The tolerance on F, in units of its scale.
 POLISH_DIFFERENCE = 1e-6  # The step of the leader's finite differences, as a fraction of the box.
 ALLOWED = 1e-6  # Answers whose f differs by less are ties; in units of the scale of f.
@@ -69,8 +70,8 @@ def polish_leader(
 def resolve_ties(state: LeaderState, pair: Pair, max_points: int) -> Procedure[Pair]:
     """Return the leader's best among the ties around a pair's answer, or the pair itself.
 
-    F is searched locally in the directions in which f is flat. If the flat set bends, f rises a
-    little. A last search of the follower corrects that.
+    F is searched locally along the straight directions in which f is flat. If the ties lie on a
+    curve, f rises a little along these directions. A last search of the follower corrects that.
     """
     flat = FlatSet(pair.y, (yield from flat_directions(partial(evaluate_answers, pair.x), pair.y)))
     if not flat.size:

@@ -1,8 +1,9 @@
 """Models of the follower's answer as a function of the leader's x, fitted to archived pairs.
 
 A. Sinha, Z. Lu, K. Deb and P. Malo, "Bilevel optimization based on iterative approximation of
-multiple mappings", Journal of Heuristics 26, 2020: psi maps x to the answer y, phi to its value f.
-Both are quadratic models of the archived leaders nearest to an x; some of these only validate them.
+multiple mappings", Journal of Heuristics 26, 2020. The mapping psi gives the answer y to an x, and
+the mapping phi gives the value f of this answer. Both are quadratic models, fitted to the archived
+leaders nearest to an x. Some of these leaders are left out of the fit, and validate the models.
 Local searches use psi or phi, with models of F or with F itself (`exact_by_...`).
 
 The authors' program computes only the first distance, and so takes the oldest leaders for the
@@ -106,7 +107,7 @@ class Mappings:
         return np.array([model(x) for model in self.psi])
 
     def surrounds(self, x: FloatArray) -> bool:
-        """Tell whether x lies strictly between the training leaders."""
+        """Tell whether x lies strictly inside the box that the training leaders span."""
         return bool(np.all((self.low < x) & (x < self.high)))
 
 
@@ -117,7 +118,7 @@ def _root_mean_square(errors: FloatArray) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JointModels:
-    """Models over (x, y) of F and of the conditions: f - phi(x) and all constraints at most 0."""
+    """Models over (x, y) of F and of conditions: f - phi(x) and all constraints are at most 0."""
 
     objective: Quadratic
     constraints: list[Quadratic]
@@ -128,7 +129,7 @@ class JointModels:
     def around(
         cls, x: FloatArray, pairs: Archive, phi: Quadratic, scale: Scale, sizes: Sizes
     ) -> JointModels:
-        """Fit models to the pairs nearest to x, with some slack for their errors."""
+        """Fit models to the pairs nearest to x; the condition on f has a slack for model errors."""
         near = pairs.nearest(x, sizes.joint)
         columns = np.concatenate([near.F, near.f, near.G, near.g], axis=1)
         objective, f, *constraints = fit(near.pairs, columns)
@@ -189,7 +190,7 @@ def search_near(at: At, start: FloatArray) -> Procedure[FloatArray]:
 
 
 def phi_validation(state: LeaderState, mappings: Mappings) -> float:
-    """Return phi's error, scaled so that it can be compared with psi's error."""
+    """Return phi's validation error, scaled so that it can be compared with psi's."""
     return mappings.phi_validation / (WIDTH * state.f_scale.tolerance(1.0))
 
 

@@ -49,8 +49,9 @@ from bilevo.core.streams import stream
 
 LOWEST, USUAL, FULL = 0, 1, 2  # Fidelities. All children are rated at `USUAL` or lower.
 EFFORT = 1 / 10, 1 / 3, 1 / 2  # The shares of the lower budget that DE gets at each fidelity.
-CHECKED, CHECKED_AT_RANDOM = 0.1, 2  # A share and a number of children that are rated twice.
-DISAGREE, AGREE = 0.8, 0.95  # Rank correlations below and above which the fidelity rises and falls.
+CHECKED, CHECKED_AT_RANDOM = 0.1, 2  # The share of best children, and the others, rated twice.
+# The fidelity rises if the rank correlation is below the first number, and falls above the second.
+DISAGREE, AGREE = 0.8, 0.95
 NEAR_SHARE = 2 / 3  # The share of a follower's first points that are around a known answer.
 LEAST_DEVIATION = 1e-3  # The least deviation of these points, as a fraction of the box.
 POLISH_SHARE = 0.1  # The share of the total budget that is left for the leader's local search.
@@ -69,12 +70,16 @@ class MFBLAState(LeaderState):
     fidelity: int = USUAL  # the fidelity at which children are rated
     agreed: bool = False  # whether the last check found the same order at the next fidelity
     archive: Archive = field(default_factory=Archive)
-    lower_spent: int = 0
+    lower_spent: int = 0  # lower evaluations so far
 
 
 @dataclass(slots=True, eq=False)
 class Child:
-    """A new leader, its follower's search, the fidelity reached, and its values there."""
+    """A new leader, with its follower's search.
+
+    `fidelity` is the highest fidelity at which the leader was rated, or -1 before the first rating.
+    `pair` has the answer and the values of that rating.
+    """
 
     spec: Spec
     state: MFBLAState
@@ -185,7 +190,8 @@ class MFBLA(Algorithm[MFBLAState]):
     ) -> Procedure[None]:
         """Rate some children also at the next fidelity, and adapt the fidelity.
 
-        It rises if the two orders differ much, and falls if they agree twice in a row.
+        The fidelity rises if the two ratings order the children very differently. It falls if they
+        agree in two generations in a row.
         """
         order = leader_ranking([child.rated for child in children])
         best = max(1, round(CHECKED * len(children)))

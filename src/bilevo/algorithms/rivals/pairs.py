@@ -34,7 +34,7 @@ def corrected(state: LeaderState, pair: Pair, again: Pair) -> Procedure[Pair]:
 
 
 def first_incumbent(x: FloatArray, y: FloatArray, upper: Values, lower: Values) -> Incumbent:
-    """Return the first of some evaluated pairs as an incumbent."""
+    """Return the first of some evaluated pairs as an `Incumbent`, which reports a best pair."""
     violation = float(upper.violation[0]) + float(lower.violation[0])
     F, f = float(upper.objective[0]), float(lower.objective[0])
     return without_failed_F(Incumbent(x[0], y[0], F, f, violation))

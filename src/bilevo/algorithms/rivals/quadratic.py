@@ -2,8 +2,8 @@
 
 The models are those of the public BLEAQ-II program (A. Sinha, Z. Lu, K. Deb and P. Malo, "Bilevel
 optimization based on iterative approximation of multiple mappings", Journal of Heuristics 26,
-2020). A linear, a purely quadratic and a full quadratic model are fitted, and the model with the
-lowest BIC is kept.
+2020). A linear, a purely quadratic (without products of two variables) and a full quadratic model
+are fitted. The model with the lowest BIC (Bayesian information criterion) is kept.
 
 Three things differ. The program reads the diagonal of a purely quadratic model from the
 coefficients of the full model; this mistake is corrected here. Models are fitted in coordinates
@@ -54,7 +54,7 @@ class Quadratic:
             return np.asarray(self.linear + 2 * (self.square @ (point - self.centre)))
 
     def minus(self, first: Quadratic, slack: float) -> Quadratic:
-        """Return this model minus a model of the first variables only, minus a number."""
+        """Return this model minus `first`, a model of the first variables only, minus `slack`."""
         k = len(first.centre)
         at = self.centre[:k]
         linear, square = self.linear.copy(), self.square.copy()
@@ -159,7 +159,10 @@ def _linear(models: Sequence[Quadratic]) -> bool:
 def _stationary(
     model: Quadratic, start: FloatArray, lower: FloatArray, upper: FloatArray
 ) -> FloatArray | None:
-    """Return a convex model's minimum nearest to the start, if it lies inside the box."""
+    """Return the minimum of a convex model that is nearest to the start.
+
+    Returns None if the model is not convex, has no minimum, or has it outside the box.
+    """
     free = lower < upper
     if not free.any():
         return start

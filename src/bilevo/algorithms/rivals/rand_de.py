@@ -36,7 +36,7 @@ class RandDE(PopulationBased[Population]):
         x = state.points
         k, d = x.shape
         F = rng.uniform(*self.F, size=(k, 1))
-        others = rng.random((k, k)) + 2 * np.eye(k)  # a member is last in its own order
+        others = rng.random((k, k)) + 2 * np.eye(k)  # no member draws itself
         r1, r2, r3 = np.argsort(others, axis=1)[:, :3].T
         crossed = binomial(k, d, np.full(k, self.CR), rng)
         return inside(np.where(crossed, x[r1] + F * (x[r2] - x[r3]), x), x)

@@ -2,20 +2,22 @@
 
 This is a reconstruction of J. Lin and others, "Classification-model-assisted preselection and
 environmental selection for evolutionary expensive bilevel optimization", 2023. The use of a
-classifier, the optimizer (see optimizers.imode) and printed results are known. The results are 121
-to 199 upper evaluations for an accuracy of 1e-6, 50 of them for the start, and about 150 lower
-evaluations each. Only local searches at both levels reach that. All else is inferred or our own:
+classifier, the optimizer IMODE (see optimizers.imode) and printed results are known. The
+results are 121 to 199 upper evaluations for an accuracy of 1e-6, 50 of them for the first
+population, and about 150 lower evaluations per upper evaluation. Only local searches at both levels
+reach that. All else is inferred or our own:
 - IMODE and a local search solve the first followers. Later followers are solved by local searches
   from the answers to the two nearest leaders, and also by IMODE if these do not converge.
 - The best third of all solved leaders counts as good. Each member has three children, one per
   operator. The child that is most probably good is kept. Its follower is solved if its probability
   is at least 1/2, or exceeds its parent's by 0.3, or is one of the three highest.
-- A pair becomes the elite only after IMODE has solved its follower once more (a generation later
-  for a pair from a local search). If no pair is as good as the elite, the elite's follower is
-  solved once more. Otherwise leaders would profit from local optima of their followers.
-- The leader is searched locally every third generation, and whenever the elite has not changed. If
-  a follower was seen to have several best answers, a local search over y first finds the answer
-  that is best for the leader.
+- A pair becomes the elite (the best pair so far) only after IMODE has solved its follower once
+  more. A pair from a local search becomes the elite at once, and is checked a generation later. If
+  a generation has no pair that is as good as the elite, the elite's follower is solved once more.
+  Without these checks, leaders would profit from local optima of their followers.
+- The leader is searched locally every third generation, and whenever a generation has not changed
+  the elite. If a follower was seen to have several best answers, a local search over y first finds
+  the answer that is best for the leader.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ PROMISING = 0.5  # A child is solved if its probability of being good is at leas
 CLEARLY_BETTER = 0.3  # A child is also solved if it exceeds its parent's probability by this.
 ALWAYS = 3  # This many of the most promising children are always solved.
 NEAREST = 2  # How many archived answers start a follower's local searches.
-SEED_EVERY = 10  # One in ten first members of a lower IMODE is an answer to another leader.
+SEED_EVERY = 10  # A follower's IMODE starts with one answer to another leader in ten members.
 LOCAL_EVERY = 3  # Generations from one local search of the leader to the next.
 LOCAL_POINTS = 10  # The most upper evaluations of a local search, per variable.
 

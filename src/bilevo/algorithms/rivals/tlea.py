@@ -17,10 +17,10 @@ These points differ from the published program:
   difference on SMD9-12. Without the special order, runs on SMD12 end at answers that are wrong for
   the follower, as runs of BL-CMA-ES do.
 
-TLEA-DE uses DE only in the followers' rounds, with its own number of rounds and its own window. It
-transfers what DE has learnt about its settings. The upper level and refinement use CMA-ES, as in
-the program. The program looks up the best answer at a wrong index, and its averages of settings
-count those without success as zeros. Here both are as intended.
+TLEA-DE uses DE only in the followers' rounds, for which it has another number of rounds and another
+window than TLEA-CMA-ES. It transfers what DE has learnt about its settings. The upper level and
+refinement use CMA-ES, as in the program. The program looks up the best answer at a wrong index, and
+when it averages settings, those without success count as zeros. Here both are as intended.
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ class BalancedCMAES(CMAES):
 
 @dataclass(frozen=True, slots=True)
 class TLEA(JointSearch):
-    """TLEA-CMA-ES (Chen, Liu, Tan and Li, 2022); `tasks` is for rounds, `lower` for refinement."""
+    """TLEA-CMA-ES (Chen, Liu, Tan and Li, 2022).
+
+    The optimizer `tasks` makes the followers' searches in rounds, and `lower` makes refinements.
+    """
 
     upper: AnyOptimizer = field(default_factory=BalancedCMAES)
     lower: AnyOptimizer = field(default_factory=BalancedCMAES)
@@ -143,7 +146,11 @@ class TLEA(JointSearch):
 
 @dataclass(frozen=True, slots=True)
 class TransferDE(DE):
-    """DE for the rounds: it mixes memories of settings; a small spread does not end a search."""
+    """DE for the followers' rounds.
+
+    It mixes memories, which hold what searches have learnt about the settings of DE. A small spread
+    does not end a search.
+    """
 
     def mix(
         self, state: DEState, own_weight: float, others: Sequence[DEState], weights: Sequence[float]
@@ -181,18 +188,21 @@ class TLEADE(TLEA):
 
 
 def has_stalled(follower: FollowerSearch) -> bool:
-    """Tell whether f hardly changed over two generations, after the window of the rule is over."""
+    """Tell whether f hardly changed over two generations, and the window of the rule is over."""
     _, change = change_over(follower.record, 3)
     return follower.executions > follower.rule.window and change < RELATIVE
 
 
 def task_distances(followers: list[FollowerSearch]) -> FloatArray:
-    """Return distances between searches, by leaders and, round by round more, by answers."""
+    """Return distances (k, k) between searches: the sum of those of their leaders and answers.
+
+    Answers have no weight at first, and more weight with every round.
+    """
     x = np.array([follower.x for follower in followers])
     y = np.array([follower.answer.y for follower in followers])
     rounds = max(follower.executions for follower in followers)
     time = rounds / max(follower.rule.longest for follower in followers)
-    omega = (1 / (1 + math.log(1.6718 - time)) - 0.6605) * y.shape[1] / x.shape[1]  # 0 to n / m
+    omega = (1 / (1 + math.log(1.6718 - time)) - 0.6605) * y.shape[1] / x.shape[1]  # grows to n / m
     apart_x, largest_x = fractional_distances(x)
     apart_y, largest_y = fractional_distances(y)
     largest = max(largest_x, largest_y)

@@ -2,7 +2,8 @@
 
 All neighbours of a point are evaluated in one batch. If the batch has neighbours on both sides of
 every variable, at a larger distance, it also gives curvatures. If a neighbour fails, the neighbour
-on the other side replaces it. If both fail, the next step keeps that variable (`Iterate.resting`).
+on the other side replaces it. If both fail, the next step does not change that variable
+(`Iterate.resting`).
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class Iterate:
     values: Values
     gradient: FloatArray  # (d,)
     jacobian: FloatArray  # (c, d)
-    resting: BoolArray  # (d,): variables to keep, because no neighbour could be evaluated
-    curvature: FloatArray | None = None  # (d,), if both neighbours were evaluated
+    resting: BoolArray  # (d,): which variables the next step must not change
+    curvature: FloatArray | None = None  # (d,); None without neighbours on both sides
 
     @property
     def c(self) -> FloatArray:
@@ -90,7 +91,8 @@ class Sampler:
     ) -> Procedure[Iterate | None]:
         """Return a point with its derivatives, or None if the budget is too small for that.
 
-        With `curved`, neighbours on both sides also give curvatures, if the budget allows that.
+        With `curved`, neighbours on both sides also give curvatures, if the budget allows that. A
+        rough Hessian B then sets their distances.
         """
         d = len(point)
         both = curved and self.left() >= 2 * d
@@ -116,7 +118,8 @@ class Sampler:
     def distances(self, values: Values, B: FloatArray | None) -> FloatArray | float:
         """Return the distances to neighbours that give curvatures.
 
-        If a rough Hessian B is known, they are just large enough for four correct digits.
+        If a rough Hessian B is known, the distances are just large enough for curvatures with four
+        correct digits.
         """
         widest = max(CURVATURE_DIFFERENCE, self.difference)
         if B is None:

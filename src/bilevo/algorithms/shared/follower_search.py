@@ -53,7 +53,7 @@ class Pair:
     lower_violation: float
     F: float = math.inf
     violation: float = math.inf
-    converged: bool = False
+    converged: bool = False  # whether the search for y has settled, or the solver is done
     task: int = -1  # number of the solver's search that found the pair; -1 without a solver
     steps: int = 0  # steps of that search so far
     check: FollowerCheck | None = None  # what independent searches of its follower found
@@ -111,13 +111,16 @@ class FollowerRule:
 
     @classmethod
     def steady(cls, budget: FullBudget, first: int, children: int) -> FollowerRule:
-        """Return the rule of a search with a first population and then a few children at a time."""
+        """Return the rule of a search that evaluates `first` points, and then `children` at a time.
+
+        An execution evaluates one such batch. Only a feasible answer can settle.
+        """
         window = math.ceil(budget.lower_window / children)
         steps = math.ceil(max(0, budget.lower_max - first) / children)
         return cls(window + 1, steps + 1, absolute=0.0, feasible=True)
 
     def converged(self, record: list[float], scale: Scale) -> bool:
-        if len(record) <= self.window:  # the usual case, which saves a call
+        if len(record) <= self.window:  # the usual case; returning early saves a call
             return False
         change, relative_change = change_over(record, self.window)
         return change < scale.tolerance(self.absolute) or relative_change < self.relative
@@ -171,7 +174,8 @@ class FollowerSearch:
     def execute(self, guide: FloatArray | None = None) -> Procedure[bool]:
         """Make one generation of the optimizer; return True if it found a new best answer.
 
-        The optimizer also learns from a guide (another task's answer), which cannot be the answer.
+        A guide, which is the answer of another task, is evaluated with the optimizer's points. The
+        optimizer learns from the guide, but the guide cannot become the answer of this search.
         """
         asked = self.optimizer.ask(self.search, self.rng)
         points = asked if guide is None else np.concatenate([asked, guide[None]])
@@ -203,7 +207,10 @@ class FollowerSearch:
         return self.answer
 
     def _adopt(self, points: FloatArray, values: Values) -> bool:
-        """Make the best point the answer if it is no worse than the last one."""
+        """Make the best point the answer if it is no worse than the last answer.
+
+        Returns True if it became the answer.
+        """
         i = best_index(values.objective[: len(points)], values.violation[: len(points)])
         f, violation = values.objective.item(i), values.violation.item(i)
         last = self.best
@@ -218,7 +225,8 @@ class FollowerSearch:
 class SolverSearch:
     """A search by the problem's own solver.
 
-    It has converged when the solver is done. It is finished then, or after `longest` steps.
+    The search has converged when the solver is done. The search is finished when it has converged,
+    or after `longest` steps.
     """
 
     x: FloatArray
@@ -242,7 +250,10 @@ class SolverSearch:
         return self.best
 
     def execute(self, guide: FloatArray | None = None) -> Procedure[bool]:
-        """Take one step of the solver; return True if its answer has changed. Ignore a guide."""
+        """Take one step of the solver; return True if its answer has changed.
+
+        A guide is ignored, because a solver cannot learn from it.
+        """
         values: StepValues = yield Step(
             np.array([self.task]), np.array([self.executions]), self.x[None]
         )

@@ -5,7 +5,11 @@ adaptation", IEEE Transactions on Evolutionary Computation 23(2), 2019.
 
 `JointSearch` is the upper level of BL-CMA-ES, on which DRC builds: one search over the joint
 vector (x, y). Its marginal distribution in y starts each follower search. The followers' answers
-then replace the sampled y and update the joint search. Algorithms differ in what happens between.
+then replace the sampled y and update the joint search. Algorithms differ in how the follower
+searches are run.
+
+The elite is the best pair so far, and the candidate is the best pair of a generation. Refinement
+solves the follower of one of them again, because an error of the follower can make F too good.
 """
 
 from __future__ import annotations
@@ -52,7 +56,7 @@ class LeaderState:
     f_scale: Scale = field(default_factory=Scale)
     F_spread: float = 0.0  # interquartile range of F in the last generation
     spent: int = 0  # upper evaluations so far
-    tasks: int = 0  # searches of the problem's own solver so far
+    tasks: int = 0  # how many searches the problem's own solver has begun
     stop: StopReason | None = None
     executions: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     survived: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
@@ -69,7 +73,10 @@ class LeaderState:
 
 
 def start_leader(spec: Spec, optimizer: AnyOptimizer, d: int) -> LeaderState:
-    """Return the first state over the first d variables; x0, if given, replaces the random mean."""
+    """Return a run's first state, with an upper search over the first d variables of (x, y).
+
+    The search starts at a random mean, or with x at x0 if that is given.
+    """
     rng = stream(spec.seed, "start")
     start = Start.uniform(spec.spread[:d], rng)
     if spec.x0 is not None:
@@ -156,7 +163,7 @@ def most_steps(spec: Spec) -> int:
 
 
 def note_tasks(state: AlgorithmState, executions: Sequence[int], pairs: list[Pair]) -> None:
-    """Note the executions of a generation's tasks; the better half of their pairs survives."""
+    """Note how often a generation's tasks ran, and which survive: the better half of the pairs."""
     state.executions = np.array(executions)
     state.survived = np.zeros(len(pairs), np.bool_)
     state.survived[leader_ranking(pairs)[: len(pairs) // 2]] = True
@@ -173,7 +180,8 @@ def close_generation(
 ) -> None:
     """End a generation whose elite is chosen: note the tasks, and test the stop rules.
 
-    The default is the published rules of the upper level.
+    `rules` are by default the published rules of the upper level. `settled`, and the number `lower`
+    of lower evaluations so far, are for rules that need them.
     """
     F, _ = leader_values(pairs)
     state.F_scale.see(F)
@@ -188,7 +196,7 @@ def close_generation(
 def tell_leader(
     state: LeaderState, optimizer: AnyOptimizer, points: FloatArray, pairs: list[Pair]
 ) -> None:
-    """Update the upper search with pairs; `points` are the pairs in its variables.
+    """Update the upper search with pairs; `points` are the pairs in the variables of this search.
 
     A pair that waits for its refinement counts as failed. A pair whose follower is not solved may
     have an F that is too good. An optimizer that keeps values would keep that F for ever, so it is
@@ -237,7 +245,7 @@ def require_optimizer(optimizer: Any) -> None:
 
 
 def finish(spec: Spec, state: LeaderState, pair: Pair) -> Procedure[Pair]:
-    """Continue the solver's search that found a pair to its end; return the new pair."""
+    """Let the solver end its search for a pair's answer; return the pair with the last answer."""
     if pair.converged:
         return pair
     new = yield from SolverSearch.again(pair, most_steps(spec)).solve()
@@ -283,7 +291,10 @@ class JointSearch(Algorithm[LeaderState]):
         name: str,
         optimizer: AnyOptimizer,
     ) -> list[FollowerSearch]:
-        """Return follower searches by an optimizer, from the joint search's marginal in y."""
+        """Return follower searches by an optimizer, from the joint search's marginal in y.
+
+        `name` is that of the random streams from which the searches draw.
+        """
         start, rule = self.upper.marginal(state.leader, spec.m), self.rule(spec, optimizer)
         followers = []
         for i, x in enumerate(leaders):
@@ -299,9 +310,9 @@ class JointSearch(Algorithm[LeaderState]):
     def refine(
         self, spec: Spec, state: LeaderState, pair: Pair, name: str = "refine"
     ) -> Procedure[Pair]:
-        """Solve a pair's follower again; return the better pair for the follower.
+        """Solve a pair's follower again; return the pair that is better for the follower.
 
-        If the problem has its own solver, the solver continues its search, unless it was done.
+        If the problem has its own solver, that solver continues its search unless it was done.
         """
         if spec.step_cost is not None:
             return (yield from finish(spec, state, pair))
@@ -337,8 +348,8 @@ class JointSearch(Algorithm[LeaderState]):
 
         The refinement runs beside the next generation's search, and the refined pair joins that
         generation's upper update. Until then the upper search does not see the candidate, because a
-        follower's error may make its F too good. The candidate does not wait if there is no elite,
-        or if it meets the target.
+        follower's error may make its F too good. The candidate is refined at once if there is no
+        elite, or if the candidate meets the target and the elite does not.
         """
         late: list[Pair] = []
         if state.elite is None:
@@ -427,7 +438,7 @@ def candidate_index(pairs: list[Pair]) -> int:
 
 
 def challenges(spec: Spec, state: LeaderState, candidate: Pair) -> bool:
-    """Tell whether to refine the candidate, not the elite; by chance if the candidate is worse."""
+    """Tell whether to refine the candidate, not the elite; a coin decides on a worse candidate."""
     coin = stream(spec.seed, "coin", state.generation).random()
     return state.elite is None or candidate.no_worse(state.elite) or bool(coin < 0.5)
 

@@ -22,9 +22,9 @@ def quadratic_step(
 ) -> tuple[FloatArray, FloatArray]:
     """Return argmin g p + p B p / 2 under c + jacobian p <= 0 and bounds, and the multipliers.
 
-    The bounds are below <= p <= above. Constraints are met with a margin in the units of p. If they
-    contradict each other or the bounds, least squares minimize their violation, and the multipliers
-    are 0.
+    The bounds are below <= p <= above. Constraints are met with a margin in the units of p. If the
+    constraints contradict each other or the bounds, the step makes the largest violation small, and
+    the multipliers are 0.
     """
     multipliers = np.zeros(len(c))
     with np.errstate(all="ignore"):
@@ -75,10 +75,10 @@ def least_distance(
 ) -> tuple[FloatArray, FloatArray] | None:
     """Return argmin g p + p B p / 2 under A p <= b and its multipliers, or None if not found.
 
-    The solution is the point nearest to the free minimum `newton` in the metric of B.
+    The solution is the feasible point nearest to the free minimum `newton`, in the metric of B.
     """
     excess = A @ newton - b
-    lengths = np.einsum("ij,ji->i", A, np.linalg.solve(B, A.T))  # squared, of A's rows
+    lengths = np.einsum("ij,ji->i", A, np.linalg.solve(B, A.T))  # squared lengths of A's rows
     reach = np.maximum(excess, 0.0) ** 2 / np.maximum(lengths, TINY)
     for scale in (float(-g @ newton), float(reach.max())):  # scales that bring the distance near 1
         if scale > 0 and (found := _least_distance(B, A, b, newton, scale)) is not None:

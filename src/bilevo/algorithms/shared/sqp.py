@@ -29,10 +29,10 @@ from bilevo.algorithms.shared.quadratic_program import quadratic_step
 from bilevo.core.arrays import TINY, FloatArray
 from bilevo.core.request import Procedure, Values
 
-SLOPE_DIFFERENCE = 2.0**-26  # Distance of neighbours in the box: the root of the precision.
+SLOPE_DIFFERENCE = 2.0**-26  # Distance of neighbours that give slopes: the root of the precision.
 MARGIN = 1e-9  # The default of `LocalRule.margin`.
 TRIALS = 8  # How many step lengths are tried before a direction is given up.
-CURVED = 1e-3  # The least cosine of a step and the gradient's change that shows curvature.
+CURVED = 1e-3  # A step shows curvature if its cosine with the gradient's change is larger.
 INDEFINITE = 1e-14  # Eigenvalues below this fraction of the largest may be rounding errors.
 MOST_GAIN = 5.0  # The most that a search may still gain, relative to the gain its model expects.
 ARMIJO = 1e-4  # The fraction of the expected decrease that a step must achieve.
@@ -40,7 +40,7 @@ ARMIJO = 1e-4  # The fraction of the expected decrease that a step must achieve.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchEnd:
-    """The best point that a local search has seen, in Deb's order, and how the search ended."""
+    """The best point that a local search has seen (see `core.order`), and how the search ended."""
 
     point: FloatArray
     objective: float
@@ -57,7 +57,7 @@ class LocalRule:
 
     max_points: int
     tolerance: float = 1e-10  # the least gain that is worth a step
-    difference: float = SLOPE_DIFFERENCE
+    difference: float = SLOPE_DIFFERENCE  # distance of the neighbours that give slopes
     margin: float = MARGIN  # distance kept from linearized constraints, as a fraction of the box
     ceiling: float = math.inf  # stop if the objective is not expected to fall below this
     unit: float = 1.0  # size of the objective to which rounding errors are relative
@@ -82,9 +82,9 @@ def sqp(
     hessian: FloatArray | None = None,
     values: Values | None = None,
 ) -> Procedure[SearchEnd]:
-    """Minimize in a box from a point; `at` requests values.
+    """Minimize in a box from a point; return the best point seen. `at` requests values.
 
-    If the Hessian or the values at the start are known, they are not evaluated.
+    A Hessian or values at the start that the caller passes are not evaluated again.
     """
     search = LocalSearch(Sampler(at, low, high, rule.max_points, rule.difference, rule.unit), rule)
     yield from search.begin(np.clip(point, low, high), hessian, values)
@@ -154,7 +154,10 @@ class LocalSearch:
     def accept(
         self, here: Iterate, proposal: Proposal, taken: tuple[FloatArray, Values]
     ) -> Procedure[None]:
-        """Continue from a step that was taken, or stop if it gained what the model expected."""
+        """Continue from a step that was taken.
+
+        A `trusting` search stops instead if the step gained what the model expected.
+        """
         rule, model = self.rule, self.model
         assert model is not None
         whole, surprise = model.surprise(here, taken, proposal)
@@ -235,7 +238,7 @@ class Model:
         return whole, abs(gain - expected)
 
     def settled(self, proposal: Proposal, tolerance: float) -> bool:
-        """Tell whether a step is short because little gain is left, not because B is too stiff."""
+        """Tell whether a step is short because little gain is left, not because B is too large."""
         with np.errstate(all="ignore"):
             residual = self.B @ proposal.step  # of the first-order conditions
             softest = max(float(np.diag(self.B).min()), TINY)
@@ -263,7 +266,7 @@ def first_hessian(here: Iterate) -> FloatArray:
     floor = max(1e-3 * steepest, 1e-8 * float(curvature.max(initial=0.0)))
     if here.curvature is None:
         floor = 10 * steepest  # a first step of at most a tenth of the box
-    return np.diag(np.maximum(curvature, floor or 1.0))  # any metric will do where f is flat
+    return np.diag(np.maximum(curvature, floor or 1.0))  # 1.0 where f is flat
 
 
 def expected_repair(here: Iterate, step: FloatArray) -> float:
@@ -298,7 +301,10 @@ def merit_slope(here: Iterate, step: FloatArray, penalty: float) -> float:
 def line_search(
     sampler: Sampler, here: Iterate, proposal: Proposal, penalty: float
 ) -> Procedure[tuple[FloatArray, Values] | None]:
-    """Shorten a step until the merit falls enough; return its end and values, or None in vain."""
+    """Shorten a step until the merit function falls enough; return the step's end and its values.
+
+    Returns None if no length helps, or if the points are used up.
+    """
     step, _, slope = proposal
     start, length = merit(here.values, penalty), 1.0
     for _ in range(TRIALS):

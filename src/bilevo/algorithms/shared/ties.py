@@ -44,7 +44,7 @@ class Stance(StrEnum):
 
 
 def is_tie(one: Pair, other: Pair, tolerance: float) -> bool:
-    """Tell whether two answers are different, and equally good for the follower."""
+    """Tell whether two answers are feasible, different, and equally good for the follower."""
     apart = bool(np.abs(one.y - other.y).max() > APART)
     feasible = one.lower_violation == other.lower_violation == 0
     return apart and feasible and abs(other.f - one.f) < tolerance
@@ -145,7 +145,7 @@ def search_widely(
     is y (n,), the follower's value and the follower's violation.
     """
     cma, k = CMAES(), flat.size
-    reach = 2 * math.sqrt(len(flat.y))  # the coordinates of CMA-ES are from 0 to 1
+    reach = 2 * math.sqrt(len(flat.y))  # 0 to 1 in CMA-ES is -reach / 2 to reach / 2 here
     state = cma.start(Start(np.full(k, 0.5), 0.01 * np.eye(k), np.zeros(k)))
     chosen, chosen_F = None, math.inf
     for _ in range(50 + 30 * k):
