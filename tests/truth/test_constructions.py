@@ -9,6 +9,7 @@ import pytest
 from benchmarks.known.construction import Construction, judge, judge_pair, local_minima, optimum
 from benchmarks.known.constructions import KINDS, NAMES, construct
 from benchmarks.known.random_problems import random_problems
+from benchmarks.truth import Task, carry_out, report, write
 from bilevo import Problem
 
 SEED = 1
@@ -46,9 +47,10 @@ def check(known: Construction, count: int, places: int) -> None:
         if not allowed.any():  # an equality: points near it may be better by little
             allowed, slack = (g <= 1e-3).all(axis=1), 1e-2
         assert f[allowed].min() >= least - slack * scale - rounding
+        if slack > 1e-9 or abs(least) > 1e3 * scale:  # points that differ little from ties
+            continue
         tied = allowed & (f <= least + 1e-10 * scale) & (G <= 0).all(axis=1) & np.isfinite(F)
-        if abs(least) < 1e3 * scale:  # an offset makes ties of points that are none
-            assert (F[tied] >= true - 1e-3 * known.F_scale).all()
+        assert (F[tied] >= true - 1e-3 * known.F_scale).all()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -60,7 +62,7 @@ def test_no_point_is_better_than_the_known_answers(name: str) -> None:
 @pytest.mark.parametrize("seed", (2, 3))
 @pytest.mark.parametrize("name", NAMES)
 def test_no_point_is_better_than_the_known_answers_in_full(name: str, seed: int) -> None:
-    check(construct(name, seed), count=20_000, places=5)
+    check(construct(name, seed), count=8000, places=3)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -168,3 +170,12 @@ def test_random_problems_repeat_and_have_finite_values() -> None:
         repeated = np.concatenate([value.ravel() for value in again.evaluate(x, y)])
         assert np.isfinite(values).all() and (values == repeated).all()
         assert problem.name == again.name
+
+
+def test_the_benchmark_reports_runs(tmp_path, capsys) -> None:
+    rows = [carry_out(Task("scale/bowl-1e+04", SEED, run, 500)) for run in (1, 2)]
+    report(rows)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[0] == "kind" and lines[1].split()[:2] == ["scale", "2"]
+    write(str(tmp_path / "rows.csv"), rows)
+    assert len((tmp_path / "rows.csv").read_text().splitlines()) == 3

