@@ -1,1 +1,4 @@
-"""Timings: `scripts/bench` runs them, checks targets and writes docs/performance.md."""
+"""Timings: `scripts/bench` runs them, checks targets and writes docs/performance.md.
+
+`truth` and `refuted` time nothing: they count wrong answers.
+"""

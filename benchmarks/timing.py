@@ -7,14 +7,16 @@ the one that was disturbed least. Ratios of such times can be compared between m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import ProcessPoolExecutor
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from time import perf_counter
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+S = TypeVar("S")
 
 Figures = dict[str, Any]  # the figures of a part: strings, numbers, and lists and dicts of these
 
@@ -46,3 +48,15 @@ def alone(function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
 def say(text: str) -> None:
     """Print progress at once, even if the output is a file."""
     print(text, flush=True)
+
+
+def in_processes(function: Callable[[S], T], tasks: Sequence[S], jobs: int) -> list[T]:
+    """Call a function for each task in several processes; show how many are done."""
+    started = perf_counter()
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as processes:
+        futures = [processes.submit(function, task) for task in tasks]
+        for done, _ in enumerate(as_completed(futures), 1):
+            time = perf_counter() - started
+            print(f"\r{done} of {len(tasks)}, {time:.0f} s ", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    return [future.result() for future in futures]

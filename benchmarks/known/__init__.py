@@ -1,0 +1,1 @@
+"""Bilevel problems with known answers, and a judge of results."""
