@@ -42,8 +42,10 @@ def test_the_certificate_is_in_the_result_and_costs_evaluations() -> None:
     problem = bilevo.problems.get("smd1")
     with_it = bilevo.minimize(problem, rng=1)
     without = bilevo.minimize(problem, method=DRCPlus(certificate=False), rng=1)
-    assert with_it.follower_gap == 0 and "independent" in with_it.message
-    assert math.isnan(without.follower_gap) and "independent" not in without.message
+    assert with_it.success and with_it.certified and with_it.follower_gap < 1e-9
+    assert with_it.certificate.by == "drc-plus" and with_it.certificate.searches >= 2
+    assert 0 < with_it.certificate.nfev_lower < with_it.nfev
+    assert math.isnan(without.follower_gap) and not without.success
     assert without.nfev < with_it.nfev
 
 

@@ -118,7 +118,8 @@ def test_a_first_run_loads_what_it_uses_only(monkeypatch: pytest.MonkeyPatch) ->
     assert not found & (others | {"bilevo.verification.by_search", "bilevo.run.pool", "sklearn"})
     algorithms = {name for name in found if name.startswith("bilevo.algorithms.")}
     shared = ("differences", "follower_search", "leader", "quadratic_program", "sqp", "ties")
-    plus = ("fallback", "leader_view", "method", "state", "warm_follower")
+    plus = ("box_search", "certificate", "experience", "fallback", "leader_view")
+    plus += ("local_follower", "method", "state", "warm_follower")
     used = ["drc", "drc_plus", "shared", *(f"shared.{name}" for name in shared)]
     used += [f"drc_plus.{name}" for name in plus]
     assert algorithms == {f"bilevo.algorithms.{name}" for name in used}

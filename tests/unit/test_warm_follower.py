@@ -9,7 +9,10 @@ import pytest
 from driven import Driven
 
 from bilevo import Problem
-from bilevo.algorithms.drc_plus.warm_follower import Experience, WarmFollower, WarmTask
+from bilevo.algorithms.drc_plus.box_search import probe_axes, search_box, search_spread_points
+from bilevo.algorithms.drc_plus.certificate import Check, check_answer
+from bilevo.algorithms.drc_plus.experience import ENOUGH_SEARCHES, Experience, WarmTask
+from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.core.request import Level, Procedure
 from bilevo.core.streams import stream
@@ -33,7 +36,7 @@ class Bed:
 
     def explored(self, x: np.ndarray, seed: int = 0, relaxed: bool = False) -> tuple[WarmTask, int]:
         rng = stream(seed, "explore")
-        return self.cost(self.solver.search_box(x, rng, relaxed))
+        return self.cost(search_box(self.solver, x, rng, relaxed))
 
     def warm(self, x: np.ndarray) -> Procedure[WarmTask]:
         """A start and a search from it."""
@@ -86,8 +89,18 @@ def test_a_leader_has_one_answer_in_memory_the_last() -> None:
     for y in (0.2, 0.8):
         known.learn(Pair(np.array([0.5]), np.array([y]), 0.0, 0.0))
     assert known.y.tolist() == [[0.8]]
-    known.forget()
+    known.refute(np.array([0.8]))
     assert known.x.shape == (0, 1) and known.y.shape == (0, 1)
+    assert known.refuted.tolist() == [[0.8]]
+
+
+def test_a_refuted_answer_stays_known_as_a_rival() -> None:
+    known = Experience.none(1, 1)
+    known.learn(Pair(np.array([0.5]), np.array([0.8]), 0.0, 0.0))
+    for y in (0.8, 0.801, 0.3):
+        known.refute(np.array([y]))
+    assert sorted(known.refuted.ravel().tolist()) == [0.3, 0.801]
+    assert sorted(known.rivals(np.array([0.1]), 6).ravel().tolist()) == [0.3, 0.801]
 
 
 @pytest.mark.parametrize("name", ["smd1", "smd2", "smd3", "smd5"])
@@ -128,13 +141,32 @@ def test_kinks_and_noise_are_noticed(name: str) -> None:
     assert bed.known.rough == (name in NOT_SMOOTH)
 
 
-def test_a_search_that_settles_after_all_counts_for_the_last_ten() -> None:
+def test_a_few_searches_do_not_show_that_followers_are_not_smooth() -> None:
     known = Experience.none(1, 1)
+    for _ in range(ENOUGH_SEARCHES - 1):
+        known.count(False)
+        assert not known.rough
     known.count(False)
     assert known.rough
     for _ in range(10):
         known.count(True)
     assert not known.rough
+
+
+def test_a_penalty_does_not_set_the_scale_of_f() -> None:
+    def f(x: np.ndarray, y: np.ndarray) -> float:
+        return float(((y - 0.3) ** 2).sum() + 1e9 * max(0.0, y[0] - 0.6) ** 2)
+
+    bed = Bed(box_of(f))
+    bed.explored(np.array([0.5, 0.5]))
+    assert bed.known.unit <= 1.0
+
+
+@pytest.mark.parametrize(("offset", "resolved"), [(0.0, True), (1e3, True), (1e10, False)])
+def test_an_offset_that_hides_the_minimum_is_noticed(offset: float, resolved: bool) -> None:
+    bed = Bed(box_of(lambda x, y: offset + float(((y - 0.3) ** 2).sum())))
+    task, _ = bed.explored(np.array([0.5, 0.5]))
+    assert bed.known.resolves(task.pair.f) == resolved
 
 
 def test_what_a_local_search_cannot_settle_is_solved_all_the_same() -> None:
@@ -197,28 +229,52 @@ def wrong_answer_of_smd3(bed: Bed) -> WarmTask:
     return task
 
 
-def test_a_wrong_answer_is_replaced_by_a_confirmed_one() -> None:
-    bed = Bed(get("smd3"))
-    wrong = wrong_answer_of_smd3(bed)
-    best = bed.driven.run(bed.solver.confirm(stream(0, "confirm"), wrong))
-    assert best.pair.f == pytest.approx(0.0, abs=1e-9)
+def checked(bed: Bed, task: WarmTask, seed: int = 0) -> Check:
+    return bed.driven.run(check_answer(bed.solver, task, stream(seed, "check")))
 
 
-def test_a_right_answer_is_confirmed_and_kept() -> None:
+def test_a_wrong_answer_is_replaced_by_one_that_two_searches_found() -> None:
     bed = Bed(get("smd3"))
+    check = checked(bed, wrong_answer_of_smd3(bed))
+    assert check.best.pair.f == pytest.approx(0.0, abs=1e-9)
+    assert not check.stands and check.agreeing >= 2 and check.confirmed
+    assert check.verdict(check.best.pair.f).certified
+    assert not check.verdict(check.own.pair.f).certified  # nor is the answer under test
+
+
+def test_a_right_answer_stands_after_searches_of_both_kinds() -> None:
+    bed = Bed(get("smd1"))
     x = bed.driven.x_box.unit(np.zeros(2))
-    right = bed.at(x, bed.driven.response(x))
-    once = bed.explored(x)[1]
-    before = bed.driven.counts[Level.LOWER]
-    best = bed.driven.run(bed.solver.confirm(stream(0, "confirm"), right))
-    assert best is right
-    assert bed.driven.counts[Level.LOWER] - before < 2 * once  # the first search agreed
+    check = checked(bed, bed.at(x, bed.driven.response(x)))
+    assert check.stands and check.confirmed and len(check.ends) == 2
+    told = check.verdict(check.own.pair.f)
+    assert told.certified and told.searches == 2 and 1 <= told.agreeing <= 2
+    assert told.check_evals == check.spent > 100
+
+
+def test_answers_that_are_as_good_are_found_as_ties() -> None:
+    bed = Bed(box_of(lambda x, y: float(min(((y - 0.2) ** 2).sum(), ((y - 0.8) ** 2).sum()))))
+    check = checked(bed, bed.at(np.array([0.5, 0.5]), np.full(2, 0.2)))
+    (tie,) = check.ties()
+    assert tie.pair.y == pytest.approx(0.8, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_spread_points_find_a_deep_basin_of_a_few_per_cent_of_the_box(seed: int) -> None:
+    def f(x: np.ndarray, y: np.ndarray) -> float:
+        return float((y[0] - 0.4) ** 2 - 0.2 * math.exp(-(((y[0] - 0.75) / 0.03) ** 2)))
+
+    bed = Bed(box_of(f, n=1))
+    found = bed.driven.run(
+        search_spread_points(bed.solver, np.array([0.5, 0.5]), stream(seed, "spread"), 32)
+    )
+    assert min(task.pair.f for task in found) < -0.07
 
 
 def test_probes_leave_a_basin_along_the_axes() -> None:
     bed = Bed(get("smd3"))
     wrong = wrong_answer_of_smd3(bed)
-    found, cost = bed.cost(bed.solver.probe_axes(wrong))
+    found, cost = bed.cost(probe_axes(bed.solver, wrong))
     assert found.pair.f == pytest.approx(0.0, abs=1e-9)
     assert cost < bed.explored(wrong.pair.x)[1]
 
@@ -255,8 +311,9 @@ def test_a_follower_that_always_fails_ends_soon() -> None:
     bed = Bed(box_of(lambda x, y: math.nan))
     task, cost = bed.explored(np.array([0.5, 0.5]))
     assert math.isinf(task.pair.f) and cost < 600
-    bed.driven.run(bed.solver.confirm(stream(0, "confirm"), task))
-    assert bed.driven.counts[Level.LOWER] < 1200
+    check = checked(bed, task)
+    assert not check.verdict(task.pair.f).certified
+    assert bed.driven.counts[Level.LOWER] < 6000
 
 
 def test_a_follower_that_fails_in_places_is_solved() -> None:

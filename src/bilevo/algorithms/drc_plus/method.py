@@ -168,9 +168,10 @@ class DRCPlus(Algorithm[DRCPlusState]):
         own = WarmTask.of_pair(elite, np.empty(0))
         check = yield from check_answer(self.follower(spec, state), own, rng)
         chosen = yield from self.choose_answer(state, check)
-        if state.known.rough and reached(spec, elite) and not reached(spec, chosen.pair):
-            if elite.f - chosen.pair.f <= ROUGH_F * (state.known.unit + abs(elite.f)):
-                chosen = own  # It is as exact as searches of this run are; it is not certified.
+        missed = reached(spec, elite) and not reached(spec, chosen.pair)
+        close = elite.f - chosen.pair.f <= ROUGH_F * (state.known.unit + abs(elite.f))
+        if state.known.rough and missed and close:
+            chosen = own  # It is as exact as the followers of this run are, but not certified.
         if chosen is not own:
             if are_distinct(chosen.pair, elite) and not check.stands:
                 state.known.refute(elite.y)
