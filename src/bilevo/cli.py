@@ -242,7 +242,7 @@ def to_json(result: Result) -> str:
     """Return one JSON object in ASCII that can be printed; numbers that are not finite are null."""
 
     def finite(value: Any) -> Any:
-        if isinstance(value, np.ndarray):
+        if isinstance(value, np.ndarray | np.generic):
             value = value.tolist()
         if isinstance(value, dict):
             return {name: finite(item) for name, item in value.items()}

@@ -112,7 +112,7 @@ def test_constraints_of_the_leader_are_kept() -> None:
         follower=Told(lambda x, steps: float((x**2).sum())),
     )
     result = minimize(bounded, method="drc-race", rng=1)
-    assert result.success and pytest.approx(0.36, abs=1e-5) == result.F
+    assert result.feasible and pytest.approx(0.36, abs=1e-5) == result.F
 
 
 @pytest.mark.parametrize("steps", [1, 12])

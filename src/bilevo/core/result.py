@@ -202,7 +202,7 @@ class Result:
 
     def accept(self, certificate: Certificate) -> None:
         """Take a certificate: it decides whether the answer is certified, and the success."""
-        self.certificate, self.certified = certificate, certificate.confirmed
+        self.certificate, self.certified = certificate, bool(certificate.confirmed)
         self.follower_gap = certificate.follower_gap
         self.success = self.status in SUCCESSFUL_ENDS and self.feasible and self.certified
         ending = self.message.partition("; ")[0]
