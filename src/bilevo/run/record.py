@@ -144,7 +144,7 @@ def _certainty(best: Incumbent) -> str:
     """Say how certain the follower's part of an answer is."""
     if best.unfinished:
         return "but its follower's solver was not done"
-    if not best.searches:
+    if not (best.searches or best.doubt):
         return NOT_CERTIFIED
     agree = f"{best.agreeing} of {best.searches} independent searches agree"
     if best.certified:

@@ -24,9 +24,9 @@ final value that the model expects, not by its present value.
 
 Once a task has finished, the answer is a finished task, because an unfinished follower may make its
 leader look too good. A follower whose solver was done goes before one that was cut off. The task
-that looks best always gets steps, so the answer is seldom far behind it. If a hard limit ends a run,
-unfinished tasks do not count. Before a run ends at its target, or because it has settled, the solver
-is started again at the answer's x: see `certify`.
+that looks best always gets steps, so the answer is seldom far behind it. If a hard limit ends a
+run, unfinished tasks do not count. Before a run ends at its target, or because it has settled, the
+solver is started again at the answer's x: see `certify`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bilevo.algorithms.drc_race.certify import check_elite, is_sound
+from bilevo.algorithms.drc_race.certify import check_elite, is_sound, needs_check
 from bilevo.algorithms.drc_race.curve_model import (
     NEW,
     CurveModel,
@@ -127,7 +127,6 @@ class DRCRaceState(leader.LeaderState):
     ends: list[FloatArray] = field(default_factory=list)  # where descents have ended
     fruitless: int = 0  # descents in a row without a gain
     spent_lower: int = 0  # cost of the solver so far
-    checked: int = -1  # the task whose answer was checked last
 
     @property
     def usual(self) -> float:
@@ -158,7 +157,7 @@ class DRCRace(Algorithm[DRCRaceState]):
         else:
             tasks = yield from self.explore(spec, state)
         self.end_generation(spec, state, tasks)
-        while state.stop in SUCCESSFUL_ENDS and state.the_elite.task != state.checked:
+        while state.stop in SUCCESSFUL_ENDS and needs_check(state.the_elite):
             yield from self.certify_elite(spec, state)
         return state
 
@@ -255,10 +254,7 @@ class DRCRace(Algorithm[DRCRaceState]):
         if check.found is not None:
             yield from self.replace_refuted(spec, state, elite, check.found)
             state.stop = self.stop_reason(spec, state)
-        if state.the_elite is check.best:
-            state.checked = check.best.task
-            if check.starts:
-                yield check.incumbent
+        yield state.the_elite.incumbent
 
     def replace_refuted(
         self, spec: Spec, state: DRCRaceState, refuted: Pair, found: SolverSearch
@@ -266,11 +262,10 @@ class DRCRace(Algorithm[DRCRaceState]):
         """Put a better answer in the place of a refuted one, and choose the run's answer anew."""
         yield from evaluate_answer(state, found.answer)
         F, violation = found.answer.F, found.answer.violation
-        task = RaceTask(found, [F] * found.executions, [violation] * found.executions, state.tasks)
-        state.pool = [task for task in state.pool if task.pair.task != refuted.task] + [task]
+        right = RaceTask(found, [F] * found.executions, [violation] * found.executions, state.tasks)
+        state.pool = [task for task in state.pool if task.pair.task != refuted.task] + [right]
         best = best_sound([task.pair for task in state.pool if task.follower.finished])
         state.elite = best
-        yield best.incumbent
         if best.violation > 0 or state.F_scale.tolerance(spec.ftol) < best.F - refuted.F:
             state.fruitless = min(state.fruitless, len(RESTART_DISTANCES) - 1)  # search on
         descent = state.descent
