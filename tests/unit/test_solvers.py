@@ -24,7 +24,8 @@ def test_an_exact_follower_is_one_step_per_leader(method: str) -> None:
     result = minimize(problem(Exact()), method=method, max_evals=4000)
     assert pytest.approx(0.8 / 2, abs=1e-5) == result.F
     assert result.y == pytest.approx(result.x / 2, abs=0)  # as the follower gave it
-    assert result.nfev_lower == result.nfev_upper
+    checks = 0 if result.certificate is None else result.certificate.nfev_lower
+    assert result.nfev_lower == result.nfev_upper + checks
 
 
 @pytest.mark.parametrize("method", METHODS)
