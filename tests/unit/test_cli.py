@@ -154,7 +154,7 @@ def test_the_exit_status_is_that_after_verification(capsys) -> None:
     shown = json.loads(capsys.readouterr().out)
     assert found == (0 if shown["success"] else 1)
     assert shown["success"] == shown["certified"] == shown["certificate"]["confirmed"]
-    assert main(["solve", "smd1", "--max-evals", "2000", "--no-target", "--verify"]) == 1
+    assert main(["solve", "smd1", "--max-evals", "400", "--no-target", "--verify"]) == 1
     assert "stopped before it settled" in capsys.readouterr().out
 
 
