@@ -97,8 +97,9 @@ def show_wrong_answer(console: Console) -> None:
             f"At this x the follower has a better answer: its f falls to {truth.f:.2f}. So the "
             f"leader really gets F = {truth.F:.2f}, not {found.F:.2f}. The run's search for y "
             "had ended in the dip. That error makes F smaller, so the leader's search was drawn "
-            "to it, and nothing in the run says so. bilevo.verify solves the follower again from "
-            "independent starts; that is how the error is found.\n"
+            "to it, and the method cannot know that. So its result is no success until "
+            "bilevo.verify has solved the follower again from independent starts; that is how the "
+            "error is found.\n"
         )
     for method, runs in (("drc-cma-es", published), ("drc-plus", default)):
         count = sum(made.wrong for made in runs)

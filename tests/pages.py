@@ -31,6 +31,7 @@ ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(
     r"^```(\{literalinclude\}|\w+)(?: (\S+))?\n(.*?)^```\n(?=(\n```text\n)?)", re.M | re.S
 )
+STATUS = re.compile(r"# .*\bstatus (\d)$")
 FILE = re.compile(r"# (\w+\.py)\n")
 
 
@@ -45,8 +46,17 @@ class Block:
     @property
     def commands(self) -> list[str]:
         """Return the commands of a console block: the lines after a prompt, without comments."""
-        lines = [line[2:] for line in self.text.splitlines() if line.startswith("$ ")]
-        return [shlex.join(shlex.split(line, comments=True)) for line in lines]
+        return [shlex.join(shlex.split(line, comments=True)) for line in self._prompted]
+
+    @property
+    def statuses(self) -> list[int]:
+        """Return the exit status of each command: the one that its comment ends with, or 0."""
+        said = [STATUS.search(line) for line in self._prompted]
+        return [0 if each is None else int(each[1]) for each in said]
+
+    @property
+    def _prompted(self) -> list[str]:
+        return [line[2:] for line in self.text.splitlines() if line.startswith("$ ")]
 
 
 def blocks(page: str) -> list[Block]:
@@ -87,7 +97,7 @@ def run_blocks(found: list[Block], commands: bool) -> list[dict[str, Any]]:
         if block.kind == "literalinclude":
             shutil.copy(ROOT / "docs" / block.argument, ".")
         elif block.kind == "console" and commands:
-            shown.write("".join(map(run_command, block.commands)))
+            shown.write("".join(map(run_command, block.commands, block.statuses)))
         elif block.kind == "python" and (named := FILE.match(block.text)):
             Path(named[1]).write_text(block.text, encoding="utf-8")
             invalidate_caches()  # it may be imported at once
@@ -100,19 +110,19 @@ def run_blocks(found: list[Block], commands: bool) -> list[dict[str, Any]]:
     return after
 
 
-def run_command(command: str) -> str:
+def run_command(command: str, status: int) -> str:
     """What a command prints. `bilevo` runs in this process, which has loaded it already."""
     program, *words = shlex.split(command)
     shown = StringIO()
     if program == "bilevo":
         with redirect_stdout(shown):
-            assert main(words) == 0, command
+            assert main(words) == status, command
     elif program == "python":
         done = subprocess.run(
             [sys.executable, *words], stdout=subprocess.PIPE, text=True, check=False
         )
         dies = words[-1] == "die"  # our scripts that show what a kill does kill themselves
-        assert done.returncode == (-signal.SIGKILL if dies else 0), command
+        assert done.returncode == (-signal.SIGKILL if dies else status), command
         shown.write(done.stdout)
     return shown.getvalue()
 

@@ -9,7 +9,7 @@ import sys
 import traceback
 import warnings
 from contextlib import nullcontext, redirect_stdout
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -78,6 +78,9 @@ def solve(
 ) -> int:
     """Solve a problem of the suites, or one of your own.
 
+    The exit status is 0 if the run settled or reached its target, and its answer is feasible and
+    certified; else the message says what is missing, and the status is 1.
+
     Parameters
     ----------
     problem
@@ -115,7 +118,7 @@ def solve(
     recheck
         Evaluate the best pair again when a run is continued, and warn if its values have changed.
     verified
-        Re-solve the follower at the answer from independent starts, and say what that found.
+        Solve the follower of the answer again by independent searches; they decide the success.
     as_json
         Print one JSON object and nothing else on standard output.
     progress
@@ -141,12 +144,11 @@ def solve(
             recheck=recheck,
             progress=sys.stderr.isatty() if progress is None else progress,
         )
-        message = "there is no answer to verify"
         if verified and np.isfinite(result.x).all():
-            message = verify(chosen, result).message
+            verify(chosen, result)
+        elif verified:
+            print("bilevo: there is no answer to verify", file=sys.stderr)
     present(result, as_json)
-    if verified:
-        print(printable(f"verified: {message}"), file=sys.stderr if as_json else sys.stdout)
     return 0 if result.success else 1
 
 
@@ -210,14 +212,13 @@ def method_table() -> Any:
 
 
 def present(result: Result, as_json: bool) -> None:
-    """Print a result, the method's own certificate, and a note if the method is a reconstruction.
+    """Print a result, its certificate if any, and a note if the method is a reconstruction.
 
     JSON has the same keys for every method, for scripts to read.
     """
     print(to_json(result) if as_json else printable(repr(_on_lines(result))))
-    if not as_json and math.isfinite(result.follower_gap):
-        gap = f"{result.follower_gap:.3g}"
-        print(f"certificate: f is {gap} above the best that the run's own checks found")
+    if not as_json and result.certificate is not None:
+        print(f"certificate: {result.certificate}")
     known = registry.methods().get(result.method)
     if known is not None and known.status is registry.Status.RECONSTRUCTION:
         note = f"note: {result.method} is a reconstruction, not its authors' program"
@@ -241,11 +242,16 @@ def to_json(result: Result) -> str:
     """Return one JSON object in ASCII that can be printed; numbers that are not finite are null."""
 
     def finite(value: Any) -> Any:
+        if isinstance(value, np.ndarray | np.generic):
+            value = value.tolist()
+        if isinstance(value, dict):
+            return {name: finite(item) for name, item in value.items()}
         if isinstance(value, list):
             return [finite(item) for item in value]
         return None if isinstance(value, float) and not math.isfinite(value) else value
 
-    text = json.dumps({name: finite(value) for name, value in result.summary().items()})
+    made = None if result.certificate is None else asdict(result.certificate)
+    text = json.dumps(finite({**result.summary(), "certificate": made}))
     return text.replace("\x7f", "\\u007f")  # the one control character that JSON leaves alone
 
 

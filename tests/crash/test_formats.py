@@ -45,16 +45,27 @@ def run(run_dir: Path | None, limit: int) -> bilevo.Result:
     )
 
 
+def numbers(told: str) -> dict[str, Any]:
+    """All of a result but its judgement, which had another meaning in files of format 1."""
+    content = json.loads(told)
+    for name in ("success", "certified", "message"):
+        content.pop(name, None)
+    return content
+
+
 @pytest.mark.parametrize("folder", sorted(FORMATS.iterdir()), ids=lambda folder: folder.name)
 def test_files_of_every_format_are_resumed_or_refused_with_a_reason(
     folder: Path, tmp_path: Path, figure
 ) -> None:
     stored = json.loads((folder / "expected.json").read_text())
     shutil.copytree(folder, tmp_path / "run")
-    assert course(bilevo.load(tmp_path / "run")) == stored["halfway"]
-    assert course(bilevo.Result.load(folder / "result.json")) == stored["end"]
+    read = bilevo.load(tmp_path / "run"), bilevo.Result.load(folder / "result.json")
+    assert numbers(course(read[0])) == numbers(stored["halfway"])
+    assert numbers(course(read[1])) == numbers(stored["end"])
+    for result in read:  # a success of these files had no certificate
+        assert not result.success and "not certified: bilevo.verify checks it" in result.message
     try:
-        assert course(run(tmp_path / "run", 130)) == stored["end"]
+        assert numbers(course(run(tmp_path / "run", 130))) == numbers(stored["end"])
     except bilevo.RunMismatch as error:  # other machines and libraries may round otherwise
         assert "took another course" in str(error)
     figure(17, 1, "formats: journal, snapshot and result")

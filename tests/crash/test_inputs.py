@@ -78,7 +78,7 @@ def check_last(result: bilevo.Result, problem: Problem, share: float) -> None:
         assert result.status in ("budget", "stagnation", "max_evals")
         assert "no pair with finite values was found" in result.message
     else:
-        assert result.success and result.violation == 0
+        assert result.feasible and result.violation == 0
         F, G, f, g = problem.evaluate(result.x, result.y)
         assert (F[0], f[0]) == (result.F, result.f)
         assert np.isfinite([result.F, result.f]).all() and max(G[0, 0], g[0, 0]) < 0

@@ -345,7 +345,7 @@ ROWS = np.full((2, M), 0.5), np.full((2, N), 0.5)
 @pytest.mark.parametrize(
     ("requests", "told"),
     [
-        ([(ROWS[0], ROWS[1][:1])], "2 rows of x, 1 rows of y: give as many"),
+        ([(ROWS[0], ROWS[1][:1])], "2 rows of x, 1 rows of y: give the same number"),
         ([(ROWS[0], ROWS[1][:1]), (ROWS[0][:1], ROWS[1])], "2 rows of x, 1 rows of y: give"),
         ([ROWS, (ROWS[0], np.full((2, 9), 0.5))], r"sizes \(2, 9\) run together with others of"),
         ([(ROWS[0].tolist(), ROWS[1])], r"Evaluate.x is \[\[0.5, 0.5\]"),
@@ -406,7 +406,7 @@ def test_numbers_of_numpy_can_be_written_down(told: dict[str, Any], tmp_path: An
             return state
 
     made = problem(False, False).problem
-    assert bilevo.minimize(made, method=Telling(), run_dir=tmp_path).success
+    assert bilevo.minimize(made, method=Telling(), run_dir=tmp_path).feasible
 
 
 def test_a_number_that_no_float_can_hold_is_refused() -> None:

@@ -365,7 +365,9 @@ def code(tmp_path, monkeypatch) -> Path:
 def test_named_modules_leave_the_path_as_it_was(code, capsys, figure) -> None:
     before, words = sys.path.copy(), ["solve", "named_module:make", "--max-evals", "40"]
     for extra in ([], ["--workers", "2"], ["--method", "nowhere:at_all"]):
-        assert cli.main([*words, *extra]) == (2 if "--method" in extra else 0)
+        refused = "--method" in extra
+        assert cli.main([*words, *extra]) == (2 if refused else 1)
+        assert ("the limit on evaluations" in capsys.readouterr().out) is not refused
         assert sys.path == before
     bilevo.lookup.named_problem("named_module:make")
     assert sys.path == before

@@ -38,7 +38,7 @@ def test_works_without_functions_and_shows_results_on_the_way() -> None:
             difference = batch.y - batch.x
             opt.tell(batch, np.vecdot(difference, difference), batch.y[:, :1] - 9)
         assert opt.result.nfev <= 5000
-    assert opt.result.success and opt.result.F < 5
+    assert opt.result.feasible and opt.result.F < 5
     assert opt.result.time == opt.result.time  # stands still once done
 
 

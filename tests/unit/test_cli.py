@@ -10,7 +10,8 @@ from bilevo import algorithms, kernels, registry
 from bilevo.cli import main
 
 FIELDS = ["x", "y", "F", "f", "violation", "nfev_upper", "nfev_lower", "nfev", "nit"]
-FIELDS += ["success", "status", "message", "method", "seed", "version", "time"]
+FIELDS += ["success", "certified", "status", "message", "method", "seed", "version", "time"]
+FIELDS += ["certificate"]
 
 
 def run(*arguments: str, cwd=None) -> subprocess.CompletedProcess:
@@ -27,7 +28,8 @@ def test_json_is_one_object_with_exactly_the_promised_fields(monkeypatch) -> Non
     assert {k: v for k, v in one.items() if k != "time"} == {
         k: v for k, v in two.items() if k != "time"
     }
-    assert one["status"] == "target" and one["success"] is True
+    assert one["status"] == "target" and one["success"] is True is one["certified"]
+    assert one["certificate"]["by"] == "drc-plus" and one["certificate"]["confirmed"] is True
 
 
 def test_a_problem_of_the_users_own_is_found_in_the_working_folder(tmp_path, monkeypatch) -> None:
@@ -130,20 +132,35 @@ def test_a_known_optimum_need_not_be_the_target(capsys) -> None:
     assert json.loads(capsys.readouterr().out)["status"] != "target"
 
 
-def test_verification_is_shown(capsys) -> None:
-    assert main(["solve", "smd1", "--max-evals", "2000", "--verify"]) == 0
-    assert "verified: " in capsys.readouterr().out
-
-
-def test_a_methods_own_certificate_is_shown_to_people_only(tmp_path, capsys) -> None:
+def test_a_certificate_is_shown_whoever_made_it(tmp_path, capsys) -> None:
     solve = ["solve", "smd1", "--run-dir", str(tmp_path)]
     for command in (solve, ["show", str(tmp_path)]):
         assert main(command) == 0
-        assert "certificate: f is 0 above the best" in capsys.readouterr().out
+        assert "certificate: confirmed by drc-plus: " in capsys.readouterr().out
     assert main([*solve, "--json"]) == 0
-    assert list(json.loads(capsys.readouterr().out)) == FIELDS
-    assert main(["solve", "smd1", "--method", "drc-cma-es", "--max-evals", "300"]) == 0
-    assert "certificate" not in capsys.readouterr().out
+    shown = json.loads(capsys.readouterr().out)
+    assert list(shown) == FIELDS and shown["certificate"]["by"] == "drc-plus"
+    assert main([*solve, "--verify"]) == 0
+    assert "certificate: confirmed by verify" in capsys.readouterr().out
+
+
+def test_the_exit_status_is_that_after_verification(capsys) -> None:
+    published = ["solve", "smd1", "--method", "drc-cma-es", "--json"]
+    assert main(published) == 1
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["status"] == "target" and shown["certificate"] is None
+    assert not shown["success"] and "bilevo.verify" in shown["message"]
+    found = main([*published, "--verify"])
+    shown = json.loads(capsys.readouterr().out)
+    assert found == (0 if shown["success"] else 1)
+    assert shown["success"] == shown["certified"] == shown["certificate"]["confirmed"]
+    assert main(["solve", "smd1", "--max-evals", "400", "--no-target", "--verify"]) == 1
+    assert "stopped before it settled" in capsys.readouterr().out
+
+
+def test_a_run_without_an_answer_has_nothing_to_verify(capsys) -> None:
+    assert main(["solve", "smd1", "--max-evals", "1", "--verify"]) == 1
+    assert "no answer to verify" in capsys.readouterr().err
 
 
 def test_json_stays_alone_on_standard_output_when_objectives_print(tmp_path) -> None:
@@ -155,8 +172,8 @@ def test_json_stays_alone_on_standard_output_when_objectives_print(tmp_path) -> 
         "problem = bilevo.Problem(lambda x, y: float(x @ x), f, [(0, 1)], [(0, 1)])\n"
     )
     done = run("solve", "loud:problem", "--max-evals", "200", "--json", "--verify", cwd=tmp_path)
-    assert json.loads(done.stdout)["success"] is True
-    assert "evaluating" in done.stderr and "verified: " in done.stderr
+    assert json.loads(done.stdout)["certificate"]["by"] == "verify"
+    assert "evaluating" in done.stderr
 
 
 def test_list_names_every_method_and_problem(capsys) -> None:

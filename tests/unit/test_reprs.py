@@ -77,9 +77,11 @@ def test_a_result_shows_what_it_prints_and_its_certificate() -> None:
         name, _, text = line.strip().partition(": ")
         assert name in page.texts and text in page.texts
     assert len(page.lines[0].split()) == result.nit
-    assert "verified" not in page.texts
+    assert "certificate" not in page.texts
     certificate = bilevo.verify(problem, result)
-    assert certificate.message in Reader(result._repr_html_()).texts
+    shown = Reader(result._repr_html_()).texts
+    assert str(certificate) in shown and result.message in shown
+    assert certificate.message in result.message
 
 
 def test_a_curve_falls_when_its_values_do() -> None:

@@ -24,7 +24,7 @@ V = TypeVar("V")
 
 def plain(value: Any) -> Any:
     """Return a value in JSON's types; non-finite numbers become strings that float() reads."""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}

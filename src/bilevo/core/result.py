@@ -14,7 +14,7 @@ from bilevo.core.budget import SUCCESSFUL_ENDS, StopReason
 from bilevo.core.extras import need
 from bilevo.core.notebook import sparkline, table
 from bilevo.core.plain_data import plain, revive
-from bilevo.core.terminal import printable
+from bilevo.core.terminal import on_one_line, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 RESULT_FORMAT = "bilevo-result-1"
 MAX_BYTES = 2**28  # The largest file that is read, in bytes.
 MAX_ROWS = 10_000  # The most rows of a history; even, so that thinning keeps the last row.
+NOT_CERTIFIED = "but its follower is not certified: bilevo.verify checks it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +141,26 @@ class Certificate:
     F_best: float = math.nan
     F_worst: float = math.nan
 
+    def __str__(self) -> str:
+        """Say who made it, what was searched, and what that found."""
+        words = ["confirmed" if self.confirmed else "not confirmed", f"by {self.by}"]
+        if self.effort:
+            words.append(f"with effort {self.effort}")
+        evals = f"{self.nfev_lower + self.nfev_upper} evaluations"
+        searches = f"{self.agreeing} of {self.searches} independent searches agree"
+        found = [searches] if self.searches else []
+        found += [evals, f"f is {self.follower_gap:.3g} above the best f found"]
+        return on_one_line(f"{' '.join(words)}: {', '.join(found)}")
+
 
 @dataclass(slots=True)
 class Result:
     """The answer of a run. `x` and `y` are NaN when it ended before any pair was evaluated.
 
     `success` is True if the run ended by its own rule or at its target, the answer is feasible, and
-    it is `certified`: independent searches found no better answer of the follower. See
-    `certificate` for their effort. No method can say that x is the best for the leader.
+    it is `certified`: independent searches found no better answer of the follower. `certificate`
+    says what was searched, and `message` what is missing for a success. No method can say that x is
+    the best for the leader.
     """
 
     x: FloatArray
@@ -174,6 +187,11 @@ class Result:
     certificate: Certificate | None = None
     rechecked: int = 0  # evaluations made again when a run was resumed; not in nfev
 
+    def __post_init__(self) -> None:
+        if self.success and not self.certified:  # a file from before a success was certified
+            self.success = False
+            self.message = f"{self.message}, {NOT_CERTIFIED}"
+
     @property
     def nfev(self) -> int:
         return self.nfev_upper + self.nfev_lower
@@ -184,7 +202,7 @@ class Result:
 
     def accept(self, certificate: Certificate) -> None:
         """Take a certificate: it decides whether the answer is certified, and the success."""
-        self.certificate, self.certified = certificate, certificate.confirmed
+        self.certificate, self.certified = certificate, bool(certificate.confirmed)
         self.follower_gap = certificate.follower_gap
         self.success = self.status in SUCCESSFUL_ENDS and self.feasible and self.certified
         ending = self.message.partition("; ")[0]
@@ -206,7 +224,7 @@ class Result:
         """Show a table and a small curve of F in notebooks."""
         shown = self._shown()
         if self.certificate is not None:
-            shown["verified"] = self.certificate.message
+            shown["certificate"] = str(self.certificate)
         curve = sparkline([row.F for row in self.history], "F of the elite by generation")
         return table(f"Result of {self.method}", shown) + curve
 

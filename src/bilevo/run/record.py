@@ -11,19 +11,21 @@ import numpy as np
 
 from bilevo.core.budget import StopReason
 from bilevo.core.request import Incumbent, Level
-from bilevo.core.result import Certificate, Failure, History, Result
+from bilevo.core.result import NOT_CERTIFIED, Certificate, Failure, History, Result
 from bilevo.version import __version__
 
 MAX_LISTED = 100  # The most failed points that a result lists.
 
+_UNSETTLED = "stopped before it settled"
 _REASONS = {
     StopReason.TARGET: "F reached the target",
-    StopReason.STAGNATION: "the best F has settled: further search found none better",
-    StopReason.BUDGET: "the algorithm's own budget is used up",
-    StopReason.MAX_EVALS: "the limit on evaluations leaves no room for the next batch of {points}",
-    StopReason.MAX_TIME: "the time limit is reached",
-    StopReason.CALLBACK: "the callback stopped the run",
-    StopReason.INTERRUPTED: "interrupted by the user",
+    StopReason.STAGNATION: "the search has settled: F improves no more",
+    StopReason.BUDGET: f"{_UNSETTLED}: the method's own budget is used up",
+    StopReason.MAX_EVALS: f"{_UNSETTLED}: the limit on evaluations leaves no room for the next "
+    "batch of {points}",
+    StopReason.MAX_TIME: f"{_UNSETTLED}: the time limit is reached",
+    StopReason.CALLBACK: f"{_UNSETTLED}: the callback ended the run",
+    StopReason.INTERRUPTED: f"{_UNSETTLED}: interrupted by the user",
     StopReason.RUNNING: "still running",
 }
 
@@ -142,11 +144,9 @@ def _certainty(best: Incumbent) -> str:
     """Say how certain the follower's part of an answer is."""
     if best.unfinished:
         return "but its follower's solver was not done"
+    if not (best.searches or best.doubt):
+        return NOT_CERTIFIED
+    agree = f"{best.agreeing} of {best.searches} independent searches agree"
     if best.certified:
-        return f"and {best.searches} independent searches of the follower found no better answer"
-    if best.doubt:
-        return f"but its follower is not certified: {best.doubt}"
-    if best.searches:
-        found = f"{best.agreeing} of {best.searches} independent searches agree"
-        return f"but its follower is not certified: {found}"
-    return "but its follower is not certified: bilevo.verify checks it"
+        return f"and its follower is certified: {agree}, and none found a better answer"
+    return f"but its follower is not certified: {best.doubt or f'only {agree}'}"

@@ -23,8 +23,10 @@ competition has no end, and unfinished tasks are kept for later generations. A t
 final value that the model expects, not by its present value.
 
 Once a task has finished, the answer is a finished task, because an unfinished follower may make its
-leader look too good. The task that looks best always gets steps, so the answer is seldom far behind
-it. If a hard limit ends a run, unfinished tasks do not count.
+leader look too good. A follower whose solver was done goes before one that was cut off. The task
+that looks best always gets steps, so the answer is seldom far behind it. If a hard limit ends a
+run, unfinished tasks do not count. Before a run ends at its target, or because it has settled, the
+solver is started again at the answer's x: see `certify`.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from bilevo.algorithms.drc_race.certify import check_elite, is_sound, needs_check
 from bilevo.algorithms.drc_race.curve_model import (
     NEW,
     CurveModel,
@@ -56,6 +59,7 @@ from bilevo.algorithms.shared.leader import (
 )
 from bilevo.core.algorithm import Algorithm, Followers, registered
 from bilevo.core.arrays import FloatArray
+from bilevo.core.budget import SUCCESSFUL_ENDS, StopReason
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, together
 from bilevo.core.stop_rules import AtTarget, BudgetUsed, Settled, first_met
@@ -122,6 +126,7 @@ class DRCRaceState(leader.LeaderState):
     descent: Descent | None = None
     ends: list[FloatArray] = field(default_factory=list)  # where descents have ended
     fruitless: int = 0  # descents in a row without a gain
+    spent_lower: int = 0  # cost of the solver so far
 
     @property
     def usual(self) -> float:
@@ -136,7 +141,7 @@ class DRCRace(Algorithm[DRCRaceState]):
     descents: CMAES = field(default_factory=CMAES)
 
     name = registered("drc-race")
-    revision = 1
+    revision = 2
     State = DRCRaceState
     followers = Followers.SOLVER
 
@@ -152,6 +157,8 @@ class DRCRace(Algorithm[DRCRaceState]):
         else:
             tasks = yield from self.explore(spec, state)
         self.end_generation(spec, state, tasks)
+        while state.stop in SUCCESSFUL_ENDS and needs_check(state.the_elite):
+            yield from self.certify_elite(spec, state)
         return state
 
     def first_generation(self, spec: Spec, state: DRCRaceState) -> Procedure[list[RaceTask]]:
@@ -230,9 +237,40 @@ class DRCRace(Algorithm[DRCRaceState]):
         state.F_scale.see(leader_values(pairs)[0])
         note_tasks(state, [task.age for task in tasks], pairs)
         state.generation += 1
+        state.stop = self.stop_reason(spec, state)
+
+    def stop_reason(self, spec: Spec, state: DRCRaceState) -> StopReason | None:
         rules = AtTarget(spec.target), Settled(), BudgetUsed(upper=spec.budget.upper_max)
         settled = state.fruitless >= len(RESTART_DISTANCES)
-        state.stop = first_met(rules, state.progress(settled=settled))
+        return first_met(rules, state.progress(settled=settled))
+
+    def certify_elite(self, spec: Spec, state: DRCRaceState) -> Procedure[None]:
+        """Check the answer before the run ends; the run goes on if a refuted one leaves a loss."""
+        elite = state.the_elite
+        pairs = [elite, *(task.pair for task in state.pool if np.isfinite(task.pair.f))]
+        size = np.median([abs(pair.y) for pair in pairs], axis=0)
+        check = yield from check_elite(spec, state, elite, size, state.spent_lower)
+        state.spent_lower += check.spent
+        if check.found is not None:
+            yield from self.replace_refuted(spec, state, elite, check.found)
+            state.stop = self.stop_reason(spec, state)
+        yield state.the_elite.incumbent
+
+    def replace_refuted(
+        self, spec: Spec, state: DRCRaceState, refuted: Pair, found: SolverSearch
+    ) -> Procedure[None]:
+        """Put a better answer in the place of a refuted one, and choose the run's answer anew."""
+        yield from evaluate_answer(state, found.answer)
+        F, violation = found.answer.F, found.answer.violation
+        right = RaceTask(found, [F] * found.executions, [violation] * found.executions, state.tasks)
+        state.pool = [task for task in state.pool if task.pair.task != refuted.task] + [right]
+        best = best_sound([task.pair for task in state.pool if task.follower.finished])
+        state.elite = best
+        if best.violation > 0 or state.F_scale.tolerance(spec.ftol) < best.F - refuted.F:
+            state.fruitless = min(state.fruitless, len(RESTART_DISTANCES) - 1)  # search on
+        descent = state.descent
+        if descent is not None and descent.best is not None and descent.best.task == refuted.task:
+            state.descent = None
 
 
 def end_descent(state: DRCRaceState, descent: Descent, tasks: list[RaceTask]) -> None:
@@ -260,19 +298,26 @@ def patience(spec: Spec) -> int:
 def accept_best(spec: Spec, state: DRCRaceState, tasks: list[RaceTask]) -> Procedure[bool]:
     """Make the best finished task the answer if it is better; return True if it is much better."""
     state.longest = max(state.longest, *(task.age for task in tasks))
+    state.spent_lower = max(state.spent_lower, *(task.follower.spent for task in tasks))
     finished = [task.pair for task in tasks if task.follower.finished]
     state.finished += len(finished)
     state.finished_steps += steps_of([task for task in tasks if task.follower.finished])
     if not finished:
         return False
-    best = best_pair(finished)
+    best = best_sound(finished)
     last = state.elite
-    if last is not None and last.no_worse(best):
+    if last is not None and best_sound([last, best]) is last:
         return False
     state.elite = best
     yield best.incumbent
-    slight = state.F_scale.tolerance(spec.ftol)
-    return last is None or best.violation < last.violation or slight < last.F - best.F
+    if last is None or is_sound(best) > is_sound(last):
+        return True
+    return best.violation < last.violation or state.F_scale.tolerance(spec.ftol) < last.F - best.F
+
+
+def best_sound(pairs: list[Pair]) -> Pair:
+    """Return the leader's best pair among the sound ones, or among all if none is sound."""
+    return best_pair([pair for pair in pairs if is_sound(pair)] or pairs)
 
 
 def thinned(pool: list[RaceTask], lengths: FloatArray) -> list[RaceTask]:

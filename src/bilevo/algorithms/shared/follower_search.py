@@ -236,6 +236,7 @@ class SolverSearch:
     executions: int = 0
     converged: bool = False
     finished: bool = False
+    spent: int = 0  # the lower level's cost, of all tasks, up to its last step
 
     @classmethod
     def again(cls, pair: Pair, longest: int) -> SolverSearch:
@@ -258,6 +259,7 @@ class SolverSearch:
             np.array([self.task]), np.array([self.executions]), self.x[None]
         )
         self.executions += 1
+        self.spent = values.spent
         self.converged = bool(values.done[0])
         self.finished = self.converged or self.executions >= self.longest
         y, f, violation = values.y[0], values.f.item(0), values.violation.item(0)

@@ -1,0 +1,113 @@
+"""The certificate of drc-race: the solver is started again at the answer's x.
+
+A new start is a new task, with other random numbers. Where its answer is better for the follower,
+it replaces the old one, which is refuted. The answer is certified as soon as two starts agree. A
+solver without random numbers agrees with itself: `bilevo.verify` with another solver says more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf, isfinite
+
+import numpy as np
+
+from bilevo.algorithms.shared.follower_search import FollowerCheck, Pair, SolverSearch
+from bilevo.algorithms.shared.leader import LeaderState, solver_searches
+from bilevo.core.arrays import FloatArray
+from bilevo.core.problem import Spec
+from bilevo.core.request import Procedure
+
+MAX_STARTS = 3
+DOUBT = "starts of the solver disagree, {agree} of {of} ended at its best value"
+SAME_VALUE = 1e-9  # of the size and the spread of f: answers this near in f agree
+SAME_ANSWER = 1e-6  # of the usual size of y: answers this near to each other agree
+
+
+@dataclass(slots=True, eq=False)
+class Check:
+    """New starts of the solver at a leader; `size` (n,) is the usual size of y."""
+
+    tested: Pair
+    size: FloatArray
+    spent: int = 0  # cost of the starts
+    starts: list[SolverSearch] = field(default_factory=list)
+    found: SolverSearch | None = None  # the start whose answer refutes the tested one
+
+    @property
+    def best(self) -> Pair:
+        return self.tested if self.found is None else self.found.answer
+
+    @property
+    def agreeing(self) -> int:
+        """Return how many starts agree with the best answer."""
+        return sum(self.agrees(start.answer) for start in self.starts)
+
+    @property
+    def certified(self) -> bool:
+        return self.agreeing + self.agrees(self.tested) > 1
+
+    @property
+    def verdict(self) -> FollowerCheck:
+        """Return what the starts say of the best answer."""
+        lowest = min([start.answer.f for start in self.starts if self.agrees(start.answer)] + [inf])
+        return FollowerCheck(
+            gap=max(0.0, self.best.f - lowest),
+            certified=self.certified,
+            searches=len(self.starts),
+            agreeing=self.agreeing,
+            check_evals=self.spent,
+            doubt="" if self.certified else DOUBT.format(agree=self.agreeing, of=len(self.starts)),
+        )
+
+    def agrees(self, answer: Pair) -> bool:
+        """Tell whether a solver was done, and its answer or its value is the best one."""
+        best = self.best
+        if not answer.converged or answer.lower_violation != best.lower_violation:
+            return False
+        near = abs(answer.y - best.y) <= SAME_ANSWER * np.maximum(self.size, abs(best.y))
+        return bool(near.all()) or abs(answer.f - best.f) <= self.tolerance
+
+    @property
+    def tolerance(self) -> float:
+        """Return the difference of f that counts as none."""
+        f = [self.best.f, *(start.answer.f for start in self.starts)]
+        finite = [value for value in f if isfinite(value)]
+        return SAME_VALUE * (abs(self.best.f) + max(finite) - min(finite))
+
+    def add(self, start: SolverSearch) -> None:
+        """Add a start that has ended; its answer may refute the best one."""
+        self.starts.append(start)
+        new, best = start.answer, self.best
+        better = not best.follower_no_worse(new)
+        if new.lower_violation == best.lower_violation:
+            better = new.f < best.f - self.tolerance
+        if better and start.converged:
+            self.found = start
+
+
+def check_elite(
+    spec: Spec, state: LeaderState, elite: Pair, size: FloatArray, spent: int
+) -> Procedure[Check]:
+    """Start the solver again at the elite's x until two answers agree, or some starts are made.
+
+    `spent` is the solver's cost before.
+    """
+    check = Check(elite, size)
+    while not check.certified and len(check.starts) < MAX_STARTS:
+        (start,) = solver_searches(spec, state, elite.x[None])
+        yield from start.solve()
+        check.spent = start.spent - spent
+        check.add(start)
+    check.best.check = check.verdict
+    return check
+
+
+def is_sound(pair: Pair) -> bool:
+    """Tell whether a pair is feasible, and its solver was done."""
+    return pair.converged and pair.violation == 0
+
+
+def needs_check(pair: Pair) -> bool:
+    """Tell whether a check may still make a pair a success."""
+    return is_sound(pair) and pair.check is None
