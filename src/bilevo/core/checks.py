@@ -10,7 +10,7 @@ import numpy as np
 from bilevo.core.arrays import FloatArray, frozen
 
 MAX_SHOWN = 200  # the most characters of a value that an error shows
-NOT_NUMBERS = (bool, np.bool_, np.timedelta64)  # refused, although they pass as whole numbers
+NOT_NUMBERS = (bool, np.bool_, np.timedelta64)  # refused, although one can compute with them
 
 
 def shown(value: object, longest: int = MAX_SHOWN) -> str:

@@ -8,8 +8,8 @@ Systems 9, 1995 (polynomial mutation).
 The crossover is the planar variant of the public BLEAQ-II program (Sinha, Lu, Deb and Malo, 2020).
 The mutation of that program does not scale its changes by the width of the box. The boxes of the
 program's test problems are mostly `WIDTH` wide. Here lengths are divided by that width, so that the
-operators do not depend on the user's units. The code is plain Python, which for small populations is
-several times faster than numpy.
+operators do not depend on the user's units. The code is plain Python, which for small
+populations is several times faster than numpy.
 """
 
 from __future__ import annotations
