@@ -32,7 +32,9 @@ app = App(
     help="Black-box bilevel optimization: a leader chooses x, a follower answers with y.",
     version=__version__,
 )
-LABORATORY = {  # these commands are loaded when first used
+# Modules and functions of `bilevo.lab`, and the help of each command. Commands are loaded when
+# first used.
+LABORATORY = {
     "bench:bench": "Compare methods: make those runs of a plan that are missing.",
     "commands:table": "Show medians and tests of stored runs, next to a baseline.",
     "commands:figure": "Draw stored runs: convergence, allocation, running time, ECDF, ranks.",
@@ -193,7 +195,10 @@ def list_all() -> int:
 
 
 def method_table() -> Any:
-    """Return the table of methods; in 80 columns no name or status is broken within a word."""
+    """Return the table of methods.
+
+    On a terminal of 80 columns, no name or status is broken within a word.
+    """
     from rich.table import Table
     from rich.text import Text
 
@@ -214,7 +219,8 @@ def method_table() -> Any:
 def present(result: Result, as_json: bool) -> None:
     """Print a result, its certificate if any, and a note if the method is a reconstruction.
 
-    JSON has the same keys for every method, for scripts to read.
+    With `as_json` the result is one JSON object, for scripts to read. It has the same keys for
+    every method. The certificate is left out then, and the note goes to standard error.
     """
     print(to_json(result) if as_json else printable(repr(_on_lines(result))))
     if not as_json and result.certificate is not None:
@@ -226,7 +232,10 @@ def present(result: Result, as_json: bool) -> None:
 
 
 def _on_lines(result: Result) -> Result:
-    """Return the result with each text on one line: a text from a file could fake other lines."""
+    """Return the result with its message and its method's name on one line each.
+
+    These texts may come from a file. Line breaks in them could fake other lines of the output.
+    """
     texts = on_one_line(result.message), on_one_line(result.method)
     return replace(result, message=texts[0], method=texts[1])
 
@@ -239,7 +248,10 @@ def load_problem(name: str, dim: str | None) -> Problem:
 
 
 def to_json(result: Result) -> str:
-    """Return one JSON object in ASCII that can be printed; numbers that are not finite are null."""
+    """Return a result as one JSON object in printable ASCII.
+
+    Numbers that are not finite become null.
+    """
 
     def finite(value: Any) -> Any:
         if isinstance(value, np.ndarray | np.generic):
@@ -267,7 +279,8 @@ def _run(tokens: list[str] | None) -> int:
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except BrokenPipeError:  # the reader of the output, such as head, has ended
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing to flush at exit
+        # From here on output goes nowhere, so that the flush at exit does not fail.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
         message, status = explain(error)
@@ -307,7 +320,11 @@ def _line(error: Exception) -> str:
 
 
 def _notes(error: Exception) -> list[str]:
-    """Return the notes on an error: where it was raised, and the traceback of a worker."""
+    """Return the notes on an error.
+
+    A note of one line says where in a run the error was raised. A note of several lines is the
+    traceback of a worker.
+    """
     return [note for note in getattr(error, "__notes__", []) if isinstance(note, str)]
 
 

@@ -29,11 +29,12 @@ VARIABLE = "BILEVO_KERNEL"  # environment variable; "numpy" turns numba off
 OLDEST = (0, 61)  # the oldest version of numba that works
 NOTICE_AFTER = 1.0  # seconds of compiling before a message is printed
 
+# True if compiled kernels are in use, False if plain ones are, None outside `using` and `enter`.
 _compiled: ContextVar[bool | None] = ContextVar("compiled", default=None)
 _lock = RLock()
 _waiting: list[Kernel[Any]] = []  # kernels that are not compiled yet
-_parts: list[Callable[..., Any]] = []
-_stand_ins: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
+_parts: list[Callable[..., Any]] = []  # helpers that numba has not been told about yet
+_stand_ins: list[tuple[Callable[..., Any], Callable[..., Any]]] = []  # (replaced, stand-in)
 
 
 class Kernel(Generic[R]):
@@ -72,7 +73,7 @@ def part(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def stand_in(replaced: Callable[..., Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Declare a function that replaces another one in compiled kernels."""
+    """Declare a function that compiled kernels call in place of the function `replaced`."""
 
     def declare(function: Callable[P, R]) -> Callable[P, R]:
         _stand_ins.append((replaced, function))
@@ -100,7 +101,10 @@ def _numba() -> Any:
 
 
 def chosen() -> Name | None:
-    """Return the kernels that `using` or the environment asks for, or None if neither does."""
+    """Return the name of the kernels that `using` or the environment asks for.
+
+    If neither asks for any, return None.
+    """
     inside = _compiled.get()
     if inside is not None:
         return "numba" if inside else "numpy"
@@ -111,7 +115,10 @@ def chosen() -> Name | None:
 
 
 def default() -> Name:
-    """Return the kernels that `chosen` gives, or else numba if it is installed, or else numpy."""
+    """Return the name that `chosen` gives.
+
+    If it gives None, return "numba" where numba can be used, and "numpy" elsewhere.
+    """
     return chosen() or ("numpy" if _numba() is None else "numba")
 
 
@@ -127,7 +134,7 @@ def using(name: Name) -> Iterator[None]:
 
 
 def enter(name: Name) -> Token[bool | None]:
-    """Use kernels that are prepared, until `leave` is given the token."""
+    """Use kernels that `prepare` has made ready, until `leave` is given the returned token."""
     return _compiled.set(name == "numba")
 
 

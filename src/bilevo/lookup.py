@@ -20,7 +20,10 @@ _keep_directory: ContextVar[bool] = ContextVar("keep_directory", default=False)
 
 
 def named_problem(name: str, m: int | None = None, n: int | None = None) -> Problem:
-    """Return a problem of the suites, or the Problem that `module:object` is or returns."""
+    """Return a problem of the suites, or the Problem that `module:object` is or returns.
+
+    A Problem of `module:object` has its sizes already; other sizes m and n are refused.
+    """
     if ":" not in name:
         return problems.get(name, m, n)
     found = imported(name)
@@ -77,7 +80,7 @@ def _first_in_path(directory: str) -> Iterator[None]:
 def path_restored() -> Iterator[None]:
     """Undo all changes of `sys.path` at the end of a command or of a campaign's run.
 
-    Until then the directories of imported modules stay in it.
+    Until then the directories of imported modules stay in `sys.path`.
     """
     before, token = sys.path.copy(), _keep_directory.set(True)
     try:
@@ -110,6 +113,6 @@ def parse_sizes(text: str) -> tuple[int, int]:
 
 
 def require_sizes(m: int, n: int) -> None:
-    """Refuse sizes that a problem of the suites cannot have, before it is made."""
+    """Refuse sizes that no problem of the suites can have; called before a problem is made."""
     if not (1 <= m <= MAX_SIZE and 1 <= n <= MAX_SIZE):
         raise ValueError(f"sizes are from 1 to {MAX_SIZE}; got m={m}, n={n}")

@@ -53,7 +53,10 @@ def stages(
     executions: Sequence[Sequence[int]],
     survived: Sequence[Sequence[bool]],
 ) -> list[Stage]:
-    """Choose an early, a middle and a late generation from those that a history has kept."""
+    """Choose an early, a middle and a late generation from those that a history has kept.
+
+    `numbers` holds the numbers of these generations, in ascending order.
+    """
     found = []
     for name, share in STAGES.items():
         row = bisect_left(numbers, math.ceil(share * numbers[-1]))
@@ -113,7 +116,10 @@ def run(result: Result, F_star: float | None = None) -> Figure:
 
 
 def convergence(results: Mapping[str, Result], F_star: float | None = None) -> Figure:
-    """Draw the elite's F, or its distance to `F_star`, over the evaluations of both levels."""
+    """Draw F of the elite, which is a run's best pair so far, over evaluations of both levels.
+
+    With `F_star`, draw the distance of F to `F_star` instead, on a logarithmic scale.
+    """
     figure, axes = _figure(1, 1, (5.5, 3.6))
     _draw_convergence(axes[0][0], results, F_star)
     return figure
@@ -184,16 +190,18 @@ def landscape(problem: Problem, result: Result | None = None, points: int | None
     """Draw F(x, y*(x)) over x, where y*(x) is the follower's answer, for one or two variables x.
 
     One variable gives a curve, two give a heat map. A star marks the result. If the star is off the
-    curve, the follower was not solved there. If the follower has one variable, a second picture
-    shows it: f and y*(x) over one variable of x, or y*(x) over two. If several answers are equally
-    good for the follower, one of them is shown, which need not be the best for the leader.
+    curve, the follower was not solved there. If y is one variable, a second picture shows y*(x). If
+    x is one variable too, the second picture also shows f(x, y), so it needs an f that is known. If
+    several answers are equally good for the follower, one of them is shown, which need not be the
+    best for the leader.
 
     The grid has `points` points per side: by default 121, or 25 for two variables. At each point F
-    is evaluated once and the follower is solved. That takes 50 to 200 evaluations of f per variable
-    of y, or only 1 if the problem's `response` is known, or one search by the problem's own solver.
-    A picture of f takes 121 more evaluations per point.
+    is evaluated once and the follower is solved. To solve it takes 50 to 200 evaluations of f per
+    variable of y. It takes only 1 if the problem's `response` is known. If the problem has its own
+    solver, it takes one search by that solver. A picture of f takes 121 more evaluations of f for
+    each x of the grid.
     """
-    from bilevo.verification.landscape import survey  # late: not for every import
+    from bilevo.verification.landscape import survey  # imported here, as few calls need it
 
     found = survey(problem, points)
     draw = _draw_curves if problem.m == 1 else _draw_maps
@@ -273,7 +281,10 @@ def _shade(ax: Any, x: FloatArray, y: FloatArray, values: FloatArray, name: str)
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure; the same picture gives the same file, without dates and random names."""
+    """Write a figure to a file, without dates and random names.
+
+    So the same picture always gives the same file.
+    """
     from matplotlib import rc_context
 
     path = Path(path)

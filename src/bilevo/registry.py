@@ -39,7 +39,11 @@ class Method:
 
 
 def _make(algorithm: str, *levels: str) -> Algorithm[Any]:
-    """Make one of our algorithms; `levels` may name other optimizers than the published ones."""
+    """Make one of our algorithms.
+
+    `levels` names the optimizers of the upper and the lower level. Without these names, the
+    algorithm has its default optimizers.
+    """
     made: Algorithm[Any] = getattr(algorithms, algorithm)(*map(optimizers.make, levels))
     return made
 
@@ -84,7 +88,10 @@ for _name in optimizers.NAMES:  # new optimizers come last, so that methods keep
 
 
 def methods() -> dict[str, Method]:
-    """Return all registered methods by name, ours first. Entry points must load a `Method`."""
+    """Return all registered methods by name: ours, and then those of other packages.
+
+    An entry point of another package must load a `Method`.
+    """
     from importlib.metadata import entry_points  # late: slow to import
 
     found = {point.name: point for point in entry_points(group="bilevo.methods")}
@@ -100,7 +107,7 @@ def driving(kind: Followers) -> list[str]:
 def _followers(name: str) -> Followers:
     try:
         return get_method(name).followers
-    except ImportError:  # a library is missing; methods that need one search f
+    except ImportError:  # an optional library is missing; only methods that search f need one
         return Followers.FUNCTION
 
 

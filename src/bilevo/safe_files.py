@@ -32,7 +32,10 @@ def explained(error: OSError, path: Path) -> OSError:
 
 
 def require_plain(path: Path) -> None:
-    """Refuse anything but a plain file without a second name; a missing file is fine."""
+    """Refuse anything but a plain file without a second name (a hard link).
+
+    A missing file is fine.
+    """
     with suppress(FileNotFoundError):
         _check(path, os.lstat(path))
 

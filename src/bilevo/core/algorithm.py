@@ -1,7 +1,9 @@
-"""The protocol of algorithms: two generators over a plain state, one call per upper generation.
+"""The protocol of algorithms.
 
-The driver reads the members of `Algorithm`, and the members of a state in `AlgorithmState`. The
-rules for what the generators may yield are in `bilevo.core.request`.
+An algorithm has two generators. `init` returns its first state, and each call of `generation`
+returns the state after one more upper generation. The driver reads the members of `Algorithm`, and
+the members of a state that `AlgorithmState` lists. The rules for what the generators may yield are
+in `bilevo.core.request`.
 """
 
 from __future__ import annotations
@@ -104,5 +106,8 @@ _MEMBERS = {
 
 
 def registered(name: str) -> Any:
-    """Return a property: `name` if a method has its default settings, else `name`-variant."""
+    """Return a property that gives the name of a method.
+
+    It is `name` if the method has its default settings, and `name`-variant otherwise.
+    """
     return property(lambda method: name if method == type(method)() else f"{name}-variant")

@@ -1,4 +1,4 @@
-"""Budgets of the algorithms' levels, hard limits of a run, and the reasons why a run ends."""
+"""Budgets of an algorithm's two levels, hard limits of a run, and the reasons why a run ends."""
 
 from __future__ import annotations
 
@@ -78,7 +78,10 @@ class FullBudget:
 
     @classmethod
     def for_size(cls, m: int, n: int) -> FullBudget:
-        """Return the default for m and n variables; maxima also grow beyond the published sizes."""
+        """Return the default for m and n variables.
+
+        Beyond the published sizes, `upper_max` and `lower_max` go on growing; windows do not.
+        """
 
         def at(size: int, sizes: FloatArray, settings: list[int], grows: bool) -> int:
             growth = max(1.0, size / sizes[-1]) if grows else 1.0
@@ -97,10 +100,10 @@ class FullBudget:
 class Limits:
     """Hard limits of a whole run, checked before every request and never exceeded."""
 
-    evals: float = math.inf
-    upper: float = math.inf
-    lower: float = math.inf
-    time: float = math.inf
+    evals: float = math.inf  # evaluations of both levels
+    upper: float = math.inf  # evaluations of the upper level
+    lower: float = math.inf  # evaluations of the lower level
+    time: float = math.inf  # seconds
 
     @classmethod
     def of(
@@ -170,7 +173,7 @@ class Scale:
         return cls(spread / min(max(spread, 1.0), 1e4))
 
     def tolerance(self, absolute: float) -> float:
-        """Return a tolerance in the objective's units."""
+        """Return an absolute tolerance, scaled to the objective's units."""
         return absolute if self.factor is None else absolute * self.factor
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from bilevo.core.arrays import FloatArray, frozen
 
 MAX_SHOWN = 200  # the most characters of a value that an error shows
-NOT_NUMBERS = (bool, np.bool_, np.timedelta64)  # refused, although Python counts with them
+NOT_NUMBERS = (bool, np.bool_, np.timedelta64)  # refused, although one can compute with them
 
 
 def shown(value: object, longest: int = MAX_SHOWN) -> str:
@@ -41,7 +41,10 @@ def is_whole(value: object) -> bool:
 
 
 def real_number(value: object) -> float | None:
-    """Return a real number as a float, or None for anything else and for numbers beyond floats."""
+    """Return a real number as a float.
+
+    For anything else, and for numbers too large for a float, return None.
+    """
     if not isinstance(value, int | float | np.integer | np.floating):
         return None
     if isinstance(value, NOT_NUMBERS):

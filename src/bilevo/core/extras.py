@@ -12,7 +12,11 @@ class MissingExtra(ImportError):  # noqa: N818
 
 
 def need(what: str, module: str, extra: str) -> Any:
-    """Return a module of an optional library; if it is missing, say that `what` needs `extra`."""
+    """Return a module of an optional library.
+
+    If the library is missing, raise a `MissingExtra`. Its message says that `what` need the
+    library, and names `extra`, the option of pip that installs it.
+    """
     try:
         return import_module(module)
     except ImportError as error:
@@ -26,7 +30,10 @@ def need(what: str, module: str, extra: str) -> Any:
 def lazy_names(
     package: str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return a package's `__getattr__` and `__dir__` (PEP 562); `homes` maps names to modules."""
+    """Return `__getattr__` and `__dir__` for a package that loads names when first used (PEP 562).
+
+    `homes` maps each of these names to the module that defines it.
+    """
 
     def load(name: str) -> Any:
         if name not in homes:

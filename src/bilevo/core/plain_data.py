@@ -42,7 +42,10 @@ def revive(kind: type[V], content: Any) -> V:
 
 
 def revive_fields(kind: type, content: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a class that `content` holds, each as a value of its own type."""
+    """Return the fields of a class by name, as far as `content` has them.
+
+    Each value has the type of its field's hint.
+    """
     readers = _field_readers(kind)
     return {name: readers[name](value) for name, value in _exactly(dict, content).items()}
 
@@ -54,7 +57,7 @@ def _field_readers(kind: type) -> dict[str, Callable[[Any], Any]]:
 
 @cache
 def _reader(hint: Any) -> Callable[[Any], Any]:
-    """Return the function that reads values of a type."""
+    """Return the function that turns JSON's types into a value of the hinted type."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin is np.ndarray:
         return lambda content: np.array([_number(item) for item in _exactly(list, content)])

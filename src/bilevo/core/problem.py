@@ -24,7 +24,7 @@ from bilevo.core.values import Returned
 
 Function = Callable[[FloatArray, FloatArray], Any]
 Response = Callable[[FloatArray], FloatArray]
-MAX_BOUNDS = 4  # the most different bounds that a notebook's table shows
+MAX_BOUNDS = 4  # a notebook's table shows at most this number of distinct bounds
 
 
 class Bounds:
@@ -59,7 +59,7 @@ class Bounds:
 
     @classmethod
     def of(cls, bounds: Any, name: str = "bounds") -> Bounds:
-        """Make bounds from a Bounds, scipy's `lb` and `ub`, or a sequence of (lower, upper)."""
+        """Make bounds from a Bounds, from scipy's Bounds, or from a sequence of (lower, upper)."""
         if isinstance(bounds, Bounds):
             return bounds
         if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
@@ -95,7 +95,7 @@ def _width(lower: FloatArray, upper: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """A known solution. `F` and `f` are the values at (x, y); x and y may be unknown."""
+    """A known solution. `F` and `f` are the values at (x, y); x and y are None if unknown."""
 
     F: float
     f: float
@@ -123,7 +123,7 @@ def _point(name: str, values: Any) -> FloatArray:
 
 
 def _unknown(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Return NaN: only a solver knows f."""
+    """Return NaN for each pair, in place of an f that only a solver knows."""
     return np.full(y.shape[:-1], np.nan)
 
 
@@ -132,7 +132,7 @@ class Problem:
 
     Functions take x of shape (m,) and y of shape (n,). Objectives return a number, constraints a
     vector. With `vectorized=True` functions take (k, m) and (k, n), and return (k,) or, for
-    constraints, (k, c). The last `repeats_lower` entries of G repeat g, and are not counted twice.
+    constraints, (k, c). The last `repeats_lower` entries of G repeat g, and add no violation.
     `response` gives the follower's known answers: it takes x (k, m) and returns y* (k, n), with NaN
     in rows where y* is not known. `budget` holds the settings that are usual for the problem.
 
@@ -210,7 +210,7 @@ class Problem:
         return CheckedSolver(chosen, self.y_bounds.lower, self.y_bounds.upper)
 
     def repeats(self, level: Level) -> int:
-        """Return how many of a level's last constraints are left out of its violation."""
+        """Return how many of a level's last constraints repeat g; its violation leaves them out."""
         return self.repeats_lower if level is Level.UPPER else 0
 
     def __repr__(self) -> str:
@@ -271,7 +271,10 @@ def _require_sizes(optimum: Optimum | None, m: int, n: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A value of F that ends a run: a known optimum, or a number that F must not exceed."""
+    """A value of F that ends a run: a known optimum, or a number that F must not exceed.
+
+    `optimum` tells the two apart. F may miss the value by `ftol`.
+    """
 
     F: float
     ftol: float

@@ -24,7 +24,8 @@ from bilevo.core.values import BadValue, Returned
 
 SolverState = TypeVar("SolverState")
 MAX_STEPS = 1000  # a search ends after this number of steps if it never says it is done
-BOUND_SLACK = 1e-6  # answers that far outside a bound, relative to max(width, 1), are rounding
+# An answer may be outside a bound by this share of max(width, 1): that is taken for rounding.
+BOUND_SLACK = 1e-6
 
 
 class Solver(Protocol[SolverState]):
@@ -35,12 +36,13 @@ class Solver(Protocol[SolverState]):
     spent(state)
         The total cost of a search so far. Without this member, each step costs `cost`.
     bind(problem)
-        Return the solver to use, if it needs f, g or bounds. `Problem` calls this once.
+        Return the solver to use for a problem. Solvers that need f, g or bounds take them here.
+        `Problem` calls this once.
 
     A state of arrays, numbers, texts, lists, dictionaries, dataclasses and numpy's generators is
     stored in the run directory; after a crash, any other state is computed again. `advance` may
     change its state in place, and must do the same for equal states. All that changes belongs into
-    the state: the solver's fields are settings, which identify it to a run directory.
+    the state: the solver's fields are settings, by which a run directory recognizes the solver.
     """
 
     def start(self, x: FloatArray, rng: np.random.Generator) -> SolverState:
@@ -50,7 +52,7 @@ class Solver(Protocol[SolverState]):
         """Take one step, and return the state after it."""
 
     def best(self, state: SolverState) -> tuple[Any, float, float]:
-        """Return the best answer so far: y (n,) as the leader sees it, f, and its violation."""
+        """Return the best answer so far: y (n,) as the leader sees it, its f, and its violation."""
 
     def done(self, state: SolverState) -> bool:
         """Tell whether further steps would change nothing."""
@@ -131,7 +133,10 @@ class CheckedSolver:
         return state, StepOutcome(*self.best(state), self._done(state), self._cost(state, before))
 
     def best(self, state: Any) -> tuple[FloatArray, float, float]:
-        """Return the best answer; f and violation are inf unless all its numbers are finite."""
+        """Return the best answer: y, f and violation.
+
+        If one of these numbers is not finite, f and violation are inf.
+        """
         told = self.follower.best(state)
         if not isinstance(told, tuple) or len(told) != 3:
             raise BadValue(f"the follower's best must be a tuple (y, f, violation), got {told!r}")

@@ -33,7 +33,10 @@ class UnitBox:
 
     @property
     def width(self) -> FloatArray:
-        """Return the width of each unit coordinate in the user's units; 1 if it has no effect."""
+        """Return the width of each unit coordinate in the user's units.
+
+        A coordinate without effect has width 1.
+        """
         return self._width if self._width.size else np.ones(1)
 
     def real(self, unit: FloatArray) -> FloatArray:

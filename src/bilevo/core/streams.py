@@ -41,7 +41,7 @@ def stream(seed: int, name: str, generation: int = 0, task: int = 0) -> np.rando
 
 
 def seed_of(rng: Any) -> int:
-    """Return a seed from an int, a SeedSequence, or a Generator (which makes one draw)."""
+    """Return a seed from an int, a SeedSequence, or a Generator, which draws a number for it."""
     if isinstance(rng, np.random.Generator):
         return int(rng.integers(SEED_LIMIT))
     if isinstance(rng, np.random.SeedSequence):

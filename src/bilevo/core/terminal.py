@@ -1,4 +1,7 @@
-"""Safe text for a terminal: names and messages from files may hold characters that it obeys."""
+"""Safe text for a terminal.
+
+Names and messages from files may hold characters that a terminal would obey.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ class Where(str):
 
 
 def mark(error: BaseException, where: str) -> None:
-    """Note on an exception from user code where it was raised."""
+    """Add to an exception from user code a note that says where in the run it was raised."""
     error.add_note(Where(where))
 
 

@@ -1,7 +1,7 @@
 """Checks of the values that user functions return, and their conversion to float64 arrays.
 
 A wrong type or shape is a mistake in the user's program, and raises `BadValue` at once. Numbers
-that are not finite are allowed; `Values` ranks them last.
+that are not finite are allowed; `bilevo.core.request.Values` ranks their points last.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Returned:
             raise self._bad("constraints", f"{count}, not {self.count} as before")
 
     def number(self, value: Any, what: str = "objective") -> float:
-        """Return one number as a float."""
+        """Return a value as a float; refuse anything but one real number."""
         if isinstance(value, float | int):
             try:
                 return float(value)
@@ -106,7 +106,10 @@ class Returned:
         return array
 
     def _miscounted(self, count: int) -> bool:
-        """Tell whether a number of constraints differs from the first one seen, which is kept."""
+        """Tell whether a number of constraints differs from the first number seen.
+
+        The first number is kept; it is refused if it is below `least`.
+        """
         if self.count is None:
             if count < self.least:
                 raise self._bad("constraints", f"{count}, but {self.least} of them repeat g")
@@ -114,9 +117,10 @@ class Returned:
         return count != self.count
 
     def real(self, value: Any, what: str, kinds: str = "fiub") -> FloatArray:
-        """Return a float64 copy of real numbers of these dtype kinds; masked entries become NaN.
+        """Return a float64 copy of real numbers, in which masked entries are NaN.
 
-        Constraints may not be booleans: True would be a violation, but is hardly ever meant so.
+        `kinds` holds numpy's letters for the kinds of dtypes that are allowed. Constraints may not
+        be booleans: True would be a violation, but is hardly ever meant so.
         """
         if _is_floats(value):
             return value.copy()  # the function may reuse its array

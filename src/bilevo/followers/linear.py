@@ -10,7 +10,8 @@ Both are exact: one step solves the program for the leader's x, and the solver i
 - **No feasible solution.** The leader has caused that, so it is a value and not an error. A further
   solve relaxes rows (and bounds that cross) by the least possible sum. This sum is the violation,
   which leads the leader back to feasible programs. f is the cost of the relaxed solution. y is the
-  middle of the problem's y_bounds, because there are no duals from which `answer` could make it.
+  middle of the problem's y_bounds, because there are no duals from which `answer` (see `LinProg`)
+  could make y.
 - **Anything else** (an unbounded program, a limit of the solver, keywords that scipy does not take)
   is a mistake in the model, and raises ValueError.
 """
@@ -33,7 +34,7 @@ Model = Callable[[FloatArray], Mapping[str, Any]]
 Tie = Callable[[FloatArray], Any]
 MakeAnswer = Callable[[FloatArray, Any], Any]
 
-TIED = 1e-9  # mixed-integer solutions are tied if their costs differ by a smaller share
+TIED = 1e-9  # mixed-integer solutions are tied if their costs differ by less than this share
 TOLERANCE = 1e-7  # HiGHS takes smaller violations and reduced costs for 0
 LIMIT = 1  # scipy's status of a solve that a limit ended
 
@@ -50,7 +51,7 @@ class Solve:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """min c @ y s.t. rows in [row_lower, row_upper], y in [lower, upper], some of y integer."""
+    """min c @ y s.t. row_lower <= rows @ y <= row_upper, lower <= y <= upper, some of y integer."""
 
     c: FloatArray
     integrality: FloatArray
@@ -61,7 +62,7 @@ class Program:
     row_upper: FloatArray
 
     def excess(self) -> tuple[float, float]:
-        """Return the least sum by which rows and crossed bounds must be relaxed, and f then."""
+        """Return the least sum by which rows and crossed bounds must be relaxed, and c @ y then."""
         from scipy.sparse import eye_array, hstack
 
         k = len(self.row_lower)
@@ -172,7 +173,7 @@ class _Exact(ABC):
 
     @abstractmethod
     def _program(self, words: dict[str, Any]) -> Program:
-        """Return the model in the form in which it is solved again."""
+        """Return the model as a program, which can be solved again with other costs or limits."""
 
     @abstractmethod
     def _best_ones(self, program: Program, solution: Any) -> Program:

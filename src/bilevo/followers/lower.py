@@ -11,7 +11,10 @@ from bilevo.core.space import UnitBox
 
 
 class Lower:
-    """f and g of a problem at points of the unit box; no evaluation is counted."""
+    """f and g of a problem at points of the unit box.
+
+    Evaluations are not counted here: the solver that makes them says what they cost.
+    """
 
     def __init__(self, problem: Problem, searcher: str) -> None:
         if not problem.f_is_known:

@@ -33,7 +33,8 @@ class Paused(Exception):  # noqa: N818 (not an error: the step is over)
 class MinimizeState:
     """A search for the answer to x that starts at `begin`: its points (k, n), and their values.
 
-    Points are in the unit box. `best` may be older. `starts` counts this search and later ones.
+    Points are in the unit box. `best` may be from an earlier search for the same x. `starts` is the
+    number of searches that are left, this one included.
     """
 
     x: FloatArray
@@ -109,7 +110,7 @@ class Minimize:
     By default `method` is L-BFGS-B, or SLSQP if there are constraints; both use central
     differences. Nelder-Mead, or COBYLA if there are constraints, needs no gradients and copes with
     kinks. More `starts`, one after another, help where f has several valleys. A step makes
-    `evaluations` (by default those of five gradients), or fewer at a search's end.
+    at most `evaluations` evaluations. The default is enough for five gradients.
     """
 
     method: str | None = None

@@ -23,7 +23,7 @@ from bilevo.followers.lower import Lower, required
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import PopulationOptimizer, Start
 
-DEVIATION = 0.3  # standard deviation at the start of a search
+DEVIATION = 0.3  # standard deviation at the start of a search, in the unit box
 
 
 @dataclass(slots=True, eq=False)
@@ -36,7 +36,7 @@ class PopulationState:
     best: FloatArray
     f: float = math.inf
     violation: float = math.inf
-    spread: float = 0.0  # the largest difference of f in a better half so far
+    spread: float = 0.0  # the largest range of f in the better half of a generation so far
     generations: int = 0
     finished: bool = False
 
@@ -45,9 +45,10 @@ class PopulationState:
 class Population:
     """Searches f by CMA-ES, DE or another of `bilevo.optimizers`.
 
-    It is done after 100 + 50 n generations, or sooner. It looks at the better half of a generation,
-    and is done if all points there are within `precision` of the box, or if all values of f are
-    within `precision**2` of the largest such range so far (near a smooth minimum f is quadratic).
+    A search is done after at most 100 + 50 n generations. It is done sooner if, in the better half
+    of a generation, no variable differs by more than `precision` times the width of its bounds. It
+    is also done if f differs there by at most `precision**2` times the largest such difference so
+    far; the square is taken because f is quadratic near a smooth minimum.
     """
 
     optimizer: PopulationOptimizer[Any] = field(default_factory=CMAES)

@@ -6,7 +6,8 @@ solutions into CMA-ES", 2011, as the public BL-CMA-ES program (X. He et al., 201
 
 What differs from the textbook, and why:
 - steps are clipped in length (Hansen 2011), because points told often differ from those asked for:
-  they are repaired at a bound, their follower part is replaced, or another task's is added;
+  they are repaired at a bound, their y is replaced by the follower's answer, or a point of another
+  task is added;
 - the path p_c has no stall indicator, as in the BL-CMA-ES program;
 - samples are drawn by the symmetric root of C (see cma_kernels). C is factorized before sampling,
   not after the update, because cooperation between tasks changes C in between;
@@ -39,7 +40,7 @@ class Params(NamedTuple):
 
 @cache
 def parameters(d: int, lam: int) -> Params:
-    """Return the parameters of dimension d and population size lambda, derived step by step."""
+    """Return the parameters for d variables and a population of `lam` points."""
     mu = lam // 2
     raw = math.log(mu + 0.5) - np.log(np.arange(1, mu + 1))
     weights = raw / raw.sum()
@@ -49,7 +50,7 @@ def parameters(d: int, lam: int) -> Params:
     c_1 = 2 / ((d + 1.3) ** 2 + mu_eff)
     c_mu = min(1 - c_1, 2 * (mu_eff - 2 + 1 / mu_eff) / ((d + 2) ** 2 + mu_eff))
     damping = 1 + 2 * max(0.0, math.sqrt((mu_eff - 1) / (d + 1)) - 1) + c_s
-    chi = math.sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d))  # length of a standard normal vector
+    chi = math.sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d))  # mean length of a vector of N(0, I)
     longest = math.sqrt(d) + 2 * d / (d + 2)  # longer whitened steps are cut to this length
     push_s, push_c = (math.sqrt(c * (2 - c) * mu_eff) for c in (c_s, c_c))
     keep, gain = 1 - c_1 - c_mu, c_s / damping

@@ -30,7 +30,7 @@ LISTED = 64  # up to this number of coordinates, a list is faster than an array
 CONDITION = 1e7  # the largest ratio allowed between deviations along the axes of C
 MAX_SWEEPS = 50  # the most QL sweeps for an eigenvalue; two or three are usual
 EPSILON = 2.0**-52  # relative precision of floating point
-MAX_WIDTH = 1e60  # the largest deviation, and coordinate of a mean; mixing lets both grow
+MAX_WIDTH = 1e60  # the largest deviation, and the largest coordinate of a mean, that is allowed
 MIN_DEVIATION = 1e-30  # the least deviation; points of the unit box this close are equal
 
 
@@ -281,7 +281,7 @@ def _reduce(rows, diagonal, beside):  # type: ignore[no-untyped-def]
     """Make the symmetric matrix in `rows` tridiagonal; the rows become the basis of that form."""
     d = len(rows)
     sizes, product = np.zeros(d), np.zeros(d)
-    for i in range(d - 1, 0, -1):  # reflect row i onto its neighbour of the diagonal
+    for i in range(d - 1, 0, -1):  # reflect row i: left of the diagonal, keep one entry
         u, last, square = rows[i, :i], rows[i, i - 1], 0.0
         for k in range(i - 1):
             square += u[k] * u[k]

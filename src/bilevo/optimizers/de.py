@@ -2,7 +2,8 @@
 
 R. Tanabe and A. Fukunaga, "Success-history based parameter adaptation for differential evolution",
 IEEE Congress on Evolutionary Computation, 2013. This is the small form that the TLEA program
-(gdutcislab/TLEA-bilevel, 2021) has at its lower level: half of its few members are guides.
+(gdutcislab/TLEA-bilevel, 2021) has at its lower level. The better half of its few members
+are guides: a mutation moves a member towards one of them.
 
 One thing differs from that program: children are compared with their parents after the whole
 generation is evaluated, not one by one. So they can be evaluated in one batch.

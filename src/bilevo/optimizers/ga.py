@@ -3,9 +3,10 @@
 K. Deb and R. B. Agrawal, "Simulated binary crossover for continuous search space", Complex Systems
 9, 1995. Parents and children compete for places, so that the best are kept.
 
-Followers have small populations. So some settings differ from those usual for a hundred members
-(indices 15 and 20). Crossover changes every variable, not half of them, and spreads children more
-widely. Mutation changes children less.
+Followers have small populations. So some settings differ from those usual for a hundred members,
+where the index of crossover is 15 and that of mutation 20. Crossover changes every variable, not
+half of them. With a lower index it spreads children more widely. With a higher index, mutation
+changes children less.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Differences:
     f is returned as (f - base) / |base|, where `base` is f at the start of the search.
     """
 
-    STEP = 6e-6  # the cube root of the rounding error
+    STEP = 6e-6  # in the unit box; the cube root of the relative rounding error
 
     def __init__(self, evaluate: Callable[[FloatArray], Values], base: float) -> None:
         self._evaluate = evaluate
@@ -51,7 +51,7 @@ class Differences:
         self._scale = abs(self._base) or 1.0
 
     def values(self, y: FloatArray) -> tuple[float, FloatArray]:
-        """Return the scaled f and the slack of the constraints."""
+        """Return the scaled f, and the slack (c,) of the constraints, which is -g - `MARGIN`."""
         key = y.tobytes()
         if key not in self._values:
             f, slack = self._at(np.clip(y, 0, 1)[None])

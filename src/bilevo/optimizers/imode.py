@@ -30,7 +30,9 @@ OPERATORS = 3
 LAST_SIZE = 4  # size of the population when the budget is used up
 ARCHIVE_PER_MEMBER = 2.6  # size of the archive of replaced parents, per member
 MEMORY_PER_VARIABLE = 20  # length of the memory of settings, per variable
-FIRST_SETTING, IDLE_SETTING = 0.2, 0.5  # F and CR at the start, and after no success
+# The scale factor F and the crossover rate CR in the memory: at the start, and those that it learns
+# after a generation in which no child was better than its parent.
+FIRST_SETTING, IDLE_SETTING = 0.2, 0.5
 SPREAD = math.sqrt(0.1)  # how widely F and CR are drawn around remembered settings
 BINOMIAL = 0.4  # probability of binomial crossover; otherwise exponential
 CHANCES = 0.1, 0.9  # smallest and largest probability of an operator
@@ -73,9 +75,9 @@ class IMODE(PopulationBased[IMODEState]):
         return children
 
     def variants(self, state: IMODEState, rng: np.random.Generator) -> FloatArray:
-        """Return children (3, k, d) of all members by each operator.
+        """Return children (3, k, d): each of the three operators makes one child of each member.
 
-        A caller that picks one child per member stores the picked operators in `operator`.
+        A caller that picks one child per member stores the picked operators in `state.operator`.
         """
         self.shrink(state, rng)
         k, d = state.points.shape
@@ -139,7 +141,11 @@ class IMODE(PopulationBased[IMODEState]):
 
 
 def operator_chances(operator: IntArray, gains: FloatArray) -> FloatArray:
-    """Return probabilities in proportion to mean gains; equal ones if an operator was not used."""
+    """Return the operators' probabilities, in proportion to the mean gains of their children.
+
+    They are kept within `CHANCES`. All are equal if an operator made no child, or nothing was
+    gained.
+    """
     even = np.full(OPERATORS, 1 / OPERATORS)
     used = np.bincount(operator, minlength=OPERATORS)
     if used.min() == 0:

@@ -1,15 +1,16 @@
 """Optimizers that keep a population: their start, their selection, and their sampling features.
 
-DRC compares and mixes the sampling features of searches. For CMA-ES they are a Gaussian. For a
-population they are as follows:
+DRC compares and mixes the sampling features of searches, which say where a search draws points. For
+CMA-ES they are a Gaussian. For a population they are as follows:
 - the search is at the mean of its members; how this mean changes shows how far a task has come;
-- a search that starts from this one draws from a Gaussian with its mean and covariance;
+- another search that starts from this one draws from a Gaussian with the members' mean and
+  covariance;
 - a mixture is the weighted mean of the searches' means and covariances, as for CMA-ES. The weights
   are scaled to add up to 1, because larger weights would move a mean out of the box. In the next
   generation a quarter of the points, in the places of the worst members, are drawn from the
   mixture. So cooperation costs no evaluations of its own;
-- a point beyond those asked for, such as a neighbour's answer (DRC's navigational solution), takes
-  the place of the worst member if it is better;
+- an evaluated point that was not asked for, such as a neighbour's answer (DRC's navigational
+  solution), takes the place of the worst member if it is better;
 - a search is exhausted when the members' deviation has fallen to a hundredth of its first value. In
   CMA-ES the step size stands for this deviation.
 
@@ -36,13 +37,17 @@ EXHAUSTED = 1e-2  # share of its first deviation at which a search is exhausted
 
 @dataclass(slots=True, eq=False)
 class Population:
-    """Members (k, d) and, once told, their values; a mixture to sample from, if there is one."""
+    """The members (k, d) of a population, and their values once these are told.
+
+    If there is a mixture, the next points of some members are drawn from it. Afterwards `resampled`
+    holds the indices of these members.
+    """
 
     points: FloatArray
     objective: FloatArray = field(default_factory=lambda: np.empty(0))
     violation: FloatArray = field(default_factory=lambda: np.empty(0))
     first_variance: float = 0.0
-    resampled: IntArray = field(default_factory=lambda: np.empty(0, np.int64))  # from a mixture
+    resampled: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
     mixture_mean: FloatArray = field(default_factory=lambda: np.empty(0))
     mixture_covariance: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
 
@@ -68,7 +73,11 @@ class Population:
         return float(np.vdot(away, away)) / len(away)
 
     def gains(self, objective: FloatArray, violation: FloatArray) -> tuple[BoolArray, FloatArray]:
-        """Return which new values are better than the members' in Deb's order, and by how much."""
+        """Return which new values are better than the members' in Deb's order, and all differences.
+
+        A difference is absolute. It is one of objectives where the violations are equal, and else
+        one of violations.
+        """
         equally_feasible = violation == self.violation
         better = np.where(
             equally_feasible,

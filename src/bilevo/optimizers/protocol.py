@@ -110,7 +110,10 @@ def default_population(d: int) -> int:
 def require_population(
     owner: str, population: int | None, smallest: int = 4, optional: bool = True
 ) -> None:
-    """Refuse a population size that is no whole number or too small; None needs `optional`."""
+    """Refuse a population size that is no whole number or too small.
+
+    None is allowed if `optional`.
+    """
     require_count("population", population, optional)
     if population is not None and population < smallest:
         raise ValueError(f"{owner} needs a population of at least {smallest}, got {population}")

@@ -17,7 +17,10 @@ NEVER = -1.0  # stored in place of a crossover rate that has become 0, which the
 
 @dataclass(slots=True, eq=False)
 class Memory:
-    """Scale factors F (h,) and crossover rates CR (h,); `position` is overwritten next."""
+    """Scale factors F (h,) and crossover rates CR (h,).
+
+    The entries at `position` are overwritten next.
+    """
 
     F: FloatArray
     CR: FloatArray
@@ -30,7 +33,11 @@ class Memory:
     def draw(
         self, count: int, rng: np.random.Generator, scale: float = 0.1
     ) -> tuple[FloatArray, FloatArray]:
-        """Draw F (count,) in (0, 1] by Cauchy and CR (count,) in [0, 1] by normal deviates."""
+        """Draw F (count,) in (0, 1] and CR (count,) in [0, 1] around entries of the memory.
+
+        Deviations of F from an entry have a Cauchy distribution of this scale, those of CR a normal
+        distribution.
+        """
         slot = rng.integers(len(self.F), size=count)
         CR = np.clip(self.CR[slot] + scale * rng.standard_normal(count), 0.0, 1.0)
         CR[self.CR[slot] == NEVER] = 0.0
@@ -40,7 +47,7 @@ class Memory:
         return np.minimum(F, 1.0), CR
 
     def learn(self, F: FloatArray, CR: FloatArray, gains: FloatArray) -> None:
-        """Write the means of successful settings, weighted by what they gained."""
+        """Overwrite the next entries with means of successful settings, weighted by their gains."""
         weights = np.where(np.isfinite(gains), gains, 0.0)
         weights = weights / weights.max() if weights.max() > 0 else np.ones(len(gains))
         self.F[self.position] = lehmer_mean(F, weights)

@@ -6,10 +6,10 @@ K. Deb and R. B. Agrawal, "Simulated binary crossover for continuous search spac
 Systems 9, 1995 (polynomial mutation).
 
 The crossover is the planar variant of the public BLEAQ-II program (Sinha, Lu, Deb and Malo, 2020).
-The mutation of that program does not scale its changes by the width of the box. Its test problems
-are mostly `WIDTH` wide; here lengths are divided by that width, so that the operators do not depend
-on the user's units. The code is plain Python, which for small populations is several times faster
-than numpy.
+The mutation of that program does not scale its changes by the width of the box. The boxes of the
+program's test problems are mostly `WIDTH` wide. Here lengths are divided by that width, so that the
+operators do not depend on the user's units. The code is plain Python, which for small
+populations is several times faster than numpy.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ def entrants(keys: Sequence[Key], infeasible: int, uniforms: Sequence[float]) ->
 
     If all members are feasible, members are drawn at random. Otherwise feasible members are drawn
     at random if there are more of them than needed. If there are not, the best members enter.
+    `infeasible` is the number of infeasible members.
     """
     wanted, size = len(uniforms), len(keys)
     if infeasible == 0 and size >= wanted:
@@ -69,11 +70,12 @@ def adaptive_eta(parents: FloatArray) -> float:
 def parent_centric_crossover(
     parents: FloatArray, rng: np.random.Generator, eta: float, children: int
 ) -> FloatArray:
-    """Return children (k, d) around the first of three parents (3, d), or copies of it.
+    """Return children (k, d) around the first of three parents (3, d), or copies of this parent.
 
-    A child is two normal steps away from the first parent. `XI` scales the step along the way from
-    the parents' centre to the first parent. `eta` scales the step along half the difference of the
-    other two parents, whose order does not matter, because the normal distribution is symmetric.
+    A child is the first parent moved by two normally distributed steps. `XI` scales the step along
+    the way from the parents' centre to the first parent. `eta` scales the step along half the
+    difference of the other two parents, whose order does not matter, because the normal
+    distribution is symmetric.
     """
     coordinates = parents.T.tolist()  # triples: the values of the three parents
     crossed, normals = rng.random(children).tolist(), rng.standard_normal(2 * children).tolist()
@@ -95,7 +97,10 @@ def polynomial_mutation(
     index: float = 20.0,
     scale: float = 1.0,
 ) -> FloatArray:
-    """Change each coordinate of points (k, d) with a probability, by at most `scale`."""
+    """Return points (k, d) in which each coordinate is changed with the given probability.
+
+    A change is at most `scale`; with a larger `index` small changes are more likely.
+    """
     changed, coordinates = rng.random(points.size).tolist(), points.ravel().tolist()
     chosen = [i for i, uniform in enumerate(changed) if uniform < probability]
     power = 1 / (index + 1)
@@ -108,7 +113,10 @@ def polynomial_mutation(
 def simulated_binary_crossover(
     mothers: FloatArray, fathers: FloatArray, rng: np.random.Generator, index: float
 ) -> FloatArray:
-    """Return one child (k, d) of each mother and father; each variable is near a parent's."""
+    """Return one child (k, d) of each mother and father.
+
+    Each variable of a child is near that of one parent, and nearer with a larger `index`.
+    """
     uniform, side = rng.random((2, *mothers.shape))
     spread = np.where(uniform <= 0.5, 2 * uniform, 1 / (2 - 2 * uniform)) ** (1 / (index + 1))
     spread = np.where(side < 0.5, spread, -spread)

@@ -25,7 +25,10 @@ _SCALABLE = {**_SMD, **VARIANTS}
 
 
 def names() -> list[str]:
-    """Return all problem names; new ones come last, because exports number them by place."""
+    """Return the names of all problems.
+
+    New names come last, because exports number problems by their places in this list.
+    """
     return [*_SMD, *_FIXED, *VARIANTS]
 
 

@@ -29,8 +29,9 @@ def _scalarize(weight: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
 def gold_mining() -> Problem:
     """Make the problem of a government, which taxes a mine; the mine sets its production.
 
-    The government also sets the mine's weight of profit. The optimum is F = -314.2206 at tax 51.52,
-    weight 0.9526, production 12.44. A smaller F needs a production that the mine would not choose.
+    The government also sets the weight that the mine gives to profit. The optimum is
+    F = -314.2206 at tax 51.52, weight 0.9526, production 12.44. A smaller F needs a production that
+    the mine would not choose.
     """
 
     def F(x: FloatArray, y: FloatArray) -> FloatArray:

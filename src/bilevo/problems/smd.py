@@ -25,7 +25,7 @@ from bilevo.core.problem import Function, Optimum, Problem
 
 Box = tuple[float, float]
 Point = tuple[float, float, float, float]  # entries of u, v, w, z
-Parts = Callable[[FloatArray, FloatArray, FloatArray, FloatArray], FloatArray]
+Parts = Callable[[FloatArray, FloatArray, FloatArray, FloatArray], FloatArray]  # of u, v, w, z
 MARGIN = 1e-5  # distance of bounds from points where tan or log is infinite
 WIDE: Box = (-5.0, 10.0)
 
@@ -181,7 +181,8 @@ class Definition:
     """One problem of the suite.
 
     `point` gives the optimal entries of u, v, w and z for given sizes, or None if they are not
-    known. If the follower's answer is known, it is w = `w_star` and z = `z_of(v)`.
+    known. If the follower's answer is known, it is w = `w_star` and z = `z_of(v)`. `least_q` is the
+    smallest size that w may have.
     """
 
     F: Parts
@@ -373,7 +374,10 @@ def _optimum(definition: Definition, sizes: Sizes, F: Function, f: Function) -> 
 
 
 def _response(definition: Definition, sizes: Sizes) -> Callable[[FloatArray], FloatArray]:
-    """Return y*(x); it is NaN where SMD9's lower constraint excludes the unconstrained answer."""
+    """Return the function y*(x), which gives the follower's answers.
+
+    They are NaN where SMD9's lower constraint excludes the unconstrained answer.
+    """
 
     def respond(x: FloatArray) -> FloatArray:
         assert definition.z_of is not None

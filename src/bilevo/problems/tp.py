@@ -26,7 +26,10 @@ def _columns(*columns: FloatArray) -> FloatArray:
 
 
 def _linear(x: FloatArray, y: FloatArray, rows: FloatArray) -> FloatArray:
-    """Return linear constraints; a row holds the coefficients of x and y, and the constant."""
+    """Return the values of linear constraints.
+
+    Each of the `rows` holds the coefficients of x and y, and the constant.
+    """
     both = np.concatenate([x, y], axis=1)
     return np.asarray(row_dots(both[:, None, :], rows[:, :-1]) + rows[:, -1])
 
@@ -42,7 +45,7 @@ def _problem(
     G: Function | None = None,
     repeats: int = 0,
 ) -> Problem:
-    """Make a problem; with `repeats`, the constraints g are appended to G."""
+    """Make a problem; `repeats` is the number of constraints g to append to G, all or none."""
     if repeats:
         own, lower = G, g
         assert lower is not None

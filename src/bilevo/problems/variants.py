@@ -3,17 +3,18 @@
 The variants keep the known optima and the sizes of the SMD problems they are made of:
 
 - `smd1-rot` to `smd10-rot`: x and y are rotated about the optimum, so that no variable can be
-  searched by itself. SMD11 is not rotated, as the follower would answer otherwise beyond the bound
-  at its optimum; nor are SMD12, whose optimum is known at few sizes, and the rarely used SMD13-14.
+  searched by itself. SMD11 is not rotated: its optimum is on a bound, and beyond that bound the
+  follower would have other answers. Nor are SMD12, whose optimum is known at few sizes, and the
+  rarely used SMD13-14.
 - `smd1-abs`, `smd2-abs`, `smd5-abs`, `smd1-max`: f has the sum of absolute values, or the largest
   of them, in place of a sum of squares. F and the follower's answers stay the same.
 - `smd1-noise6`, `smd1-noise3`, ... for SMD1-8: f has a relative error of up to 1e-6 or 1e-3. The
   error is a hash of the point, so that runs repeat and resume. F is exact; the optimum and the
   follower's answers are those without noise.
 
-The box of a rotated problem excludes the answers of some followers. The optimum stays the best
-pair. Its y* is in the box, so at any x the best answer in the box has an f no higher than y* has.
-In SMD1-10 no y with such an f has an F below F*.
+The box of a rotated problem excludes the answers of some followers. The optimum (x*, y*) stays the
+best pair: y* is in the box, so at any x the follower's best answer in the box has an f of at most
+f(x, y*). In SMD1-10 no y with such an f has an F below F*.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Rotation:
 
     @classmethod
     def about(cls, centre: FloatArray, bounds: Bounds, name: str) -> Rotation:
-        """Make a rotation about the centre; its name seeds the random matrix."""
+        """Make a rotation about the centre; `name` seeds the random matrix Q."""
         distance = np.minimum(centre - bounds.lower, bounds.upper - centre)
         normal = stream(0, name).standard_normal((centre.size, centre.size))
         turn, triangle = np.linalg.qr(normal)

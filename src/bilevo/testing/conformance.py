@@ -59,7 +59,7 @@ class AlgorithmTests:
         return CountingProblem(problem, followers.Minimize() if self.drives_solver else None)
 
     def run(self, problem: Problem, **options: Any) -> Result:
-        """Solve a problem; its evaluations are counted independently."""
+        """Solve a problem, and check the result's counts of evaluations."""
         options = {"max_evals": self.max_evals, "method": self.algorithm(), **options}
         return self.counting(problem).minimize(**options)
 
@@ -157,7 +157,10 @@ class AlgorithmTests:
         assert result.x[1] == result.y[1] == 3.0
 
     def test_keeps_a_history(self) -> None:
-        """Check that each generation has a row; its arrays are empty if it reports no tasks."""
+        """Check that each generation has a row in the history.
+
+        The arrays of a row are empty if the algorithm reports no tasks.
+        """
         result = self.run(get("smd1"), budget=SHORT, max_evals=10 * self.max_evals)
         assert len(result.history) == result.nit > 0
         for row in result.history:

@@ -54,7 +54,7 @@ class CountingProblem:
                 raise AssertionError(f"{name} = {point.tolist()} is outside its bounds")
 
     def minimize(self, **options: Any) -> Result:
-        """Solve the problem, and check that the result's counts are the same.
+        """Solve the problem, and check that the result has the same counts as this object.
 
         This works for runs without `run_dir` and without `workers`.
         """

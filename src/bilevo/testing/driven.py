@@ -21,7 +21,8 @@ class Driven:
 
     `formula(level, x, y)` takes x (k, m) and y (k, n). It returns objectives (k,), or a tuple of
     these and constraints (k, c). `counts` holds the number of points of each level, `asked` the
-    requests, `told` the best pairs. Requests that break the rules raise `BadRequest`.
+    requests for values, and `told` the best pairs that the algorithm has reported. Requests that
+    break the rules raise `BadRequest`.
 
     >>> from bilevo.algorithms import BLCMAES
     >>> driven = Driven(lambda level, x, y: ((y - x) ** 2).sum(axis=1), m=2, n=2)
@@ -53,7 +54,7 @@ class Driven:
         return run(procedure, self.answer)
 
     def answer(self, request: Request) -> Values | None:
-        """Check and answer one request, and keep it."""
+        """Check a request, keep it, and return the values; an `Incumbent` gets None."""
         self._checks.check(request)
         if isinstance(request, Incumbent):
             self.told.append(request)
