@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from bilevo.algorithms.drc_plus.experience import Experience, WarmTask
+from bilevo.algorithms.drc_plus.experience import Experience, WarmTask, rounding
 from bilevo.algorithms.drc_plus.local_follower import CONSTRAINT_MARGIN, ITERATIONS, UNKNOWN
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair, evaluate_answers, evaluate_pairs
@@ -76,7 +76,14 @@ class LeaderView:
         """
         if not self.the_elite.certified:
             return pair.no_worse(self.the_elite)
-        return is_better(pair, self.the_elite, self.F_scale.tolerance(LEADER_TOLERANCE))
+        return is_better(pair, self.the_elite, self.F_tolerance(LEADER_TOLERANCE))
+
+    def F_tolerance(self, absolute: float) -> float:  # noqa: N802 (F is the leader's objective)
+        """Return a tolerance of F in its units, but no less than rounding of f leaves in F."""
+        noise = 0.0
+        if self.elite is not None and math.isfinite(self.elite.f):
+            noise = self.sensitivity * math.sqrt(rounding(self.elite.f))
+        return max(self.F_scale.tolerance(absolute), noise)
 
     def f_tolerance(self, difference: float) -> float:
         """Return the tolerance on f that still shows a given difference in F."""
@@ -143,7 +150,7 @@ class LeaderView:
             G.update(zip((row.tobytes() for row in rows), values.constraints, strict=True))
             return values
 
-        tolerance = self.F_scale.tolerance(0.1 * LEADER_TOLERANCE)
+        tolerance = self.F_tolerance(0.1 * LEADER_TOLERANCE)
         rule = LocalRule(20 * (k + 1), tolerance, trusting=True)
         hessian = self.flat_hessian if len(self.flat_hessian) == k else None
         here = np.array([pair.F]), np.array([pair.violation]), task.G[None]
@@ -231,7 +238,7 @@ def descent(
     box = np.zeros(m), np.ones(m)
     rule = LocalRule(
         LEADER_ITERATIONS * (m + 1),
-        state.F_scale.tolerance(LEADER_TOLERANCE),
+        state.F_tolerance(LEADER_TOLERANCE),
         difference=LEADER_DIFFERENCE,
         margin=CONSTRAINT_MARGIN,
         ceiling=ceiling,
@@ -252,7 +259,7 @@ def descent(
 
 def is_smooth_end(state: LeaderView, end: SearchEnd) -> bool:
     """Tell whether a descent ended where phi is smooth and the model expects no more gain."""
-    near = 100 * state.F_scale.tolerance(LEADER_TOLERANCE)
+    near = 100 * state.F_tolerance(LEADER_TOLERANCE)
     return end.violation == 0 and end.left <= near
 
 

@@ -245,7 +245,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
 
         Returns True if the last search ended where phi is smooth and nothing better is near.
         """
-        smooth, tolerance = False, state.F_scale.tolerance(spec.ftol)
+        smooth, tolerance = False, state.F_tolerance(spec.ftol)
         for _ in range(MOST_REFUTATIONS):
             before = state.the_elite
             end = yield from descent(state, self.follower(spec, state), pair.x, ceiling)
@@ -308,7 +308,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
         yield from self.accept_best(spec, state, tasks)
         pairs = [task.pair for task in tasks]
         note_tasks(state, [task.executions for task in tasks], pairs)
-        search.tell(x, pairs, 0.1 * state.F_scale.tolerance(spec.ftol))
+        search.tell(x, pairs, 0.1 * state.F_tolerance(spec.ftol))
 
     def follow_up_search(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
         """Descend from the best pair once CMA-ES is narrow; restart CMA-ES once it has ended."""
@@ -325,7 +325,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
 
     def restart(self, spec: Spec, state: DRCPlusState) -> None:
         """Restart CMA-ES at random with twice the population, or stop after fruitless restarts."""
-        tolerance = state.F_scale.tolerance(spec.ftol)
+        tolerance = state.F_tolerance(spec.ftol)
         if state.restart_elite is None or is_better(
             state.the_elite, state.restart_elite, tolerance
         ):
