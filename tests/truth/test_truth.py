@@ -19,6 +19,7 @@ from benchmarks.known.construction import (
     judge_certificate,
 )
 from benchmarks.known.constructions import NAMES, construct
+from benchmarks.limited import SOLVED, error_at_limit
 from benchmarks.refuted import attempt
 from bilevo import Problem
 
@@ -207,3 +208,17 @@ def test_a_cusp_is_found_or_success_not_claimed(seed: int) -> None:
         lambda x, y: float((x[0] - 0.5) ** 2 + (y[0] - 1) ** 2), f, [(0, 1)], [(0, 2)]
     )
     check_run(Construction("cusp", "kink", problem, lambda x: [x[0] / 1.5]), seed)
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_a_limit_does_not_lose_what_a_run_had_found(seed: int) -> None:
+    for limit in (5_000, 15_000):
+        assert error_at_limit((limit, seed), "smd5", 10) <= SOLVED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize(("size", "first"), [(10, 5_000), (20, 10_000)])
+def test_no_limit_loses_what_a_run_had_found(size: int, first: int, seed: int) -> None:
+    for limit in (first, 2 * first, 4 * first, 8 * first):
+        assert error_at_limit((limit, seed), "smd5", size) <= SOLVED

@@ -282,3 +282,31 @@ def test_a_level_without_variables_ends_a_run_soon(name: str, F: float) -> None:
     result = minimize_counted(ODD[name], method=METHOD, rng=1)
     assert result.status == "stagnation" and result.nfev < 6000
     assert pytest.approx(F, abs=1e-6) == result.F
+
+
+def test_the_fallback_does_not_give_up_a_certified_elite_for_an_unchecked_pair() -> None:
+    driven = Driven(get("smd1"))
+    spec, method = driven.spec(seed=1), DRCPlus()
+    state = driven.run(method.init(spec))
+    while not (state.elite is not None and state.the_elite.certified):
+        state = driven.run(method.generation(spec, state))
+    proven = state.the_elite
+    state.known.smooth = 0.0  # as if followers were not smooth
+    for _ in range(3):
+        state = driven.run(method.generation(spec, state))
+        assert state.the_elite.certified and state.the_elite.no_worse(proven)
+        assert driven.told[-1].certified
+    assert state.fallback is not None
+
+
+def test_a_run_comes_back_from_the_fallback_when_followers_are_smooth() -> None:
+    driven = Driven(get("smd1"))
+    spec, method = driven.spec(seed=1), DRCPlus()
+    state = driven.run(method.init(spec))
+    state = driven.run(method.generation(spec, state))
+    state.known.smooth = 0.4
+    for _ in range(60):
+        state = driven.run(method.generation(spec, state))
+        if not state.known.rough:
+            break
+    assert not state.known.rough

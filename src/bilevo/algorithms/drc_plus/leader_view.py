@@ -78,7 +78,7 @@ class LeaderView:
             return pair.no_worse(self.the_elite)
         return is_better(pair, self.the_elite, self.F_tolerance(LEADER_TOLERANCE))
 
-    def F_tolerance(self, absolute: float) -> float:  # noqa: N802 (F is the leader's objective)
+    def F_tolerance(self, absolute: float) -> float:
         """Return a tolerance of F in its units, but no less than rounding of f leaves in F."""
         noise = 0.0
         if self.elite is not None and math.isfinite(self.elite.f):

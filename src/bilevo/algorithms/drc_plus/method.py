@@ -53,6 +53,7 @@ ROUND_ITERATIONS = 3  # Iterations of a follower search before leaders are ranke
 ROUNDS = 3  # The most rounds of competition in a generation.
 DESCENT_SHARE = 3  # Evaluations that descents may use for each evaluation of CMA-ES.
 MOST_REFUTATIONS = 3  # A descent is not repeated after this many refuted elites.
+RETEST = 4  # The fallback tests again whether f is smooth when evaluations have grown so much.
 ROUGH_F = 1e-2  # At the target, an error of f below this is accepted if f is not smooth.
 FRUITLESS_RESTARTS = 2  # This many restarts without a better elite end a run (4 x with a target).
 
@@ -218,6 +219,9 @@ class DRCPlus(Algorithm[DRCPlusState]):
         if state.fallback is None:
             state.fallback = yield from drc.init(spec)
             state.fallback.elite = state.elite
+            state.smoothness_at = state.total
+        if state.total >= RETEST * state.smoothness_at:
+            yield from self.test_smoothness_again(spec, state)
         other = yield from without_incumbents(drc.generation(spec, state.fallback), state.known)
         state.spent, state.stop = other.spent, other.stop
         state.executions, state.survived = other.executions, other.survived
@@ -235,6 +239,14 @@ class DRCPlus(Algorithm[DRCPlusState]):
             other.elite = state.elite
             if other.stop is StopReason.TARGET and not reached(spec, state.the_elite):
                 state.stop = other.stop = None
+
+    def test_smoothness_again(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
+        """Search the elite's follower locally; if that works, the fallback ends."""
+        state.known.smooth, state.known.searches = 1.0, 0
+        elite, rng = state.the_elite, state.stream(spec, "smoothness")
+        task = WarmTask.of_pair(elite, np.empty(0))
+        yield from test_smoothness(self.follower(spec, state), task, rng)
+        state.smoothness_at = state.total
 
     # The leader's local search
 

@@ -68,6 +68,7 @@ class DRCPlusState(LeaderView):
     sampling: int = 0  # evaluations that `search` has used
     restart_elite: Pair | None = None  # the elite when a restart last found it improved
     fruitless: int = 0  # restarts since then; none of them found a better elite
+    smoothness_at: int = 0  # evaluations so far when it was last tested whether f is smooth
     check_evals: int = 0  # evaluations of the last check of an elite
     checked_at: int = 0  # evaluations so far when it ended
     fallback: LeaderState | None = None  # the state of DRC, if it has taken over
