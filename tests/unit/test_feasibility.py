@@ -165,7 +165,7 @@ def test_the_scale_of_a_constraint_is_its_own() -> None:
     problem.g = scaled
     result = bilevo.minimize(problem, max_evals=15_000)
     assert pytest.approx(0.2, abs=1e-6) == result.F and result.feasible
-    assert result.constraint_scales[1] == pytest.approx(1e7, rel=0.9)
+    assert all(1e6 < scale < 2e7 for scale in result.constraint_scales[1])
 
 
 def test_an_answer_on_a_constraint_is_not_lost_by_rounding() -> None:
