@@ -15,7 +15,9 @@ from bilevo.core.algorithm import Algorithm, Followers
 from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.budget import Budget, FullBudget, Limits, require_count, require_positive
 from bilevo.core.checks import is_truth, is_whole, real_array, real_number, require, shown
+from bilevo.core.feasibility import CtolLike, ctol_of_levels, level_tolerances
 from bilevo.core.problem import Function, Problem, Spec, Target
+from bilevo.core.request import Level
 from bilevo.core.result import Certificate, Result
 from bilevo.core.solver import MAX_STEPS, Solver, bind_solver, cost_of
 from bilevo.core.space import AsGiven, UnitBox, answer_box
@@ -61,6 +63,7 @@ def minimize(
     target: TargetLike = None,
     x0: Any = None,
     ftol: float = 1e-6,
+    ctol: CtolLike = None,
     workers: Any = None,
     on_failure: OnFailure = "raise",
     retries: int = 0,
@@ -94,6 +97,12 @@ def minimize(
         A value of x to start from. Its follower is solved in the first generation.
     ftol
         How close F must come to the target. Smaller changes of F count as no change.
+    ctol
+        Feasibility within a tolerance: a constraint is met if it is at most `ctol` times its scale,
+        which is the median of its absolute values at the first 32 points, and the tolerance is at
+        least 1e-12. A number of 0 or more, or a pair (upper, lower). None is the method's default:
+        1e-9 for drc-plus and drc-race, and 0 for published methods, so that their figures stay. The
+        violation that a problem's own solver reports has no scale, and is met up to `ctol` itself.
     workers
         A number of processes, or an executor: of concurrent.futures, Dask, MPI or loky, or
         `bilevo.RayExecutor()`. All of them give the same result, to the bit.
@@ -119,7 +128,7 @@ def minimize(
     """
     problem = _problem(F, f, x_bounds, y_bounds, G, g, vectorized)
     algorithm = _method(problem, method)
-    spec = _spec(problem, algorithm, rng, budget, target, x0, ftol)
+    spec = _spec(problem, algorithm, rng, budget, target, x0, ftol, ctol)
     limits = Limits.of(max_evals, max_evals_upper, max_evals_lower, max_time)
     for name, value in (("progress", progress), ("recheck", recheck)):
         require(is_truth(value), name, "True or False", value)
@@ -161,6 +170,7 @@ def verify(
     rng: Any = 1,
     starts: int = 5,
     follower: Solver[Any] | None = None,
+    ctol: CtolLike = None,
 ) -> Certificate:
     """Check an answer: re-solve the follower at `res.x` from independent starts.
 
@@ -174,11 +184,15 @@ def verify(
     If the problem has a solver as its `follower`, that solver is run again instead, with other
     random numbers. A second solver may be given here as `follower`, for any problem. If the problem
     has no f, the solver's values of f are used.
+
+    Constraints are met within `ctol` (see `minimize`), by default that of the run. They have the
+    scales that they had in the run.
     """
     from bilevo.verification.by_search import verify_by_search
     from bilevo.verification.by_solver import claimed_answer, verify_by_solver
 
     require_count("starts", starts, optional=False)
+    allowed = None if ctol is None else ctol_of_levels(ctol, 0.0)
     if not isinstance(problem, Problem) or not isinstance(res, Result):
         raise ValueError(
             f"verify takes a Problem and a Result, got {shown(problem)} and {shown(res)}"
@@ -195,13 +209,16 @@ def verify(
         if not bounds.contain(point):
             raise ValueError(f"the result's {name} = {point.tolist()} is outside its bounds")
     solver = problem.follower if follower is None else bind_solver(follower, problem)
+    tolerances = level_tolerances(allowed or res.ctol, res.constraint_scales)
+    settings = seed_of(rng), starts, tolerances
     with kernels.using(kernels.default()):
         if solver is None:
-            certificate = verify_by_search(problem, x, y, seed_of(rng), starts)
+            certificate = verify_by_search(problem, x, y, *settings)
         else:
-            claimed = claimed_answer(problem, x, y, res.f, res.violation)
+            ctol_below = tolerances[Level.LOWER].ctol
+            claimed = claimed_answer(problem, x, y, res.f, res.violation, ctol_below)
             checked = problem.checked_solver(solver)
-            certificate = verify_by_solver(checked, problem, claimed, x, seed_of(rng), starts)
+            certificate = verify_by_solver(checked, problem, claimed, x, *settings)
     res.accept(certificate)
     return certificate
 
@@ -239,6 +256,7 @@ class Optimizer(AskTell):
         target: TargetLike = None,
         x0: Any = None,
         ftol: float = 1e-6,
+        ctol: CtolLike = None,
     ) -> None:
         declared = problem is None
         bounds = (x_bounds is not None, y_bounds is not None)
@@ -255,7 +273,7 @@ class Optimizer(AskTell):
                 "ask and tell is for functions; minimize drives a problem's own solver"
             )
         algorithm = _method(problem, method)
-        spec = _spec(problem, algorithm, rng, budget, target, x0, ftol)
+        spec = _spec(problem, algorithm, rng, budget, target, x0, ftol, ctol)
         limits = Limits.of(max_evals, max_evals_upper, max_evals_lower, max_time)
         super().__init__(
             Session(problem, algorithm, spec, limits),
@@ -309,6 +327,7 @@ def _spec(
     target: TargetLike,
     x0: Any,
     ftol: float,
+    ctol: CtolLike,
 ) -> Spec:
     """Return what the algorithm sees: sizes and settings, in the unit box."""
     require_positive("ftol", ftol, finite=True)
@@ -328,6 +347,7 @@ def _spec(
         x0=None if x0 is None else x_box.unit(_inside(x0, problem)),
         kernel=kernels.default(),
         step_cost=cost,
+        ctol=ctol_of_levels(ctol, getattr(algorithm, "ctol", 0.0)),  # 0 where it has no such member
     )
 
 

@@ -68,6 +68,7 @@ def solve(
         bool, Parameter(name="", negative="--no-target", show_default=False)
     ] = True,
     ftol: float = 1e-6,
+    ctol: float | None = None,
     workers: Whole | None = None,
     on_failure: Literal["raise", "worst"] = "raise",
     retries: Whole = 0,
@@ -107,6 +108,8 @@ def solve(
         Do not stop at a target, not even at a known optimum.
     ftol
         How close to the target is close enough.
+    ctol
+        How far a constraint may be exceeded, relative to its scale; by default, the method says.
     workers
         Evaluate in this number of processes.
     on_failure
@@ -138,6 +141,7 @@ def solve(
             max_time=max_time,
             target=target if to_target else False,
             ftol=ftol,
+            ctol=ctol,
             workers=workers,
             on_failure=on_failure,
             retries=retries,

@@ -20,15 +20,21 @@ def at(rows: np.ndarray) -> Procedure[Values]:
 class Driver:
     """Answers a search's requests and counts its points."""
 
-    def __init__(self, f: Function, g: Callable[[np.ndarray], list[float]] | None = None) -> None:
-        self.f, self.g = f, g
+    def __init__(
+        self,
+        f: Function,
+        g: Callable[[np.ndarray], list[float]] | None = None,
+        tolerance: float | None = None,
+    ) -> None:
+        self.f, self.g, self.tolerance = f, g, tolerance
         self.batches: list[int] = []
 
     def values(self, rows: np.ndarray) -> Values:
         assert rows.min() >= 0 and rows.max() <= 1
         self.batches.append(len(rows))
-        constraints = [self.g(row) if self.g else [] for row in rows]
-        return Values.of(np.array([self.f(row) for row in rows]), np.array(constraints), 0, 0)
+        constraints = np.array([self.g(row) if self.g else [] for row in rows])
+        allowed = None if self.tolerance is None else np.full(constraints.shape[1], self.tolerance)
+        return Values.of(np.array([self.f(row) for row in rows]), constraints, 0, 0, allowed)
 
     def run(
         self,
@@ -36,10 +42,11 @@ class Driver:
         max_points: int = 500,
         low: float = 0.0,
         high: float = 1.0,
+        trusting: bool = False,
     ) -> SearchEnd:
         d = len(start)
         box = np.full(d, low), np.full(d, high)
-        steps = sqp(at, np.array(start), *box, LocalRule(max_points))
+        steps = sqp(at, np.array(start), *box, LocalRule(max_points, trusting=trusting))
         end = run(steps, lambda request: self.values(request.y))
         assert end.points == sum(self.batches) <= max_points
         return end
@@ -183,3 +190,31 @@ def test_gives_back_a_start_on_a_plateau() -> None:
 def test_never_exceeds_its_points(max_points: int) -> None:
     answer = Driver(rosenbrock).run([0.1] * 3, max_points=max_points)
     assert answer.objective <= rosenbrock(np.full(3, 0.1))
+
+
+@pytest.mark.parametrize("trusting", [False, True])
+@pytest.mark.parametrize("start", [[0.9, 0.8, 0.1], [0.1, 0.5, 0.6], [0.5, 0.05, 0.9]])
+def test_meets_equalities_written_as_two_inequalities(start: list[float], trusting: bool) -> None:
+    """A linear objective on a hyperbola and a plane, of which one is given twice."""
+
+    def g(u: np.ndarray) -> list[float]:
+        curve, plane = 16 * u[0] * u[1] - 1, u[2] - u[0]
+        return [curve, -curve, plane, -plane, -2 * plane, 2 * plane, 0.01 - u[0]]
+
+    answer = Driver(lambda u: float(u[0] + u[1]), g, tolerance=1e-9).run(
+        start, 300, trusting=trusting
+    )
+    assert answer.converged and answer.violation == 0
+    assert answer.point == pytest.approx(0.25, abs=1e-5)
+    assert max(g(answer.point)) <= 1e-9
+
+
+def test_feasible_points_are_not_better_because_they_use_up_the_tolerance() -> None:
+    """On u0 + u1 = 1, f falls by as much as the constraint is exceeded."""
+
+    def g(u: np.ndarray) -> list[float]:
+        return [u[0] + u[1] - 1, 1 - u[0] - u[1]]
+
+    driver = Driver(lambda u: float(((u - 0.8) ** 2).sum()), g, tolerance=1e-4)
+    answer = driver.run([0.3, 0.69999])
+    assert answer.point == pytest.approx(0.5, abs=1e-7)

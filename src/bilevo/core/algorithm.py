@@ -57,6 +57,8 @@ class Algorithm(Protocol[StateT]):
         The kind of followers it drives; functions by default.
     budget
         Its published settings. They override the problem's budget; a user's budget overrides both.
+    ctol
+        The tolerance on constraints where the user gives none; 0 by default.
     init(spec)
         A generator that returns the first state; it may evaluate.
     generation(spec, state)
@@ -66,6 +68,7 @@ class Algorithm(Protocol[StateT]):
 
     followers: Followers = Followers.FUNCTION
     budget: Budget = Budget()
+    ctol: float = 0.0
 
     @property
     def name(self) -> str: ...

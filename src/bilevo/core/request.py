@@ -72,6 +72,8 @@ class Step(NamedTuple):
 class Incumbent(NamedTuple):
     """The best pair so far: x (m,), y (n,), its values and its violation at both levels.
 
+    `violation` is the sum of the levels' violations as their values told them. The driver adds
+    `tolerated`, what `ctol` has left out of it.
     `unfinished` says that the problem's own solver was not done with this answer. The other fields
     hold what a method's own check of the follower's answer found. `searches` independent searches
     cost `check_evals` evaluations, `agreeing` of them ended at the best f, and f is `gap` above
@@ -90,11 +92,13 @@ class Incumbent(NamedTuple):
     agreeing: int = 0
     check_evals: int = 0
     doubt: str = ""
+    tolerated: float = 0.0
 
 
 class Values(NamedTuple):
     """The answer to `Evaluate`: objective (k,), violation (k,) and constraints (k, c).
 
+    The violation leaves out constraints within `ctol`; `constraints` are as they were computed.
     `spent` is the driver's count of this level's evaluations so far, these included. A row with a
     number that is not finite gets objective and violation inf: it ranks last and is never feasible.
     """
@@ -105,8 +109,19 @@ class Values(NamedTuple):
     spent: int
 
     @classmethod
-    def of(cls, objective: FloatArray, constraints: FloatArray, repeats: int, spent: int) -> Values:
-        """Make values from raw numbers; the violation leaves out the last `repeats` constraints."""
+    def of(
+        cls,
+        objective: FloatArray,
+        constraints: FloatArray,
+        repeats: int,
+        spent: int,
+        tolerances: FloatArray | None = None,
+    ) -> Values:
+        """Make values from raw numbers; the violation leaves out the last `repeats` constraints.
+
+        A constraint up to its tolerance (c,) counts as 0 in the violation, and a larger one in
+        full. Without tolerances they are 0. See `bilevo.core.feasibility`.
+        """
         # A sum is finite only if all its terms are. For a few numbers this test is the fastest.
         total = sum(objective.tolist())
         count = constraints.shape[1]
@@ -115,7 +130,10 @@ class Values(NamedTuple):
         else:
             numbers = constraints.ravel().tolist()
             moderate = max(numbers, default=0.0) < HUGE
-            violation = _violation(constraints[:, : count - repeats], moderate)
+            counted = constraints
+            if tolerances is not None:
+                counted = np.where(constraints > tolerances, constraints, 0.0)
+            violation = _violation(counted[:, : count - repeats], moderate)
             total += sum(numbers) + sum(violation.tolist())
         if not math.isfinite(total):
             finite = np.isfinite(objective) & np.isfinite(violation)

@@ -161,6 +161,9 @@ class Result:
     it is `certified`: independent searches found no better answer of the follower. `certificate`
     says what was searched, and `message` what is missing for a success. No method can say that x is
     the best for the leader.
+
+    `violation` is the sum of all positive constraints of both levels. The answer is `feasible` if
+    it is 0, or if each constraint is within `ctol` (upper, lower) of its scale: `within_ctol`.
     """
 
     x: FloatArray
@@ -186,6 +189,9 @@ class Result:
     follower_gap: float = math.nan  # how far f is above the best that independent searches found
     certificate: Certificate | None = None
     rechecked: int = 0  # evaluations made again when a run was resumed; not in nfev
+    within_ctol: bool = False
+    ctol: tuple[float, ...] = (0.0, 0.0)
+    constraint_scales: tuple[tuple[float, ...], ...] = ()  # (upper, lower), where ctol is not 0
 
     def __post_init__(self) -> None:
         if self.success and not self.certified:  # a file from before a success was certified
@@ -198,7 +204,9 @@ class Result:
 
     @property
     def feasible(self) -> bool:
-        return self.violation == 0 and math.isfinite(self.F) and math.isfinite(self.f)
+        """Tell whether the answer meets all constraints, within `ctol`."""
+        met = self.violation == 0 or self.within_ctol
+        return met and math.isfinite(self.F) and math.isfinite(self.f)
 
     def accept(self, certificate: Certificate) -> None:
         """Take a certificate: it decides whether the answer is certified, and the success."""

@@ -25,6 +25,7 @@ import numpy as np
 
 from bilevo.api import minimize
 from bilevo.core.budget import StopReason
+from bilevo.core.feasibility import level_tolerances
 from bilevo.core.problem import Problem
 from bilevo.core.result import Result
 from bilevo.lab.checks import checked, known_optimum
@@ -106,11 +107,13 @@ def too_long(task: Task) -> str:
 def result_columns(problem: Problem, result: Result) -> Row:
     """Return the columns of a result: reported values, verified values, and distances to F*."""
     best_F, best_f = known_optimum(problem)
-    checks = checked(problem, result.x, result.y, result.f, result.violation)
+    tolerances = level_tolerances(result.ctol, result.constraint_scales)
+    checks = checked(problem, result.x, result.y, result.f, result.violation, tolerances)
+    violation = 0.0 if result.feasible else float(result.violation)  # 0 also within ctol
     rows, names = list(result.history), list(HISTORY)[1:]
     history = {name: [getattr(row, name) for row in rows] for name in names}
     return {
-        **{"F": float(result.F), "f": float(result.f), "violation": float(result.violation)},
+        **{"F": float(result.F), "f": float(result.f), "violation": violation},
         "Acc_u": float(abs(result.F - best_F)),
         "Acc_l": float(abs(result.f - best_f)),
         **checks._asdict(),

@@ -8,11 +8,14 @@ import numpy as np
 
 from bilevo import kernels, problems
 from bilevo.core.arrays import FloatArray, frozen
+from bilevo.core.feasibility import Tolerances
 from bilevo.core.problem import Problem
 from bilevo.core.request import Level, Values
 from bilevo.core.result import Certificate
+from bilevo.run.evaluator import Evaluator
 from bilevo.verification.by_search import verify_by_search
 from bilevo.verification.by_solver import claimed_answer, verify_by_solver
+from bilevo.verification.follower_problem import values_at
 
 
 class Checks(NamedTuple):
@@ -24,13 +27,19 @@ class Checks(NamedTuple):
 
 
 def checked(
-    problem: Problem, x: FloatArray, y: FloatArray, f: float, violation: float = 0.0
+    problem: Problem,
+    x: FloatArray,
+    y: FloatArray,
+    f: float,
+    violation: float = 0.0,
+    tolerances: Tolerances | None = None,
 ) -> Checks:
     """Check a pair by the follower's known response, or solve the follower again.
 
     The gap is infinite if y is infeasible for the follower. All values are NaN if x or y is
     missing. If only a solver knows f, `violation` must be the value that the solver reported with
-    y, and `violation_verified` is infinite if the solver finds no feasible answer.
+    y, and `violation_verified` is infinite if the solver finds no feasible answer. Constraints are
+    met within the tolerances, if there are any.
     """
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         return Checks()
@@ -38,29 +47,42 @@ def checked(
     is_feasible = True
     if answer is not None:
         *_, best_f, _ = problem.evaluate(x, answer)
-        *_, g = problem.evaluate(x, y)
-        gap = max(0.0, float(f - best_f[0])) if (g <= 0).all() else np.inf
+        below = _values(problem, Level.LOWER, x, y, tolerances)
+        gap = np.inf if below.violation[0] else max(0.0, float(f - best_f[0]))
     else:
-        certificate = _resolved(problem, x, y, f, violation)
+        certificate = _resolved(problem, x, y, f, violation, tolerances)
         answer, gap = certificate.y, certificate.follower_gap
         is_feasible = certificate.feasible
-    F, G, best, g = problem.evaluate(x, answer)
-    found = float(Values.of(F, G, problem.repeats(Level.UPPER), 0).violation[0])
+    F, *_ = problem.evaluate(x, answer)
+    found = float(_values(problem, Level.UPPER, x, answer, tolerances).violation[0])
     if problem.f_is_known:
-        found += float(Values.of(best, g, problem.repeats(Level.LOWER), 0).violation[0])
+        found += float(_values(problem, Level.LOWER, x, answer, tolerances).violation[0])
     elif found == 0 and not is_feasible:
         found = np.inf
     return Checks(float(F[0]), found, gap)
 
 
+def _values(
+    problem: Problem, level: Level, x: FloatArray, y: FloatArray, tolerances: Tolerances | None
+) -> Values:
+    return values_at(problem, level, x, y[None].copy(), Evaluator(problem), tolerances)
+
+
 def _resolved(
-    problem: Problem, x: FloatArray, y: FloatArray, f: float, violation: float
+    problem: Problem,
+    x: FloatArray,
+    y: FloatArray,
+    f: float,
+    violation: float,
+    tolerances: Tolerances | None,
 ) -> Certificate:
+    settings: Any = {"seed": 1, "starts": 5, "tolerances": tolerances}
     with kernels.using(kernels.default()):
         if problem.follower is None:
-            return verify_by_search(problem, x, y, seed=1, starts=5)
-        claimed = claimed_answer(problem, x, y, f, violation)
-        return verify_by_solver(problem.checked_solver(), problem, claimed, x, seed=1, starts=5)
+            return verify_by_search(problem, x, y, **settings)
+        ctol = 0.0 if tolerances is None else tolerances[Level.LOWER].ctol
+        claimed = claimed_answer(problem, x, y, f, violation, ctol)
+        return verify_by_solver(problem.checked_solver(), problem, claimed, x, **settings)
 
 
 def known_response(problem: Problem, x: FloatArray) -> FloatArray | None:

@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,10 @@ from bilevo import kernels, safe_files
 from bilevo.core.algorithm import Algorithm, AlgorithmState
 from bilevo.core.budget import OWN_ENDS, Limits, StopReason
 from bilevo.core.checks import require
+from bilevo.core.feasibility import Tolerance, level_tolerances
+from bilevo.core.plain_data import plain, revive
 from bilevo.core.problem import Problem, Spec
-from bilevo.core.request import Incumbent
+from bilevo.core.request import Incumbent, Level
 from bilevo.core.result import Result
 from bilevo.run import snapshot
 from bilevo.run.answers import Journalled, Live
@@ -102,7 +104,7 @@ class RunDir:
         file = JournalFile(path)
         self._keep_kernel(file.header.get("kernel"))
         require_same(self.path, file.header, self._header)
-        state, reached = self._load_snapshot()
+        state, reached, tolerances = self._load_snapshot()
         whole, before, start, end = self.stored, StoredRun(), file.start, file.start
         for record, end in file.records():
             take(file, whole, record)
@@ -113,6 +115,8 @@ class RunDir:
         for stored in (whole, before):
             self._require_within_bounds(file, stored.run.best)
         self.record, self._pieces, self._elapsed = before.run, before.pieces, before.elapsed
+        if self.state is not None:
+            self.record.tolerances = {one.level: one for one in tolerances}
         if whole.last is not None:
             self._end_written = whole.last.kind is RecordKind.END
             self._replay = file.records(start, end)
@@ -134,16 +138,16 @@ class RunDir:
             self.spec = replace(self.spec, kernel="numpy")
             self._header["kernel"] = kernel
 
-    def _load_snapshot(self) -> tuple[AlgorithmState | None, Position | None]:
+    def _load_snapshot(self) -> tuple[AlgorithmState | None, Position | None, list[Tolerance]]:
         path = self.path / SNAPSHOT
         if os.path.lexists(path):
             try:
-                state, reached = snapshot.read(path, self._kind)
+                state, reached, stored = snapshot.read_all(path, self._kind)
                 _try_out(self._algorithm, self.spec, self._problem, state)
-                return state, reached
+                return state, reached, _tolerances(stored, self.spec)
             except (snapshot.Unusable, snapshot.NotStorable) as error:
                 warn_user(f"{path} cannot be used ({error}): replaying all")
-        return None, None
+        return None, None, []
 
     @cached_property
     def _kind(self) -> snapshot.StateKind:
@@ -184,7 +188,7 @@ class RunDir:
         try:
             if due:
                 self._writer.sync()
-                snapshot.write(self.path / SNAPSHOT, state, self._writer.position, self._kind)
+                self._write_snapshot(state)
                 self._snapshot_at = own_time
             else:  # check the first state at once: a warning after hours would be late
                 snapshot.require_storable(state, self._kind)
@@ -195,6 +199,12 @@ class RunDir:
                 f"a state of {self._algorithm.name} cannot be stored: {error}. The journal is "
                 "complete without it, but resuming replays the whole run"
             )
+
+    def _write_snapshot(self, state: AlgorithmState) -> None:
+        tolerances = [asdict(one) for one in self.record.tolerances.values()]
+        extra = plain(tolerances) if any(self.spec.ctol) else None
+        path, position = self.path / SNAPSHOT, self._writer.position
+        snapshot.write(path, state, position, self._kind, extra)
 
     def close_run(self, result: Result) -> bool:
         """Remove files that are not needed any more; return True if the run's end must be written.
@@ -238,6 +248,20 @@ def _first_state(algorithm: Algorithm[Any], spec: Spec) -> Any:
         with suppress(RuntimeError):  # a generator may yield when it is closed
             procedure.close()
     return None
+
+
+def _tolerances(stored: Any, spec: Spec) -> list[Tolerance]:
+    """Return both levels' tolerances as a snapshot has them; older ones have none."""
+    if stored is None and not any(spec.ctol):
+        return list(level_tolerances(spec.ctol).values())
+    try:
+        found = revive(list[Tolerance], stored)
+        levels, ctol = [one.level for one in found], tuple(one.ctol for one in found)
+        if levels == list(Level) and ctol == spec.ctol:
+            return found
+    except Exception as error:  # a foreign file can be wrong in any way
+        raise snapshot.Unusable(f"{type(error).__name__}: {error}") from None
+    raise snapshot.Unusable("other tolerances")
 
 
 def _try_out(

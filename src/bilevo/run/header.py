@@ -50,6 +50,8 @@ def identity(problem: Problem, algorithm: Algorithm[Any], spec: Spec) -> dict[st
             "machine": platform.machine(),
         },
     }
+    if any(spec.ctol):
+        content["ctol"] = spec.ctol
     if problem.follower is not None:
         content["follower"] = _parameters(problem.follower)
     text = json.dumps(content, default=lambda number: number.item())  # converts numpy's numbers

@@ -73,8 +73,9 @@ class Recheck:
                 self._warn(f"{name} {place} was {stored!r} and is {now.objective.item()!r} now")
             values = Values.of(*now[:2], self._problem.repeats(level), 0)
             violation += values.violation.item()
-        if len(levels) == 2 and not self._same(violation, best.violation):
-            self._warn(f"the violation {place} was {best.violation!r} and is {violation!r} now")
+        before = best.violation + best.tolerated
+        if len(levels) == 2 and not self._same(violation, before):
+            self._warn(f"the violation {place} was {before!r} and is {violation!r} now")
         return len(levels)
 
     def _step_again(self) -> int:

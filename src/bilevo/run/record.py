@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bilevo.core.budget import StopReason
+from bilevo.core.feasibility import Tolerances, level_tolerances
 from bilevo.core.request import Incumbent, Level
 from bilevo.core.result import NOT_CERTIFIED, Certificate, Failure, History, Result
 from bilevo.version import __version__
@@ -39,6 +40,7 @@ class RunRecord:
     history: History = field(default_factory=History)
     best: Incumbent | None = None
     rechecked: int = 0  # evaluations made again when the run was resumed, which `counts` leaves out
+    tolerances: Tolerances = field(default_factory=level_tolerances)
     _failed: list[tuple[int, Failure]] = field(default_factory=list)  # each with its piece's number
 
     def add_failures(self, failures: list[Failure], piece: int | None = None) -> None:
@@ -86,7 +88,7 @@ class RunRecord:
             y=best.y.copy(),
             F=best.F,
             f=best.f,
-            violation=best.violation,
+            violation=best.violation + best.tolerated,
             nfev_upper=self.counts[Level.UPPER],
             nfev_lower=self.counts[Level.LOWER],
             nit=self.history.count,
@@ -102,6 +104,9 @@ class RunRecord:
             failed_points=self.failed_points,
             history=self.history.copy(),
             rechecked=self.rechecked,
+            within_ctol=best.violation == 0,
+            ctol=tuple(tolerance.ctol for tolerance in self.tolerances.values()),
+            constraint_scales=tuple(tuple(one.scales.tolist()) for one in self.tolerances.values()),
         )
         result.message = f"{_REASONS[reason].format(points=refused)}; {_answer(result, best)}"
         if best.searches:

@@ -16,6 +16,7 @@ from bilevo import kernels
 from bilevo.core.algorithm import Algorithm, AlgorithmState
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Limits, StopReason
+from bilevo.core.feasibility import level_tolerances, tolerated
 from bilevo.core.problem import Problem, Spec
 from bilevo.core.request import (
     BadRequest,
@@ -108,6 +109,9 @@ class Session:
         self.stop: StopReason | None = None
         self.batch: Batch | StepBatch | None = None
         self.record = RunRecord() if record is None else record
+        if state is None:
+            self.record.tolerances = level_tolerances(spec.ctol)
+        self._tolerances = self.record.tolerances
         self.own_time = 0.0  # seconds spent by the algorithm
         self._refused = 0  # points that a limit left no room for
         self._step_cost = spec.step_cost or 0
@@ -160,7 +164,20 @@ class Session:
         if errors:
             self._list_failures(self.batch.y, errors)
         counts[level] = spent = counts[level] + len(objective)
-        self._resume(Values.of(objective, constraints, self._repeats[level], spent))
+        allowed = None
+        if constraints.shape[1] and self._tolerances[level].ctol:
+            allowed = self._allowed(self.batch, constraints)
+        self._resume(Values.of(objective, constraints, self._repeats[level], spent, allowed))
+
+    def _allowed(self, batch: Batch, constraints: FloatArray) -> FloatArray:
+        """Return the tolerances of a batch's constraints; remember what they leave out."""
+        tolerance, repeats = self._tolerances[batch.level], self._repeats[batch.level]
+        allowed = tolerance.of(constraints)
+        counted = constraints.shape[1] - repeats
+        amounts = tolerated(constraints[:, :counted], allowed[:counted])
+        for row in np.flatnonzero(amounts):
+            tolerance.remember(batch.x[row], batch.y[row], amounts[row])
+        return allowed
 
     def _take_steps(self, steps: list[StepOutcome]) -> None:
         assert isinstance(self.batch, StepBatch)
@@ -171,6 +188,10 @@ class Session:
         self.record.counts[Level.LOWER] += sum(step.cost for step in steps)
         f, violation = (np.array([step[column] for step in steps]) for column in (1, 2))
         done = np.array([step.done for step in steps])
+        tolerance = self._tolerances[Level.LOWER]
+        for row in np.flatnonzero((violation > 0) & (violation <= tolerance.ctol)):
+            tolerance.remember(self.batch.x[row], y[row], violation[row])
+            violation[row] = 0.0  # what a solver reports has no scale
         self._resume(StepValues(y, f, violation, done, self.record.counts[Level.LOWER]))
 
     def _list_failures(self, y: FloatArray, errors: Mapping[int, str]) -> None:
@@ -251,6 +272,7 @@ class Session:
             int(best.agreeing),
             int(best.check_evals),
             str(best.doubt),
+            sum((tolerance.forgiven(x, y) for tolerance in self._tolerances.values()), start=0.0),
         )
         if self._source is not None:
             self._source.best(self)

@@ -132,13 +132,16 @@ def _encode(state: Any, kind: StateKind | None) -> tuple[str, _Parts]:
     return text, parts
 
 
-def write(path: Path, state: Any, position: Position, kind: StateKind | None = None) -> None:
+def write(
+    path: Path, state: Any, position: Position, kind: StateKind | None = None, extra: Any = None
+) -> None:
     """Write a snapshot of a state that was reached at this position of the journal.
 
     Raise `NotStorable` if the state, read back, would not be of its kind.
     """
     state_text, parts = _encode(state, kind)
-    head = json.dumps({"format": SNAPSHOT_FORMAT, "position": list(position)})
+    parts_of_head = {"format": SNAPSHOT_FORMAT, "position": list(position), "extra": extra}
+    head = json.dumps({name: part for name, part in parts_of_head.items() if part is not None})
     text = np.frombuffer(f'{head[:-1]}, "state": {state_text}}}'.encode(), np.uint8)
     content = io.BytesIO()
     np.savez(content, tree=text, **parts.arrays)
@@ -152,6 +155,11 @@ def read(path: Path, kind: StateKind) -> tuple[Any, Position]:
 
     Raise `Unusable` if the file holds no such state.
     """
+    return read_all(path, kind)[:2]
+
+
+def read_all(path: Path, kind: StateKind) -> tuple[Any, Position, Any]:
+    """Return the stored state, its position in the journal, and the JSON content beside it."""
     try:
         arrays = _read_arrays(path)
         tree = json.loads(arrays.pop("tree").tobytes())
@@ -161,7 +169,7 @@ def read(path: Path, kind: StateKind) -> tuple[Any, Position]:
         state = _revive(tree["state"], _Stored(arrays, kind.classes))
         if not kind.admits(state):
             raise Unusable("another state")
-        return state, Position(offset, crc)
+        return state, Position(offset, crc), tree.get("extra")
     except Unusable:
         raise
     except Exception as error:  # a foreign file can be wrong in any way

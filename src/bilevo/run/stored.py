@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bilevo.core.budget import Limits, StopReason
+from bilevo.core.feasibility import level_tolerances
 from bilevo.core.plain_data import revive_fields
 from bilevo.core.request import Level
 from bilevo.core.result import Result
@@ -88,6 +89,8 @@ class StoredRun:
         if max(m, n) > MAX_SIZE:
             raise ValueError(f"sizes {m} and {n}")
         known = revive_fields(Result, {name: header[name] for name in ("method", "seed", "kernel")})
+        known_ctol = revive_fields(Result, {"ctol": header.get("ctol", [0.0, 0.0])})
+        run.tolerances = level_tolerances(known_ctol["ctol"])
         result = run.result(m, n, StopReason.RUNNING, 0, self.elapsed, **known)
         result.message = "not ended: repeat the call that began it to continue it"
         return result

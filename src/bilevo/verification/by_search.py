@@ -17,6 +17,7 @@ import numpy as np
 from bilevo.algorithms.shared.follower_search import evaluate_answers
 from bilevo.algorithms.shared.ties import FlatSet, flat_directions, search_widely
 from bilevo.core.arrays import TINY, FloatArray
+from bilevo.core.feasibility import Tolerances
 from bilevo.core.order import best_index
 from bilevo.core.problem import Problem
 from bilevo.core.request import Level, Procedure, Values
@@ -38,10 +39,15 @@ SHARP = 1e-13  # Without constraints, ties differ by less, relative to the sprea
 
 
 def verify_by_search(
-    problem: Problem, x: FloatArray, y: FloatArray, seed: int, starts: int
+    problem: Problem,
+    x: FloatArray,
+    y: FloatArray,
+    seed: int,
+    starts: int,
+    tolerances: Tolerances | None = None,
 ) -> Certificate:
     """Return the certificate of the pair (x, y), with `starts` global searches."""
-    follower = FollowerProblem(problem, x, seed)
+    follower = FollowerProblem(problem, x, seed, tolerances)
     claimed = follower.claimed(y)
     found = search_follower(follower, claimed, starts)
     best = best_answer(found)

@@ -13,6 +13,7 @@ import numpy as np
 
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import interquartile_range
+from bilevo.core.feasibility import Tolerances
 from bilevo.core.problem import Problem
 from bilevo.core.request import Level
 from bilevo.core.result import Certificate
@@ -34,27 +35,36 @@ SMALLEST_F = 1e-3  # The least size of f that is assumed if only solvers know f.
 
 
 def claimed_answer(
-    problem: Problem, x: FloatArray, y: FloatArray, f: float, violation: float
+    problem: Problem, x: FloatArray, y: FloatArray, f: float, violation: float, ctol: float = 0.0
 ) -> Answer:
-    """Return a result's answer with the follower's part of the violation."""
+    """Return a result's answer with the follower's part of the violation, 0 up to `ctol`."""
     if not math.isfinite(f):
         return Answer(y, math.inf, math.inf)
     above = float(values_at(problem, Level.UPPER, x, y[None].copy()).violation[0])
     below = violation - above
-    return Answer(y, f, below if below > 1e-9 * violation else 0.0)
+    return Answer(y, f, below if below > max(1e-9 * violation, ctol) else 0.0)
 
 
 def verify_by_solver(
-    solver: CheckedSolver, problem: Problem, claimed: Answer, x: FloatArray, seed: int, starts: int
+    solver: CheckedSolver,
+    problem: Problem,
+    claimed: Answer,
+    x: FloatArray,
+    seed: int,
+    starts: int,
+    tolerances: Tolerances | None = None,
 ) -> Certificate:
     """Return the certificate of x and of the answer claimed for its follower."""
     answers, spent = _solve_again(solver, x, seed, starts)
     cut_off = sum(not answer.done for answer in answers)
+    if tolerances is not None:
+        ctol = tolerances[Level.LOWER].ctol
+        answers = [a if a.violation > ctol else replace(a, violation=0.0) for a in answers]
     found = [claimed, *answers]
     if problem.f_is_known:
         y = np.array([answer.y for answer in found])
-        found = answers_at(y, values_at(problem, Level.LOWER, x, y))
-        best, follower = best_answer(found), FollowerProblem(problem, x, seed)
+        found = answers_at(y, values_at(problem, Level.LOWER, x, y, None, tolerances))
+        best, follower = best_answer(found), FollowerProblem(problem, x, seed, tolerances)
         scale = follower.spread
         spent += len(found) + follower.counts[Level.LOWER]
     else:  # the answers found show roughly how much f varies
@@ -63,7 +73,8 @@ def verify_by_solver(
         scale = max(abs(best.f) + spread, SMALLEST_F)
     negligible = NEGLIGIBLE * scale
     tied = [a for a in found if a.f <= best.f + negligible and a.violation <= best.violation]
-    upper = values_at(problem, Level.UPPER, x, np.array([answer.y for answer in tied]))
+    above = np.array([answer.y for answer in tied])
+    upper = values_at(problem, Level.UPPER, x, above, None, tolerances)
     counts = {Level.LOWER: spent, Level.UPPER: len(tied)}
     made = make_certificate(found[0], best, tied, upper, negligible, counts)
     if cut_off:

@@ -15,6 +15,7 @@ import numpy as np
 from bilevo.algorithms.shared.ties import preferred
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import interquartile_range
+from bilevo.core.feasibility import Tolerances
 from bilevo.core.order import best_index, no_worse
 from bilevo.core.problem import Problem
 from bilevo.core.request import Evaluate, Level, Procedure, Request, T, Values, run
@@ -53,26 +54,37 @@ def best_answer(answers: list[Answer]) -> Answer:
 
 
 def values_at(
-    problem: Problem, level: Level, x: FloatArray, y: FloatArray, evaluate: Evaluator | None = None
+    problem: Problem,
+    level: Level,
+    x: FloatArray,
+    y: FloatArray,
+    evaluate: Evaluator | None = None,
+    tolerances: Tolerances | None = None,
 ) -> Values:
     """Return a level's values at answers y (k, n) to one leader x (m,), or to leaders x (k, m).
 
-    Points that fail rank last, unless `evaluate` treats them in another way.
+    Points that fail rank last, unless `evaluate` treats them in another way. Constraints are met
+    within the tolerances, if there are any.
     """
     x = np.repeat(x[None], len(y), axis=0) if x.ndim == 1 else x
     x.flags.writeable = y.flags.writeable = False
     objective, constraints, _ = (evaluate or Evaluator(problem, "worst"))(Batch(level, x, y))
-    return Values.of(objective, constraints, problem.repeats(level), len(y))
+    allowed = None
+    if constraints.size and tolerances is not None and tolerances[level].ctol:
+        allowed = tolerances[level].of(constraints)
+    return Values.of(objective, constraints, problem.repeats(level), len(y), allowed)
 
 
 class FollowerProblem:
     """The two levels as functions of y in the unit box, at one x; evaluations are counted."""
 
-    def __init__(self, problem: Problem, x: FloatArray, seed: int) -> None:
+    def __init__(
+        self, problem: Problem, x: FloatArray, seed: int, tolerances: Tolerances | None = None
+    ) -> None:
         self.box = UnitBox(problem.y_bounds)
         self.counts = {Level.UPPER: 0, Level.LOWER: 0}
         self.seed = seed
-        self._x, self._problem = x, problem
+        self._x, self._problem, self._tolerances = x, problem, tolerances
         self._evaluate = Evaluator(problem, "worst")
 
     def __call__(self, level: Level, y: FloatArray) -> Values:
@@ -81,7 +93,7 @@ class FollowerProblem:
 
     def _values(self, level: Level, y: FloatArray, evaluate: Evaluator) -> Values:
         self.counts[level] += len(y)
-        return values_at(self._problem, level, self._x, y, evaluate)
+        return values_at(self._problem, level, self._x, y, evaluate, self._tolerances)
 
     def claimed(self, y: FloatArray) -> Answer:
         """Return the answer under test, given in the user's units; failures are raised."""

@@ -41,6 +41,7 @@ from bilevo.algorithms.shared.leader import leader_ranking, note_tasks, reached
 from bilevo.core.algorithm import Algorithm, registered
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import StopReason
+from bilevo.core.feasibility import USUAL_CTOL
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, together
 from bilevo.core.stop_rules import AtTarget, BudgetUsed, Settled, first_met
@@ -74,7 +75,8 @@ class DRCPlus(Algorithm[DRCPlusState]):
     fallback: bool = True
 
     name = registered("drc-plus")
-    revision = 1
+    revision = 2
+    ctol = USUAL_CTOL
     State = DRCPlusState
 
     def follower(self, spec: Spec, state: DRCPlusState) -> WarmFollower:

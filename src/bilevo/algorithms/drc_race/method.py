@@ -60,6 +60,7 @@ from bilevo.algorithms.shared.leader import (
 from bilevo.core.algorithm import Algorithm, Followers, registered
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import SUCCESSFUL_ENDS, StopReason
+from bilevo.core.feasibility import USUAL_CTOL
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, together
 from bilevo.core.stop_rules import AtTarget, BudgetUsed, Settled, first_met
@@ -142,6 +143,7 @@ class DRCRace(Algorithm[DRCRaceState]):
 
     name = registered("drc-race")
     revision = 2
+    ctol = USUAL_CTOL
     State = DRCRaceState
     followers = Followers.SOLVER
 

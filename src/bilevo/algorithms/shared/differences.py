@@ -48,7 +48,11 @@ class Iterate:
 
 @dataclass(slots=True, eq=False)
 class Sampler:
-    """Evaluates a search's points within a budget, counts them and keeps the best."""
+    """Evaluates a search's points within a budget, counts them and keeps the best.
+
+    The tolerance on constraints makes points feasible that are better only because they use it up.
+    Among feasible points, the search's penalty on positive constraints decides against them.
+    """
 
     at: At
     low: FloatArray
@@ -60,6 +64,8 @@ class Sampler:
     point: FloatArray = field(default_factory=lambda: np.empty(0))  # the best point
     objective: float = math.inf
     violation: float = math.inf
+    excess: float = 0.0  # the sum of the best point's positive constraints, if it is feasible
+    penalty: float = 0.0
 
     def left(self) -> int:
         """Return how many points may still be evaluated."""
@@ -81,10 +87,14 @@ class Sampler:
 
     def see(self, rows: FloatArray, values: Values) -> None:
         """Keep the best point seen so far."""
-        i = best_index(values.objective, values.violation)
-        f, violation = float(values.objective[i]), float(values.violation[i])
-        if no_worse(f, violation, self.objective, self.violation):
-            self.point, self.objective, self.violation = rows[i].copy(), f, violation
+        tolerated = np.where(values.violation[:, None] > 0, 0.0, values.constraints)
+        excess = np.maximum(tolerated, 0.0).sum(axis=1)
+        rated = values.objective + self.penalty * excess
+        i = best_index(rated, values.violation)
+        violation, best = float(values.violation[i]), self.objective + self.penalty * self.excess
+        if no_worse(float(rated[i]), violation, best, self.violation):
+            self.point, self.objective = rows[i].copy(), float(values.objective[i])
+            self.violation, self.excess = violation, float(excess[i])
 
     def differences(
         self, point: FloatArray, values: Values, curved: bool, B: FloatArray | None = None

@@ -1,14 +1,19 @@
 """The quadratic programs of `sqp`: steps to the minimum of a model under linearized constraints.
 
 They are solved as least distance problems: C. Lawson and R. Hanson, "Solving least squares
-problems", 1974, chapter 23. scipy solves the non-negative least squares in them.
+problems", 1974, chapter 23. scipy solves the non-negative least squares in them. Two constraints
+that leave no room between them are an equality, which is eliminated first (chapter 20).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from bilevo.core.arrays import TINY, FloatArray
+from bilevo.core.arrays import TINY, BoolArray, FloatArray
+
+OPPOSITE = 1e-10  # 1 plus the cosine between rows that are opposite up to rounding
+THIN = 1e-11  # of the box: less room between two constraints is none
+DEPENDENT = 1e-10  # of the largest singular value: smaller ones belong to repeated equalities
 
 
 def quadratic_step(
@@ -40,9 +45,69 @@ def quadratic_step(
         offsets = -c[used] / lengths[used] - margin
         if (below <= newton).all() and (newton <= above).all() and (rows @ newton <= offsets).all():
             return newton, multipliers
-        step, shadow = constrained_step(g, B, newton, rows, offsets, below, above)
+        found = None
+        if (opposite := opposites(rows, offsets + margin, margin)).any():
+            found = step_on_equalities(g, B, rows, offsets, opposite, below, above)
+        step, shadow = found or constrained_step(g, B, newton, rows, offsets, below, above)
     multipliers[used] = shadow / lengths[used]
     return np.clip(step, below, above), multipliers
+
+
+def opposites(rows: FloatArray, offsets: FloatArray, margin: float) -> BoolArray:
+    """Tell which constraints (k, k) leave no room between them, if each keeps a margin.
+
+    A constraint is row p <= offset, with a row of length 1.
+    """
+    room = offsets[:, None] + offsets[None, :]
+    return np.asarray((rows @ rows.T < OPPOSITE - 1) & (room <= 2 * margin + THIN))
+
+
+def step_on_equalities(
+    g: FloatArray,
+    B: FloatArray,
+    rows: FloatArray,
+    offsets: FloatArray,
+    opposite: BoolArray,
+    below: FloatArray,
+    above: FloatArray,
+) -> tuple[FloatArray, FloatArray] | None:
+    """Return the step and the multipliers where opposite rows are equalities; None if none.
+
+    The step is q + Z t. The shortest step q meets the equalities, and Z spans what they leave free.
+    """
+    d, first = len(g), opposite.argmax(axis=1)
+    one = np.flatnonzero(opposite.any(axis=1) & (first > np.arange(len(rows))))
+    E, other = rows[one], first[one]
+    middle = (offsets[one] - offsets[other]) / 2
+    _, sizes, axes = np.linalg.svd(E)
+    q = np.linalg.lstsq(E, middle, rcond=DEPENDENT)[0]
+    Z = axes[int((sizes > DEPENDENT * sizes[0]).sum()) :].T
+    rest = np.flatnonzero(~opposite.any(axis=1))
+    A = np.concatenate([rows[rest], np.eye(d), -np.eye(d)])
+    b = np.concatenate([offsets[rest], above, -below])
+    free = free_step(Z.T @ (g + B @ q), Z.T @ B @ Z, A @ Z, b - A @ q)
+    if free is None:
+        return None
+    t, shadow = free
+    step, multipliers = q + Z @ t, np.zeros(len(rows))
+    multipliers[rest] = shadow[: len(rest)]
+    pull = -(g + B @ step + shadow @ A)  # what the equalities have to hold
+    along = np.linalg.lstsq(E.T, pull, rcond=DEPENDENT)[0]
+    multipliers[one], multipliers[other] = np.maximum(along, 0.0), np.maximum(-along, 0.0)
+    return step, multipliers
+
+
+def free_step(
+    g: FloatArray, B: FloatArray, A: FloatArray, b: FloatArray
+) -> tuple[FloatArray, FloatArray] | None:
+    """Return argmin g t + t B t / 2 subject to A t <= b, and its multipliers; None if none."""
+    try:
+        newton = np.asarray(-np.linalg.solve(B, g), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        return None
+    if (A @ newton <= b + THIN).all():
+        return newton, np.zeros(len(b))
+    return least_distance(g, B, A, b, newton) if len(g) else None
 
 
 def constrained_step(

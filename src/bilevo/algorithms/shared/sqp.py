@@ -134,7 +134,7 @@ class LocalSearch:
             self.model = self.model.measured(here, self.source is HessianSource.RESCALED)
         model, taken = self.model, None
         proposal = model.propose(here, sampler.low, sampler.high, rule.margin)
-        self.left = -proposal.slope
+        self.left, sampler.penalty = -proposal.slope, model.penalty
         if merit(here.values, model.penalty) - MOST_GAIN * self.left > rule.ceiling:
             self.stop(converged=False)
             return
@@ -166,7 +166,7 @@ class LocalSearch:
             self.left = rule.tolerance
             self.stop(converged=True)
             return
-        misled = rule.trusting and surprise > self.left / 4
+        misled = self.rescales(model) and surprise > self.left / 4
         self.here = there = yield from self.sampler.differences(*taken, misled, model.B)
         if there is not None:
             model.learn(here, there, proposal)
@@ -175,9 +175,17 @@ class LocalSearch:
     def measure_again(self, here: Iterate) -> Procedure[None]:
         """Measure curvatures again, because the model may be wrong."""
         assert self.model is not None
-        near = self.model.B if self.rule.trusting else None
+        rescales = self.rescales(self.model)
+        near = self.model.B if rescales else None
         self.here = yield from self.sampler.differences(*here.place, True, near)
-        self.source = HessianSource.RESCALED if self.rule.trusting else HessianSource.MEASURED
+        self.source = HessianSource.RESCALED if rescales else HessianSource.MEASURED
+
+    def rescales(self, model: Model) -> bool:
+        """Tell whether measured curvatures improve the model.
+
+        They are the objective's. Where constraints are active, the model has the Lagrangian's.
+        """
+        return self.rule.trusting and model.penalty == 0
 
 
 class Proposal(NamedTuple):
