@@ -7,7 +7,6 @@ Answers of these problems are not known, so a refutation is all that counts; the
 
 from __future__ import annotations
 
-import inspect
 import sys
 from argparse import ArgumentParser
 from dataclasses import dataclass
@@ -38,9 +37,7 @@ class Outcome:
 
 def verify_thoroughly(problem: bilevo.Problem, result: bilevo.Result) -> bilevo.Certificate:
     """Verify with high effort."""
-    if "effort" in inspect.signature(bilevo.verify).parameters:
-        return bilevo.verify(problem, result, effort="high")  # type: ignore[call-arg, unused-ignore]
-    return bilevo.verify(problem, result, starts=15)
+    return bilevo.verify(problem, result, effort="high")
 
 
 def attempt(index: int, seed: int, max_evals: int = MOST, run: int = 1) -> Outcome:

@@ -376,7 +376,7 @@ class Study:
         runs = [bilevo.minimize(problem, max_evals=self.evals, rng=seed) for seed in self.seeds]
         result = min(runs, key=lambda run: run.F)
         finer = Drivers(self.case.network, self.case.share, self.fine)
-        found = bilevo.verify(problem, result, starts=1, follower=finer)
+        found = bilevo.verify(problem, result, effort="low", follower=finer)
         steps = np.concatenate([row.executions for row in result.history])
         kept = np.concatenate([row.survived for row in result.history])
         listed = ", ".join(f"{run.F:,.2f}" for run in runs)

@@ -6,18 +6,17 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from bilevo import kernels
 from bilevo.core.algorithm import Algorithm, Followers
 from bilevo.core.arrays import FloatArray, frozen
-from bilevo.core.budget import Budget, FullBudget, Limits, require_count, require_positive
+from bilevo.core.budget import Budget, FullBudget, Limits, require_positive
 from bilevo.core.checks import is_truth, is_whole, real_array, real_number, require, shown
 from bilevo.core.feasibility import CtolLike, ctol_of_levels, level_tolerances
 from bilevo.core.problem import Function, Problem, Spec, Target
-from bilevo.core.request import Level
 from bilevo.core.result import Certificate, Result
 from bilevo.core.solver import MAX_STEPS, Solver, bind_solver, cost_of
 from bilevo.core.space import AsGiven, UnitBox, answer_box
@@ -32,11 +31,14 @@ from bilevo.run.dispatch import OnFailure
 from bilevo.run.driver import drive
 from bilevo.run.evaluator import Evaluator
 from bilevo.run.executors import open_workers
-from bilevo.run.progress import progress_line
+from bilevo.run.progress import progress_line, status_line
 from bilevo.run.recheck import Recheck
 from bilevo.run.session import Session
 from bilevo.run.stepper import StateFiles, Stepper
 from bilevo.run.stored import load
+
+if TYPE_CHECKING:
+    from bilevo.verification.follower_problem import Claim
 
 __all__ = ["Optimizer", "load", "minimize", "verify"]
 
@@ -168,31 +170,84 @@ def verify(
     res: Result,
     *,
     rng: Any = 1,
-    starts: int = 5,
+    effort: Literal["low", "normal", "high"] | None = None,
     follower: Solver[Any] | None = None,
     ctol: CtolLike = None,
+    workers: Any = None,
+    max_evals: int | None = None,
+    max_time: float | None = None,
+    timeout: float | None = None,
+    retries: int = 0,
+    on_failure: OnFailure = "worst",
+    progress: bool = False,
 ) -> Certificate:
-    """Check an answer: re-solve the follower at `res.x` from independent starts.
+    """Check an answer: solve the follower at `res.x` again by independent searches.
 
-    The starts are spread over the follower's whole box, and do not depend on the run. Further
-    searches start from res.y and from the best points. Among follower answers that tie in f, the
-    certificate reports the one that is best for the leader (the optimistic position). The
-    certificate is returned and stored in `res.certificate`. The check costs thousands of
-    lower-level evaluations, more with more variables and `starts`. The certificate counts them; the
-    run's limits do not apply. The check uses the default kernels, whichever the run used.
+    The searches are spread over the follower's whole box and use nothing of the run; one starts
+    from res.y. The certificate is returned and kept in `res.certificate`; `res.certified` and
+    `res.success` follow it. It is `confirmed` only if all searches were made and none found a
+    better answer. A difference of f counts if it is more than 1e-9 of the scale of f around the
+    answer, and more than rounding. Among answers that tie in f, the certificate reports the one
+    that is best for the leader (the optimistic position), and also the worst F found.
 
     If the problem has a solver as its `follower`, that solver is run again instead, with other
     random numbers. A second solver may be given here as `follower`, for any problem. If the problem
     has no f, the solver's values of f are used.
 
-    Constraints are met within `ctol` (see `minimize`), by default that of the run. They have the
-    scales that they had in the run.
+    rng
+        An int, numpy SeedSequence or Generator: the same seed gives the same certificate.
+    effort
+        "low", "normal" or "high": how many searches are made. None is low after a run of fewer than
+        2,000 evaluations, and else normal. docs/concepts.md says what each finds, and the price.
+    ctol
+        Constraints are met within `ctol` (see `minimize`), by default that of the run. They have
+        the scales that they had in the run.
+    max_evals, max_time
+        Hard limits. An answer is not confirmed if they end the searches early; a better answer
+        found by then is reported. The run's limits do not apply here.
+    workers, timeout, retries
+        As in `minimize`: all searches run side by side.
+    on_failure
+        "worst" ranks points that fail last and counts them in `failures`; "raise" ends the
+        verification. An exception at the answer itself is always raised.
+    progress
+        Show a line of progress on standard error.
     """
     from bilevo.verification.by_search import verify_by_search
-    from bilevo.verification.by_solver import claimed_answer, verify_by_solver
+    from bilevo.verification.by_solver import verify_by_solver, with_solver
+    from bilevo.verification.effort import effort_of
+    from bilevo.verification.follower_problem import Settings
 
-    require_count("starts", starts, optional=False)
-    allowed = None if ctol is None else ctol_of_levels(ctol, 0.0)
+    claim = _claim(problem, res)
+    chosen, seed = effort_of(effort, res.nfev), seed_of(rng)
+    limits = Limits.of(max_evals, max_time=max_time)
+    require(is_truth(progress), "progress", "True or False", progress)
+    allowed = res.ctol if ctol is None else ctol_of_levels(ctol, 0.0)
+    tolerances = level_tolerances(allowed, res.constraint_scales)
+    checked = problem
+    if follower is not None:
+        checked = with_solver(problem, bind_solver(follower, problem))
+    by = verify_by_search if checked.follower is None else verify_by_solver
+    with ExitStack() as open_things:
+        pool = open_workers(workers, checked, timeout)
+        if pool is not None:
+            open_things.enter_context(closing(pool))
+        Evaluator(checked, on_failure, retries, pool)  # refuses wrong settings
+        settings = Settings(on_failure, retries, pool, limits, Clock(limits.time), tolerances)
+        if progress:
+            name = f"verification of {printable(problem.name)}"
+            line = open_things.enter_context(status_line(name, "first searches"))
+            settings = replace(settings, show=line)
+        open_things.enter_context(kernels.using(kernels.default()))
+        certificate = by(checked, claim, seed, chosen, settings)
+    res.accept(certificate)
+    return certificate
+
+
+def _claim(problem: Problem, res: Result) -> Claim:
+    """Return a result's pair to verify; refuse what is no result of the problem."""
+    from bilevo.verification.follower_problem import Claim
+
     if not isinstance(problem, Problem) or not isinstance(res, Result):
         raise ValueError(
             f"verify takes a Problem and a Result, got {shown(problem)} and {shown(res)}"
@@ -208,19 +263,7 @@ def verify(
     for point, bounds, name in ((x, problem.x_bounds, "x"), (y, problem.y_bounds, "y")):
         if not bounds.contain(point):
             raise ValueError(f"the result's {name} = {point.tolist()} is outside its bounds")
-    solver = problem.follower if follower is None else bind_solver(follower, problem)
-    tolerances = level_tolerances(allowed or res.ctol, res.constraint_scales)
-    settings = seed_of(rng), starts, tolerances
-    with kernels.using(kernels.default()):
-        if solver is None:
-            certificate = verify_by_search(problem, x, y, *settings)
-        else:
-            ctol_below = tolerances[Level.LOWER].ctol
-            claimed = claimed_answer(problem, x, y, res.f, res.violation, ctol_below)
-            checked = problem.checked_solver(solver)
-            certificate = verify_by_solver(checked, problem, claimed, x, *settings)
-    res.accept(certificate)
-    return certificate
+    return Claim(x, y, float(res.F), float(res.f), float(res.violation))
 
 
 class Optimizer(AskTell):

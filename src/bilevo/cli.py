@@ -76,6 +76,7 @@ def solve(
     run_dir: Path | None = None,
     recheck: bool = True,
     verified: Annotated[Flag, Parameter(name="--verify")] = False,
+    verify_effort: Literal["low", "normal", "high"] | None = None,
     as_json: Annotated[Flag, Parameter(name="--json")] = False,
     progress: bool | None = None,
 ) -> int:
@@ -124,11 +125,15 @@ def solve(
         Evaluate the best pair again when a run is continued, and warn if its values have changed.
     verified
         Solve the follower of the answer again by independent searches; they decide the success.
+    verify_effort
+        How hard --verify looks; by default, low after a run of fewer than 2,000 evaluations, and
+        else normal.
     as_json
         Print one JSON object and nothing else on standard output.
     progress
         Show a line of progress on standard error. By default it is shown on a terminal only.
     """
+    show_progress = sys.stderr.isatty() if progress is None else progress
     with redirect_stdout(sys.stderr) if as_json else nullcontext():  # objectives may print
         chosen = load_problem(problem, dim)
         result = minimize(
@@ -148,10 +153,18 @@ def solve(
             timeout=timeout,
             run_dir=run_dir,
             recheck=recheck,
-            progress=sys.stderr.isatty() if progress is None else progress,
+            progress=show_progress,
         )
         if verified and np.isfinite(result.x).all():
-            verify(chosen, result)
+            verify(
+                chosen,
+                result,
+                effort=verify_effort,
+                workers=workers,
+                retries=retries,
+                timeout=timeout,
+                progress=show_progress,
+            )
         elif verified:
             print("bilevo: there is no answer to verify", file=sys.stderr)
     present(result, as_json)

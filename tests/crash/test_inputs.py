@@ -342,7 +342,10 @@ GATES: dict[str, tuple[Any, set[str]]] = {  # a call with one argument, and what
         for name in SETTINGS
     },
     "minimize on_failure": (lambda v: minimize(own(), on_failure=v), {"too long to print"}),
-    "verify starts": (lambda v: bilevo.verify(own(), solution(), starts=v), set()),
+    **{
+        f"verify {name}": (lambda v, n=name: bilevo.verify(own(), solution(), **{n: v}), set())
+        for name in ("max_evals", "max_time", "retries", "progress", "effort")
+    },
     "verify follower": (lambda v: bilevo.verify(own(), solution(), follower=v), set()),
     "verify rng": (lambda v: bilevo.verify(own(), solution(), rng=v), set()),
     **{
@@ -399,7 +402,7 @@ def test_what_is_no_such_argument_is_refused_before_the_first_evaluation(gate, f
         (lambda: own(optimum=bilevo.Optimum(0, 0, [1, 2])), r"optimum\.x must have shape \(1,\)"),
         (lambda: minimize(own(), ftol=math.inf), "ftol must be a positive number that is finite"),
         (lambda: minimize(own(), max_evals=2**63), r"whole number below 2\*\*63 or None, got 9223"),
-        (lambda: bilevo.verify(own(), solution(), starts=None), "starts must be .* got None"),
+        (lambda: bilevo.verify(own(), solution(), effort=2), "effort must be .* got 2"),
         (lambda: own(y_bounds=[("0", "1")]), "y_bounds must be a sequence"),
     ],
 )

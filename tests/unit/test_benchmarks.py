@@ -2,10 +2,11 @@
 
 import pytest
 
-from benchmarks import memory, report, timing, workers
+from benchmarks import basins, memory, report, timing, workers
 from benchmarks.__main__ import PARTS, blocks_of
 from benchmarks.picture import draw
 from bilevo import plot
+from bilevo.algorithms.shared.independent_search import Effort
 from bilevo.lab.show.formats import show
 
 TINY = {
@@ -69,3 +70,8 @@ def test_the_same_figures_are_the_same_picture(tmp_path) -> None:
         plot.save(draw(report.read()), tmp_path / "picture.svg")
         pictures.append((tmp_path / "picture.svg").read_bytes())
     assert pictures[0] == pictures[1] and b"<dc:date>" not in pictures[0]
+
+
+def test_a_wide_deeper_basin_is_always_found() -> None:
+    share, spent = basins.measure(Effort.NORMAL, 1, 0.1, 3)
+    assert share == 1 and spent > 200

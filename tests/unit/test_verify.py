@@ -184,5 +184,14 @@ def test_wrong_input_is_refused() -> None:
         verify(get("smd1"), 5)
     with pytest.raises(ValueError, match="no answer to verify"):
         verify(get("smd1"), minimize(get("smd1"), max_evals=1))
-    with pytest.raises(ValueError, match="starts must be a positive whole number"):
-        verify(get("smd1"), result, starts=0)
+    with pytest.raises(ValueError, match='effort must be "low", "normal", "high" or None'):
+        verify(get("smd1"), result, effort="thorough")
+    for wrong in ({"max_evals": 0}, {"max_time": -1}, {"retries": -1}, {"workers": 0}):
+        with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be"):
+            verify(get("smd1"), result, **wrong)
+    with pytest.raises(ValueError, match="timeout=1 needs processes"):
+        verify(get("smd1"), result, timeout=1)
+    with pytest.raises(ValueError, match="on_failure must be"):
+        verify(get("smd1"), result, on_failure="ignore")
+    with pytest.raises(ValueError, match="progress must be"):
+        verify(get("smd1"), result, progress=None)

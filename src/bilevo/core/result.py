@@ -140,6 +140,7 @@ class Certificate:
     indifferent: bool = False
     F_best: float = math.nan
     F_worst: float = math.nan
+    failures: int = 0  # evaluations that failed
 
     def __str__(self) -> str:
         """Say who made it, what was searched, and what that found."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bilevo import kernels, problems
+from bilevo.algorithms.shared.independent_search import Effort
 from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.feasibility import Tolerances
 from bilevo.core.problem import Problem
@@ -14,8 +15,8 @@ from bilevo.core.request import Level, Values
 from bilevo.core.result import Certificate
 from bilevo.run.evaluator import Evaluator
 from bilevo.verification.by_search import verify_by_search
-from bilevo.verification.by_solver import claimed_answer, verify_by_solver
-from bilevo.verification.follower_problem import values_at
+from bilevo.verification.by_solver import verify_by_solver
+from bilevo.verification.follower_problem import Claim, Settings, values_at
 
 
 class Checks(NamedTuple):
@@ -76,13 +77,10 @@ def _resolved(
     violation: float,
     tolerances: Tolerances | None,
 ) -> Certificate:
-    settings: Any = {"seed": 1, "starts": 5, "tolerances": tolerances}
+    verify = verify_by_search if problem.follower is None else verify_by_solver
+    claim = Claim(x, y, np.nan, f, violation)
     with kernels.using(kernels.default()):
-        if problem.follower is None:
-            return verify_by_search(problem, x, y, **settings)
-        ctol = 0.0 if tolerances is None else tolerances[Level.LOWER].ctol
-        claimed = claimed_answer(problem, x, y, f, violation, ctol)
-        return verify_by_solver(problem.checked_solver(), problem, claimed, x, **settings)
+        return verify(problem, claim, 1, Effort.NORMAL, Settings(tolerances=tolerances))
 
 
 def known_response(problem: Problem, x: FloatArray) -> FloatArray | None:

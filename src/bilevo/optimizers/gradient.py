@@ -1,7 +1,7 @@
 """Local searches by scipy in the unit box, from values of f and g alone.
 
-Gradients are central differences, each from one batch. Verification and the solver
-`bilevo.followers.Minimize` use these searches. Algorithms have a local search of their own
+Gradients are central differences, each from one batch. The solver `bilevo.followers.Minimize` uses
+these searches. Algorithms and verification have a local search of their own
 (`algorithms.shared.sqp`), because scipy calls the objective and cannot wait for an answer.
 """
 

@@ -11,22 +11,33 @@ from bilevo.core.result import Result
 @contextmanager
 def progress_line(name: str) -> Iterator[Callable[[Result], None]]:
     """Show a line during a run; yield a function that writes the present result into the line."""
+    with status_line(name, "first generation") as write:
+
+        def show(result: Result) -> None:
+            feasible = "" if result.violation == 0 else f", violation {result.violation:.1e}"
+            write(
+                f"generation {result.nit}, {result.nfev_upper}+{result.nfev_lower} evaluations, "
+                f"F {result.F:.5g}, f {result.f:.5g}{feasible}, {result.time:.1f} s"
+            )
+
+        yield show
+
+
+@contextmanager
+def status_line(name: str, first: str) -> Iterator[Callable[[str], None]]:
+    """Show a line that begins with a name; yield the function that writes a text into it."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
 
     console = Console(stderr=True)
-    line = Text(f"{name}: first generation", no_wrap=True, overflow="ellipsis")
+    line = Text(f"{name}: {first}", no_wrap=True, overflow="ellipsis")
 
-    def show(result: Result) -> None:
-        feasible = "" if result.violation == 0 else f", violation {result.violation:.1e}"
-        line.plain = (
-            f"{name}: generation {result.nit}, {result.nfev_upper}+{result.nfev_lower} "
-            f"evaluations, F {result.F:.5g}, f {result.f:.5g}{feasible}, {result.time:.1f} s"
-        )
+    def write(text: str) -> None:
+        line.plain = f"{name}: {text}"
 
     try:
         with Live(line, console=console, refresh_per_second=8, transient=True):
-            yield show
+            yield write
     finally:
         console.print(line)

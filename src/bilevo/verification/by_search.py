@@ -1,127 +1,190 @@
 """Verification by searches: the follower's problem at a fixed x, solved again from scratch.
 
-Global searches by CMA-ES start from points spread over the follower's box (a Latin hypercube).
-They are independent of the run. Gradient searches start from more such points, from the results of
-the global searches and from the answer under test. If f is flat around the best answer, the tie
-with the best F for the leader is chosen.
+`independent_search` searches the whole box, and from the answer under test. Then f is looked at
+around the best answer: which differences count there (`core.tolerances`), whether rounding hides
+the answer, and where f is level. Ties of the best answer are searched for the leader's best and
+worst F.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
-from functools import partial
+from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 
-from bilevo.algorithms.shared.follower_search import evaluate_answers
-from bilevo.algorithms.shared.ties import FlatSet, flat_directions, search_widely
-from bilevo.core.arrays import TINY, FloatArray
-from bilevo.core.feasibility import Tolerances
-from bilevo.core.order import best_index
+from bilevo.algorithms.shared.independent_search import (
+    APART,
+    Effort,
+    Found,
+    apart,
+    independent_search,
+)
+from bilevo.algorithms.shared.polish import End
+from bilevo.algorithms.shared.surroundings import Surroundings, look_around
 from bilevo.core.problem import Problem
-from bilevo.core.request import Level, Procedure, Values
+from bilevo.core.request import Level, Values, split
 from bilevo.core.result import Certificate
 from bilevo.core.streams import stream
-from bilevo.optimizers.cma_es import CMAES
-from bilevo.optimizers.gradient import Differences, descend, usual_method
-from bilevo.optimizers.protocol import Start
-from bilevo.optimizers.sampling import latin_hypercube
+from bilevo.core.tolerances import alike, rounding
+from bilevo.run.session import Stopped
+from bilevo.verification.certificate import UNKNOWN, Evidence, Tie, make_certificate
 from bilevo.verification.follower_problem import (
-    NEGLIGIBLE,
     Answer,
+    Claim,
+    Evaluations,
     FollowerProblem,
-    best_answer,
-    make_certificate,
+    Settings,
+    at_lower,
 )
+from bilevo.verification.tie_search import TieRule, search_ties, tied_ends
 
-SHARP = 1e-13  # Without constraints, ties differ by less, relative to the spread of f.
+TIE_SEARCHES = {Effort.LOW: 1, Effort.NORMAL: 2, Effort.HIGH: 3}  # for the best F, and the worst
 
 
 def verify_by_search(
-    problem: Problem,
-    x: FloatArray,
-    y: FloatArray,
-    seed: int,
-    starts: int,
-    tolerances: Tolerances | None = None,
+    problem: Problem, claim: Claim, seed: int, effort: Effort, settings: Settings | None = None
 ) -> Certificate:
-    """Return the certificate of the pair (x, y), with `starts` global searches."""
-    follower = FollowerProblem(problem, x, seed, tolerances)
-    claimed = follower.claimed(y)
-    found = search_follower(follower, claimed, starts)
-    best = best_answer(found)
-    rounding = 4 * np.finfo(float).eps * abs(best.f)
-    sharpness = SHARP if problem.g is None else NEGLIGIBLE  # local searches keep a margin to g
-    tie = replace(best, f=best.f + sharpness * follower.spread + rounding)
-    tied = list(dict.fromkeys(answer for answer in found if answer.no_worse(tie)))
-    tied += [search_ties(follower, answer, tie) for answer in tied[:3]]
-    negligible = NEGLIGIBLE * follower.spread + rounding
-    upper = follower(Level.UPPER, np.array([answer.y for answer in tied]))
-    real = [y if a is claimed else follower.box.real(a.y[None])[0] for a in tied]
-    tied = [replace(answer, y=point) for answer, point in zip(tied, real, strict=True)]
-    return make_certificate(claimed, best, tied, upper, negligible, follower.counts)
+    """Return the certificate of a result's pair."""
+    verification = Verification(problem, claim, seed, effort, settings)
+    found = verification.evidence()
+    evaluations = verification.evaluations
+    counts = evaluations.counts
+    return make_certificate(found, claim, effort, counts, evaluations.failures)
 
 
-def search_follower(follower: FollowerProblem, claimed: Answer, starts: int) -> list[Answer]:
-    """Search the follower's box globally and locally; return all answers, with the claimed one."""
-    seed, d = follower.seed, follower.box.size
-    points = latin_hypercube(starts, d, stream(seed, "verify", 0))
-    found = [
-        search_globally(follower, point, stream(seed, "verify", 1, i), doublings=i // 2)
-        for i, point in enumerate(points)
-    ]
-    # Local searches also reach thin feasible sets, which a population can miss.
-    points = latin_hypercube(5 * starts, d, stream(seed, "verify", 2))
-    found += [follower.answer(point) for point in points]
-    found.append(claimed)
-    return found + [search_locally(follower, answer) for answer in found]
+class Verification:
+    """A verification in progress. What it has found stays when a limit stops it."""
 
+    def __init__(
+        self, problem: Problem, claim: Claim, seed: int, effort: Effort, settings: Settings | None
+    ) -> None:
+        self.evaluations = Evaluations(problem, settings)
+        self.follower = FollowerProblem(problem, claim.x, self.evaluations)
+        self.searched = Found()
+        self._constrained = problem.g is not None
+        self._y, self._seed, self._effort = claim.y, seed, effort
+        self._around: Surroundings | None = None
+        self._levels: list[End] = []  # ties in f
+        self._upper: dict[bytes, Values] = {}  # the leader's values at answers
 
-def search_globally(
-    follower: FollowerProblem, mean: FloatArray, rng: np.random.Generator, doublings: int
-) -> Answer:
-    """Search the whole box by CMA-ES, until a generation's values agree to thirteen digits."""
-    d = follower.box.size
-    cma = CMAES(population=CMAES().population_size(d) * 2**doublings)
-    state = cma.start(Start(mean, 0.09 * np.eye(d), np.zeros(d)))
-    best: Answer | None = None
-    for _ in range(100 + 50 * d):
-        points = cma.ask(state, rng)
-        values = follower(Level.LOWER, points)
-        cma.tell(state, points, values.objective, values.violation)
-        i = best_index(values.objective, values.violation)
-        new = Answer(points[i], float(values.objective[i]), float(values.violation[i]))
-        if best is None or new.no_worse(best):
-            best = new
-        if state.sigma**2 * state.C.diagonal().max() < 1e-24:
-            break
-        if not values.violation.any():
-            spread = float(values.objective.max() - values.objective.min())
-            if spread <= 1e-13 * (abs(best.f) + TINY):
-                break
-    assert best is not None
-    return best
+    def evidence(self) -> Evidence:
+        """Make the searches, as far as the limits allow, and return what they found."""
+        self.evaluations.progress = self._progress
+        claimed, upper = Answer(self._y, np.nan, np.nan), UNKNOWN
+        missing, hidden = "", 0.0
+        try:
+            claimed = self.follower.claimed(self._y)
+            upper = self.follower.leader(self._y)
+            self.evaluations.reserved = 1  # for F at a better answer
+            self._search(claimed)
+            hidden = self._hidden()
+        except Stopped as stopped:
+            missing = self._missing(stopped)
+        self.evaluations.reserved = 0
+        found = Evidence(
+            claimed=Tie(Answer(self._y, claimed.f, claimed.violation), upper),
+            best=claimed,
+            width=np.maximum(self.follower.box.bounds.width, np.finfo(float).tiny),
+            searches=self.searched.made,
+            missing=missing,
+            hidden=hidden,
+        )
+        self._conclude(found, claimed)
+        return found
 
+    def _search(self, claimed: Answer) -> None:
+        """Search the box; look around the best answer; search its ties."""
+        run, rng = self.follower.run, stream(self._seed, "verify")
+        starts, n = claimed.y[None], self.follower.box.size
+        run(independent_search(at_lower, n, rng, self._effort, starts, self.searched))
+        best = self.best
+        if best.violation > 0 or not np.isfinite(best.f):
+            return
+        self._around = around = run(look_around(at_lower, best))
+        # Local searches keep a margin to constraints, so their ties are less sharp.
+        slack = around.negligible if self._constrained else around.sharp
+        rule = TieRule(best.f + slack, best.violation, around.scale)
+        twins = TieRule(best.f + around.negligible, best.violation, around.scale)
+        self._levels = tied_ends(apart(self.searched.ends), rule)
+        self._levels += tied_ends(self.searched.polished, twins)
+        if len(around.level):
+            values = self.follower(Level.LOWER, around.level[-1:])
+            self._levels += tied_ends([End(around.level[-1], values)], rule)
+        self._evaluate_leader([best, *self._levels])
+        ties = apart([best, *self._levels])
+        F = [float(self._upper[tie.y.tobytes()].objective[0]) for tie in ties]
+        more = tied_ends(
+            run(search_ties(ties, F, rule, self._seed, TIE_SEARCHES[self._effort])), rule
+        )
+        self._evaluate_leader(more)
+        self._levels += more
 
-def search_locally(follower: FollowerProblem, start: Answer) -> Answer:
-    """Search f by gradients from an answer; return that answer if nothing better is found."""
-    at = Differences(partial(follower, Level.LOWER), start.f)
-    method = usual_method(constrained=at.values(start.y)[1].size > 0)
-    new = follower.answer(descend(at, start.y, method))
-    return new if new.no_worse(start) else start
+    @property
+    def best(self) -> End:
+        """Return the best answer that was evaluated at all."""
+        assert self.follower.best is not None
+        return self.follower.best
 
+    def _hidden(self) -> float:
+        """Return the part of the box within which rounding of f hides answers with another F."""
+        if self._around is None or not len(self._around.unresolved):
+            return 0.0
+        self._evaluate_leader([self.best])
+        F = float(self._upper[self.best.y.tobytes()].objective[0])
+        points = self._around.unresolved
+        other = self.follower(Level.UPPER, points).objective
+        differs = np.array([not alike(F, value) for value in other.tolist()])
+        away = np.abs(points - self.best.y).max(axis=1)
+        return float(away[differs].max(initial=0.0))
 
-def search_ties(follower: FollowerProblem, start: Answer, tie: Answer) -> Answer:
-    """Return the leader's best tie around an answer; all answers no worse than `tie` are ties."""
-    at = partial(evaluate_answers, np.empty(0))  # the follower's problem has its own x
+    def _evaluate_leader(self, ends: Sequence[End]) -> None:
+        """Evaluate F at answers where it is not known, in one batch."""
+        new = {end.y.tobytes(): end.y for end in ends}
+        new = {key: y for key, y in new.items() if key not in self._upper}
+        if new:
+            values = self.follower(Level.UPPER, np.array(list(new.values())))
+            self._upper.update(zip(new, split(values, [1] * len(new)), strict=True))
 
-    def both(y: FloatArray) -> Procedure[tuple[Values, Values]]:
-        return (yield from at(y)), (yield from at(y, Level.UPPER))
+    def _conclude(self, found: Evidence, claimed: Answer) -> None:
+        """Compare the claimed answer with all others, and list the ties."""
+        ends = list(self._levels)
+        if self.follower.best is not None and not claimed.no_worse(self._answer(self.best)):
+            found.best = self._answer(self.best)
+            ends.insert(0, self.best)
+            with suppress(Stopped):
+                self._evaluate_leader([self.best])
+        around = self._around
+        sharp = found.negligible = rounding(found.best.f)
+        if around is not None:
+            found.negligible, sharp = around.negligible, around.sharp
+        if found.best is not claimed and not self._far(claimed):
+            sharp = rounding(found.best.f)  # F counts only among answers that differ
+        if claimed.violation == found.best.violation and claimed.f <= found.best.f + sharp:
+            found.ties.append(found.claimed)
+        known = [end for end in ends if end.y.tobytes() in self._upper]
+        for end in known:
+            found.ties.append(Tie(self._answer(end), self._upper[end.y.tobytes()]))
+        if not found.ties:
+            found.ties.append(Tie(found.best, UNKNOWN))
+        places = np.array([tie.answer.y for tie in found.ties])
+        found.indifferent = bool((np.ptp(places, axis=0) > APART * found.width).any())
+        level = [end for end in self.searched.ends if end.violation == found.best.violation]
+        found.agreeing = sum(end.f <= found.best.f + found.negligible for end in level)
 
-    flat = FlatSet(start.y, follower.run(flat_directions(at, start.y, follower.spread)))
-    if not flat.size or not math.isfinite(tie.f):
-        return start
-    rng = stream(follower.seed, "verify", 4)
-    found = follower.run(search_widely(flat, both, tie.f, tie.violation, rng))
-    return start if found is None else Answer(*found)
+    def _far(self, claimed: Answer) -> bool:
+        return bool(np.abs(claimed.y - self.best.y).max() > APART)
+
+    def _answer(self, end: End) -> Answer:
+        return Answer(self.follower.box.real(end.y[None])[0], end.f, end.violation)
+
+    def _missing(self, stopped: Stopped) -> str:
+        made, planned = self.searched.made, self.searched.planned
+        if made < planned or not planned:
+            return f"stopped at {stopped.reason} after {made} of {planned or 'its'} searches"
+        stage = "ties were searched" if self.searched.complete else "the best answers were refined"
+        return f"stopped at {stopped.reason} after {made} of {planned} searches, before {stage}"
+
+    def _progress(self) -> str:
+        best = "" if self.follower.best is None else f", f {self.follower.best.f:.5g}"
+        return f"{self.searched.made} of {self.searched.planned or '?'} searches{best}"

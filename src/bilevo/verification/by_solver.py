@@ -1,115 +1,211 @@
 """Verification by a solver: the problem's own solver, or a second solver, answers again.
 
-Each start of the solver has its own random stream, and does not depend on the run. Answers are
-compared by f if it is a function, otherwise by the values that the solvers report.
+Each start has a random stream of its own and knows nothing of the run. All starts take their steps
+side by side. Answers are compared by f where it is a function, and else by the values that the
+solvers report.
 """
 
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from bilevo.algorithms.shared.independent_search import APART, Effort
+from bilevo.algorithms.shared.polish import End
+from bilevo.algorithms.shared.surroundings import look_around
 from bilevo.core.arrays import FloatArray
-from bilevo.core.budget import interquartile_range
-from bilevo.core.feasibility import Tolerances
+from bilevo.core.budget import StopReason
 from bilevo.core.problem import Problem
-from bilevo.core.request import Level
+from bilevo.core.request import Level, Values, split
 from bilevo.core.result import Certificate
-from bilevo.core.solver import MAX_STEPS, CheckedSolver
-from bilevo.core.streams import stream
-from bilevo.core.users_code import mark
-from bilevo.core.values import BadValue
+from bilevo.core.solver import MAX_STEPS, Solver, StepOutcome, cost_of
+from bilevo.core.streams import SEED_LIMIT, stream
+from bilevo.core.tolerances import reported
+from bilevo.run.dispatch import NOTHING
+from bilevo.run.session import StepBatch, Stopped
+from bilevo.run.stepper import Stepper
+from bilevo.verification.certificate import UNKNOWN, Evidence, Tie, make_certificate
 from bilevo.verification.follower_problem import (
-    NEGLIGIBLE,
     Answer,
+    Claim,
+    Evaluations,
     FollowerProblem,
+    Settings,
     answers_at,
+    at_lower,
     best_answer,
-    make_certificate,
-    values_at,
 )
 
-SMALLEST_F = 1e-3  # The least size of f that is assumed if only solvers know f.
+STARTS = {Effort.LOW: 2, Effort.NORMAL: 5, Effort.HIGH: 20}
 
 
-def claimed_answer(
-    problem: Problem, x: FloatArray, y: FloatArray, f: float, violation: float, ctol: float = 0.0
-) -> Answer:
-    """Return a result's answer with the follower's part of the violation, 0 up to `ctol`."""
-    if not math.isfinite(f):
-        return Answer(y, math.inf, math.inf)
-    above = float(values_at(problem, Level.UPPER, x, y[None].copy()).violation[0])
-    below = violation - above
-    return Answer(y, f, below if below > max(1e-9 * violation, ctol) else 0.0)
+def with_solver(problem: Problem, solver: Solver[Any]) -> Problem:
+    """Return a problem whose follower is another solver."""
+    other = copy(problem)
+    other.follower = solver
+    return other
 
 
 def verify_by_solver(
-    solver: CheckedSolver,
-    problem: Problem,
-    claimed: Answer,
-    x: FloatArray,
-    seed: int,
-    starts: int,
-    tolerances: Tolerances | None = None,
+    problem: Problem, claim: Claim, seed: int, effort: Effort, settings: Settings | None = None
 ) -> Certificate:
-    """Return the certificate of x and of the answer claimed for its follower."""
-    answers, spent = _solve_again(solver, x, seed, starts)
-    cut_off = sum(not answer.done for answer in answers)
-    if tolerances is not None:
-        ctol = tolerances[Level.LOWER].ctol
-        answers = [a if a.violation > ctol else replace(a, violation=0.0) for a in answers]
-    found = [claimed, *answers]
+    """Return the certificate of a result's pair, by the problem's solver."""
+    evaluations = Evaluations(problem, settings)
+    starts = Starts(problem, claim.x, STARTS[effort], seed, evaluations)
+    evaluations.progress = lambda: f"{starts.ended} of {len(starts.last)} starts"
+    nothing = Answer(claim.y, math.nan, math.nan)
+    found = Evidence(Tie(nothing, UNKNOWN), nothing, problem.y_bounds.width)
+    try:
+        found.claimed = _claimed(problem, claim, evaluations)
+        found.best = found.claimed.answer
+        evaluations.reserved = 1  # for F at a better answer
+        starts.run()
+    except Stopped as stopped:
+        ended = f"{starts.ended} of {len(starts.last)} starts"
+        found.missing = f"stopped at {stopped.reason} after {ended}"
+    try:
+        _compare(found, problem, claim.x, starts, evaluations)
+    except Stopped as stopped:
+        found.missing = found.missing or f"stopped at {stopped.reason} before F was compared"
+    found.searches = sum(answer.done for answer in starts.answers)
+    _note_unfinished(found, starts)
+    if not found.ties:
+        found.ties.append(Tie(found.best, UNKNOWN))
+    return make_certificate(found, claim, effort, evaluations.counts, evaluations.failures)
+
+
+def _claimed(problem: Problem, claim: Claim, evaluations: Evaluations) -> Tie:
+    """Return the result's pair: f by the function if there is one, else as it was reported."""
+    y = claim.y[None].copy()
+    upper = evaluations(Level.UPPER, claim.x, y, on_failure="raise")
     if problem.f_is_known:
-        y = np.array([answer.y for answer in found])
-        found = answers_at(y, values_at(problem, Level.LOWER, x, y, None, tolerances))
-        best, follower = best_answer(found), FollowerProblem(problem, x, seed, tolerances)
-        scale = follower.spread
-        spent += len(found) + follower.counts[Level.LOWER]
-    else:  # the answers found show roughly how much f varies
-        best = best_answer(found)
-        spread = interquartile_range(np.array([answer.f for answer in found]))
-        scale = max(abs(best.f) + spread, SMALLEST_F)
-    negligible = NEGLIGIBLE * scale
-    tied = [a for a in found if a.f <= best.f + negligible and a.violation <= best.violation]
-    above = np.array([answer.y for answer in tied])
-    upper = values_at(problem, Level.UPPER, x, above, None, tolerances)
-    counts = {Level.LOWER: spent, Level.UPPER: len(tied)}
-    made = make_certificate(found[0], best, tied, upper, negligible, counts)
-    if cut_off:
-        missing = f"{cut_off} of {starts} starts were not done after {MAX_STEPS} steps"
-        made = replace(made, message=f"{made.message}; {missing}")
-    return made
+        lower = evaluations(Level.LOWER, claim.x, y, on_failure="raise")
+        return Tie(answers_at(claim.y[None], lower)[0], upper)
+    if not math.isfinite(claim.f):
+        return Tie(Answer(claim.y, math.inf, math.inf), upper)
+    # The result's violation is that of both levels, without tolerances.
+    above = Values.of(upper.objective, upper.constraints, problem.repeats(Level.UPPER), 0)
+    below = claim.violation - float(above.violation[0])
+    least = max(1e-9 * claim.violation, evaluations.solver_tolerance)
+    return Tie(Answer(claim.y, claim.f, below if below > least else 0.0), upper)
 
 
-def _solve_again(
-    solver: CheckedSolver, x: FloatArray, seed: int, starts: int
-) -> tuple[list[Answer], int]:
-    """Return the answers of independent starts and their cost; raise only if all starts fail."""
-    found, spent, errors = [], 0, []
-    for i in range(starts):
-        try:
-            answer, cost = solve(solver, x, stream(seed, "verify own", 0, i))
-        except BadValue:
-            raise
-        except Exception as error:  # the user's solver may do anything
-            errors.append(error)
-            continue
-        found.append(answer)
-        spent += cost
-    if not found:
-        mark(errors[0], f"in verification at x = {x.tolist()}")
-        raise errors[0]
-    return found, spent
+class Starts:
+    """Independent starts of the problem's solver at x, which take their steps side by side."""
+
+    def __init__(
+        self, problem: Problem, x: FloatArray, count: int, seed: int, evaluations: Evaluations
+    ) -> None:
+        used = evaluations.settings
+        own = int(stream(seed, "verify own").integers(SEED_LIMIT))  # no numbers of the run
+        self._stepper = Stepper(problem, own, used.on_failure, used.retries, used.workers)
+        self._x, self._evaluations, self._cost = x, evaluations, cost_of(problem.follower)
+        self.last: list[StepOutcome | None] = [None] * count
+
+    @property
+    def ended(self) -> int:
+        return sum(last is not None and last.done for last in self.last)
+
+    @property
+    def answers(self) -> list[Answer]:
+        """Return the answers so far, of starts that did not fail."""
+        given = [last for last in self.last if last is not None and last.error is None]
+        least = self._evaluations.solver_tolerance
+        return [
+            Answer(last.y, last.f, last.violation if last.violation > least else 0.0, last.done)
+            for last in given
+        ]
+
+    @property
+    def error(self) -> str | None:
+        """Return what went wrong in a start that failed."""
+        return next((last.error for last in self.last if last and last.error), None)
+
+    def run(self) -> None:
+        """Take steps until all starts are done, or have taken many."""
+        for taken in range(MAX_STEPS):
+            tasks = [i for i, last in enumerate(self.last) if last is None or not last.done]
+            if not tasks:
+                return
+            room = self._evaluations.room(self._cost * len(tasks)) // self._cost
+            self._step(tasks[:room], taken)
+            if room < len(tasks):
+                raise Stopped(StopReason.MAX_EVALS, 0)
+
+    def _step(self, tasks: list[int], taken: int) -> None:
+        """Take one step each of some starts."""
+        if not tasks:
+            return
+        x = np.repeat(self._x[None], len(tasks), axis=0)
+        x.flags.writeable = False
+        batch = StepBatch(np.array(tasks), np.full(len(tasks), taken), x)
+        evaluations = self._evaluations
+
+        def keep(batch: StepBatch, i: int, outcome: StepOutcome) -> None:
+            self.last[tasks[i]] = outcome
+            evaluations.counts[Level.LOWER] += outcome.cost
+            evaluations.failures += outcome.error is not None
+
+        self._stepper(batch, NOTHING, keep, lambda: evaluations.time_left)
+        evaluations.show()
 
 
-def solve(solver: CheckedSolver, x: FloatArray, rng: np.random.Generator) -> tuple[Answer, int]:
-    """Return a solver's answer from one start, and its cost; the number of steps is limited."""
-    state, cost = solver.start(x, rng), 0
-    for step in range(MAX_STEPS):
-        state, outcome = solver.advance(state, step == 0)
-        cost += outcome.cost
-        if outcome.done:
-            break
-    return Answer(outcome.y, outcome.f, outcome.violation, outcome.done), cost
+def _compare(
+    found: Evidence, problem: Problem, x: FloatArray, starts: Starts, evaluations: Evaluations
+) -> None:
+    """Compare the claimed answer with those of the starts, and list the ties."""
+    claimed, answers = found.claimed.answer, starts.answers
+    if not answers or math.isnan(claimed.f):
+        found.ties.append(found.claimed)
+        return
+    if problem.f_is_known:
+        y = np.array([answer.y for answer in answers])
+        values = evaluations(Level.LOWER, x, y)
+        done = [answer.done for answer in answers]
+        answers = [replace(a, done=d) for a, d in zip(answers_at(y, values), done, strict=True)]
+    found.best = best_answer([claimed, *answers])
+    found.negligible = reported(found.best.f)
+    if problem.f_is_known and found.best.violation == 0 and not found.missing:
+        found.negligible = _negligible(problem, x, found.best, evaluations)
+    evaluations.reserved = 0
+    level = [a for a in answers if _is_tied(a, found)]
+    found.agreeing = len(level)
+    tied = [answer for answer in level if answer is not found.best]
+    tied = tied if found.best is claimed else [found.best, *tied]
+    if _is_tied(claimed, found):
+        found.ties.append(found.claimed)
+    if tied:
+        y = np.array([answer.y for answer in tied])
+        upper = split(evaluations(Level.UPPER, x, y), [1] * len(tied))
+        found.ties += [Tie(*pair) for pair in zip(tied, upper, strict=True)]
+    places = np.array([tie.answer.y for tie in found.ties])
+    found.indifferent = bool((np.ptp(places, axis=0) > APART * found.width).any())
+
+
+def _is_tied(answer: Answer, found: Evidence) -> bool:
+    best = found.best
+    return answer.f <= best.f + found.negligible and answer.violation <= best.violation
+
+
+def _negligible(problem: Problem, x: FloatArray, best: Answer, evaluations: Evaluations) -> float:
+    """Return the difference of f that does not count around the best answer."""
+    follower = FollowerProblem(problem, x, evaluations)
+    row = Values(np.array([best.f]), np.array([best.violation]), np.empty((1, 0)), 0)
+    return follower.run(look_around(at_lower, End(follower.box.unit(best.y), row))).negligible
+
+
+def _note_unfinished(found: Evidence, starts: Starts) -> None:
+    """Say which starts were cut off or failed: an answer is then not confirmed."""
+    answers, count = starts.answers, len(starts.last)
+    cut_off = sum(not answer.done for answer in answers)
+    if cut_off and not found.missing:
+        found.missing = f"{cut_off} of {count} starts were not done after {MAX_STEPS} steps"
+    failed = sum(last is not None and last.error is not None for last in starts.last)
+    if failed and answers:
+        found.note = f"{failed} of {count} starts failed"
+    if not answers and starts.error is not None:
+        found.missing = f"all starts of the solver failed: {starts.error}"

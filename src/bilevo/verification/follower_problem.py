@@ -1,31 +1,43 @@
-"""The follower's problem at one x, answers to it, and the certificate of an answer.
+"""The follower's problem at one x, and answers to it.
 
 Verification runs outside of algorithms, so it calls the user's functions itself. Every evaluation
-is counted.
+is counted, failures too, and limits are kept as in a run.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
-from bilevo.algorithms.shared.ties import preferred
+from bilevo.algorithms.shared.follower_search import evaluate_answers
+from bilevo.algorithms.shared.polish import End, best_of
 from bilevo.core.arrays import FloatArray
-from bilevo.core.budget import interquartile_range
+from bilevo.core.budget import Limits, StopReason
 from bilevo.core.feasibility import Tolerances
 from bilevo.core.order import best_index, no_worse
 from bilevo.core.problem import Problem
-from bilevo.core.request import Evaluate, Level, Procedure, Request, T, Values, run
-from bilevo.core.result import Certificate
+from bilevo.core.request import Evaluate, Level, Procedure, Request, T, Values, run, split
 from bilevo.core.space import UnitBox
-from bilevo.core.streams import stream
+from bilevo.run.clock import Clock
+from bilevo.run.dispatch import NOTHING, OnFailure, piece_rows
 from bilevo.run.evaluator import Evaluator
-from bilevo.run.session import Batch
+from bilevo.run.executors import Workers
+from bilevo.run.jobs import EvaluationOutcome
+from bilevo.run.session import Batch, Stopped
 
-NEGLIGIBLE = 1e-9  # A smaller gap, relative to the spread of f in the box, confirms an answer.
+
+class Claim(NamedTuple):
+    """A pair to verify in the user's units, with the values it is said to have; NaN if unknown."""
+
+    x: FloatArray
+    y: FloatArray
+    F: float
+    f: float
+    violation: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,46 +78,175 @@ def values_at(
     Points that fail rank last, unless `evaluate` treats them in another way. Constraints are met
     within the tolerances, if there are any.
     """
-    x = np.repeat(x[None], len(y), axis=0) if x.ndim == 1 else x
-    x.flags.writeable = y.flags.writeable = False
-    objective, constraints, _ = (evaluate or Evaluator(problem, "worst"))(Batch(level, x, y))
+    objective, constraints, _ = (evaluate or Evaluator(problem, "worst"))(
+        Batch(level, *_pairs(x, y))
+    )
+    return tolerant_values(problem, level, objective, constraints, tolerances)
+
+
+def tolerant_values(
+    problem: Problem,
+    level: Level,
+    objective: FloatArray,
+    constraints: FloatArray,
+    tolerances: Tolerances | None,
+) -> Values:
+    """Make values from raw numbers, with constraints that are met within the tolerances."""
     allowed = None
     if constraints.size and tolerances is not None and tolerances[level].ctol:
         allowed = tolerances[level].of(constraints)
-    return Values.of(objective, constraints, problem.repeats(level), len(y), allowed)
+    return Values.of(objective, constraints, problem.repeats(level), len(objective), allowed)
+
+
+def _pairs(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return read-only rows of x and y."""
+    x = np.repeat(x[None], len(y), axis=0) if x.ndim == 1 else x
+    x.flags.writeable = y.flags.writeable = False
+    return x, y
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a verification evaluates, as in `minimize`; `show` is told how far it has come."""
+
+    on_failure: OnFailure = "worst"
+    retries: int = 0
+    workers: Workers | None = None
+    limits: Limits = field(default_factory=Limits)
+    clock: Clock = field(default_factory=Clock)
+    tolerances: Tolerances | None = None  # of constraints
+    show: Callable[[str], None] = lambda text: None
+
+
+class Evaluations:
+    """Calls the user's functions within limits; counts evaluations and failures.
+
+    A batch that a limit leaves no room for is evaluated in part, and ends by `Stopped`.
+    """
+
+    def __init__(self, problem: Problem, settings: Settings | None = None) -> None:
+        self.settings = Settings() if settings is None else settings
+        self.counts = {Level.UPPER: 0, Level.LOWER: 0}
+        self.failures = 0
+        self.reserved = 0  # evaluations that searches leave to what comes after them
+        self.progress: Callable[[], str] = lambda: ""  # says what has been done so far
+        self._problem = problem
+        self._evaluators = {
+            on_failure: Evaluator(problem, on_failure, self.settings.retries, self.settings.workers)
+            for on_failure in (self.settings.on_failure, "raise")
+        }
+
+    @property
+    def spent(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def solver_tolerance(self) -> float:
+        """Return up to which violation an answer of a solver counts as feasible."""
+        tolerances = self.settings.tolerances
+        return 0.0 if tolerances is None else tolerances[Level.LOWER].ctol
+
+    @property
+    def time_left(self) -> float:
+        return self.settings.clock.left
+
+    def room(self, wanted: int) -> int:
+        """Return how many of these evaluations the limits still allow."""
+        if self.time_left <= 0:
+            raise Stopped(StopReason.MAX_TIME, 0)
+        return int(max(0, min(wanted, self.settings.limits.evals - self.reserved - self.spent)))
+
+    def __call__(
+        self,
+        level: Level,
+        x: FloatArray,
+        y: FloatArray,
+        seen: Callable[[slice, Values], None] = lambda rows, values: None,
+        on_failure: OnFailure | None = None,
+    ) -> Values:
+        """Return a level's values at x (m,) and y (k, n).
+
+        `seen` is given the values of rows, also where a limit ends the batch.
+        """
+        part = y[: self.room(len(y))]
+        pieces = piece_rows(self._problem.vectorized, len(part))
+        came: dict[int, EvaluationOutcome] = {}
+
+        def keep(batch: Batch, i: int, outcome: EvaluationOutcome) -> None:
+            came[i] = outcome
+            self.counts[level] += outcome.counted
+            self.failures += 0 if outcome.error is None else outcome.counted
+
+        make = partial(tolerant_values, self._problem, level, tolerances=self.settings.tolerances)
+        try:
+            if len(part):
+                evaluator = self._evaluators[on_failure or self.settings.on_failure]
+                batch = Batch(level, *_pairs(x, part))
+                found = evaluator(batch, NOTHING, keep, lambda: self.time_left)
+                values = make(objective=found.objective, constraints=found.constraints)
+                seen(slice(0, len(part)), values)
+                self.show()
+        except Stopped:
+            for i, outcome in sorted(came.items()):
+                if outcome.error is None:
+                    seen(pieces[i], make(*outcome[:2]))
+            raise
+        if len(part) < len(y):
+            raise Stopped(StopReason.MAX_EVALS, 0)
+        return values
+
+    def show(self) -> None:
+        """Tell how far the verification has come."""
+        upper, lower = self.counts[Level.UPPER], self.counts[Level.LOWER]
+        said = f"{self.progress()}, {upper}+{lower} evaluations"
+        self.settings.show(f"{said}, {self.settings.clock.elapsed:.1f} s")
 
 
 class FollowerProblem:
-    """The two levels as functions of y in the unit box, at one x; evaluations are counted."""
+    """The two levels as functions of y at one x, in the unit box; keeps the best answer seen."""
 
     def __init__(
-        self, problem: Problem, x: FloatArray, seed: int, tolerances: Tolerances | None = None
+        self, problem: Problem, x: FloatArray, evaluations: Evaluations | None = None
     ) -> None:
         self.box = UnitBox(problem.y_bounds)
-        self.counts = {Level.UPPER: 0, Level.LOWER: 0}
-        self.seed = seed
-        self._x, self._problem, self._tolerances = x, problem, tolerances
-        self._evaluate = Evaluator(problem, "worst")
+        self.evaluations = Evaluations(problem) if evaluations is None else evaluations
+        self.best: End | None = None
+        self._x = x
+
+    @property
+    def counts(self) -> dict[Level, int]:
+        return self.evaluations.counts
 
     def __call__(self, level: Level, y: FloatArray) -> Values:
-        """Return values at rows of unit coordinates; points that fail rank last."""
-        return self._values(level, self.box.real(y), self._evaluate)
+        """Return values at rows of unit coordinates."""
 
-    def _values(self, level: Level, y: FloatArray, evaluate: Evaluator) -> Values:
-        self.counts[level] += len(y)
-        return values_at(self._problem, level, self._x, y, evaluate, self._tolerances)
+        def see(rows: slice, values: Values) -> None:
+            new = best_of(y[rows], values)
+            if level is Level.LOWER and (self.best is None or not self.best.no_worse(new)):
+                self.best = new
+
+        return self.evaluations(level, self._x, self.box.real(y), see)
 
     def claimed(self, y: FloatArray) -> Answer:
-        """Return the answer under test, given in the user's units; failures are raised."""
-        values = self._values(Level.LOWER, y[None].copy(), Evaluator(self._problem, "raise"))
+        """Return the answer under test, given in the user's units.
+
+        A failure is raised, because a run has evaluated this pair before.
+        """
+        at = self.evaluations
+        values = at(Level.LOWER, self._x, y[None].copy(), on_failure="raise")
         return answers_at(self.box.unit(y)[None], values)[0]
 
-    def answers(self, y: FloatArray) -> list[Answer]:
-        """Return the answers at rows of unit coordinates."""
-        return answers_at(y, self(Level.LOWER, y))
+    def leader(self, y: FloatArray) -> Values:
+        """Return the leader's values at the answer under test; a failure is raised."""
+        return self.evaluations(Level.UPPER, self._x, y[None].copy(), on_failure="raise")
+
+    def ends(self, y: FloatArray) -> list[End]:
+        """Evaluate rows of unit coordinates, from which searches may start."""
+        rows = split(self(Level.LOWER, y), [1] * len(y))
+        return [End(point, values) for point, values in zip(y, rows, strict=True)]
 
     def answer(self, y: FloatArray) -> Answer:
-        return self.answers(y[None])[0]
+        return answers_at(y[None], self(Level.LOWER, y[None]))[0]
 
     def run(self, procedure: Procedure[T]) -> T:
         """Run an algorithm's procedure; answer its requests at this problem's x, not at theirs."""
@@ -116,54 +257,7 @@ class FollowerProblem:
 
         return run(procedure, answer)
 
-    @cached_property
-    def spread(self) -> float:
-        """Return how much f varies over the box: the interquartile range at 32 points."""
-        points = stream(self.seed, "verify", 3).random((32, self.box.size))
-        return interquartile_range(self(Level.LOWER, points).objective)
 
-
-def make_certificate(
-    claimed: Answer,
-    best: Answer,
-    tied: list[Answer],
-    upper: Values,
-    negligible: float,
-    counts: dict[Level, int],
-) -> Certificate:
-    """Return the certificate of a claimed answer; its pair has the leader's best tie.
-
-    `upper` holds the leader's values at the tied answers, which are in the user's units.
-    """
-    i = preferred(upper)
-    chosen, F = tied[i], float(upper.objective[i])
-    gap = math.inf if claimed.violation > 0 else claimed.f - best.f
-    feasible = bool(upper.violation[i] == 0 and chosen.violation == 0)
-    return Certificate(
-        y=chosen.y,
-        F=F,
-        f=chosen.f,
-        follower_gap=gap,
-        feasible=feasible,
-        nfev_lower=counts[Level.LOWER],
-        nfev_upper=counts[Level.UPPER],
-        message=_message(gap, best.violation, gap <= negligible, F, feasible),
-        confirmed=best.violation == 0 and gap <= negligible,
-    )
-
-
-def _message(gap: float, violation: float, confirmed: bool, F: float, feasible: bool) -> str:
-    """Say what a certificate means; `violation` is the follower's at the best answer."""
-    if math.isinf(violation):
-        return "no finite value of the follower was found at this x"
-    if violation > 0:
-        return "no feasible follower answer was found at this x"
-    if math.isinf(gap):
-        text = "y is infeasible for the follower; at its best answer"
-    elif confirmed:
-        text = "confirmed: the follower has no better answer;"
-    else:
-        text = f"the follower has an answer better by {gap:.3g}; there"
-    if not math.isfinite(F):
-        return f"{text} F has no finite value"
-    return f"{text} F = {F:.8g}" + ("" if feasible else ", and a constraint is violated")
+NO_LEADER = np.empty(0)  # requests to a `FollowerProblem` need no x
+at_lower = partial(evaluate_answers, NO_LEADER)
+at_upper = partial(evaluate_answers, NO_LEADER, level=Level.UPPER)

@@ -15,15 +15,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bilevo.algorithms.shared.independent_search import best_first, search_locally
+from bilevo.algorithms.shared.polish import End
 from bilevo.core.arrays import BoolArray, FloatArray
 from bilevo.core.problem import Problem
-from bilevo.core.request import Level
+from bilevo.core.request import Level, together
+from bilevo.core.solver import MAX_STEPS, CheckedSolver
 from bilevo.core.streams import stream
 from bilevo.core.values import BadValue
 from bilevo.optimizers.sampling import latin_hypercube
-from bilevo.verification.by_search import search_locally
-from bilevo.verification.by_solver import solve
-from bilevo.verification.follower_problem import Answer, FollowerProblem, best_answer, values_at
+from bilevo.verification.follower_problem import (
+    Answer,
+    FollowerProblem,
+    at_lower,
+    best_answer,
+    values_at,
+)
 
 SPREAD = 16  # Points spread over the follower's box, for each of its variables.
 SEARCHES = 1  # How many of the spread points, the best ones, are starts of local searches.
@@ -107,7 +114,7 @@ def _solve_all(problem: Problem, x: FloatArray) -> tuple[list[Answer], int]:
     nothing, answers, cost = Answer(middle, math.inf, math.inf), [], 0
     for i, leader in enumerate(x):
         try:
-            solved, paid = solve(solver, leader, stream(SEED, "landscape", i))
+            solved, paid = _solve(solver, leader, stream(SEED, "landscape", i))
         except BadValue:
             raise
         except Exception:  # the user's solver may do anything
@@ -118,12 +125,23 @@ def _solve_all(problem: Problem, x: FloatArray) -> tuple[list[Answer], int]:
     return answers, cost
 
 
+def _solve(solver: CheckedSolver, x: FloatArray, rng: np.random.Generator) -> tuple[Answer, int]:
+    """Solve x from one start, until the solver is done or has taken many steps; add the cost."""
+    state, cost = solver.start(x, rng), 0
+    for step in range(MAX_STEPS):
+        state, outcome = solver.advance(state, step == 0)
+        cost += outcome.cost
+        if outcome.done:
+            break
+    return Answer(outcome.y, outcome.f, outcome.violation, outcome.done), cost
+
+
 def _search_all(problem: Problem, x: FloatArray, steps: list[int]) -> tuple[list[Answer], int]:
     """Return the answer at each point, by the known response or by searches, and the evaluations.
 
     `steps` are the differences between the index of a grid point and those of its neighbours.
     """
-    followers = [FollowerProblem(problem, row, SEED) for row in x]
+    followers = [FollowerProblem(problem, row) for row in x]
     unknown = np.full((len(x), problem.n), np.nan)
     known = unknown if problem.response is None else problem.response(x)
     open_places = np.flatnonzero(~np.isfinite(known).all(axis=1)).tolist()
@@ -146,15 +164,20 @@ def _search_all(problem: Problem, x: FloatArray, steps: list[int]) -> tuple[list
 def _solved(follower: FollowerProblem, near: list[Answer], searches: int | None) -> Answer:
     """Search from neighbours' answers and from the best `searches` spread points (None: all)."""
     d = follower.box.size
-    points = latin_hypercube(SPREAD * d, d, stream(follower.seed, "landscape"))
-    spread = follower.answers(points)
-    spread.sort(key=lambda answer: (answer.violation, answer.f))
-    starts = follower.answers(np.array([answer.y for answer in near])) if near else []
-    return best_answer([search_locally(follower, start) for start in starts + spread[:searches]])
+    points = latin_hypercube(SPREAD * d, d, stream(SEED, "landscape"))
+    spread = best_first(follower.ends(points))
+    starts = follower.ends(np.array([answer.y for answer in near])) if near else []
+    return best_answer(_searched(follower, starts + spread[:searches]))
 
 
 def _revised(follower: FollowerProblem, answer: Answer, near: list[Answer]) -> Answer:
     """Return the answer, or a better one that searches from different neighbours' answers find."""
     others = [other.y for other in near if np.abs(other.y - answer.y).max() > APART]
-    starts = follower.answers(np.array(others)) if others else []
-    return best_answer([answer, *(search_locally(follower, start) for start in starts)])
+    starts = follower.ends(np.array(others)) if others else []
+    return best_answer([answer, *_searched(follower, starts)])
+
+
+def _searched(follower: FollowerProblem, starts: list[End]) -> list[Answer]:
+    """Return the answers at which local searches end, made side by side."""
+    ends = follower.run(together(search_locally(at_lower, start) for start in starts))
+    return [Answer(end.y, end.f, end.violation) for end in ends]

@@ -1,0 +1,292 @@
+"""Searches of the follower's whole box that know nothing of a run: what verification searches.
+
+    yield from independent_search(at, n, rng, effort, starts, found)
+
+Points spread over the box (a Latin hypercube) show basins. Local searches start from points that
+have no better neighbour among them, and from the `starts`. Global searches by CMA-ES start from
+other points. All of these run side by side. Then the best answers that lie apart are polished.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from bilevo.algorithms.shared.differences import At
+from bilevo.algorithms.shared.polish import End, best_of, is_gain, polish
+from bilevo.algorithms.shared.sqp import SLOPE_DIFFERENCE, LocalRule, SearchEnd, sqp
+from bilevo.core.arrays import TINY, FloatArray, IntArray
+from bilevo.core.budget import interquartile_range
+from bilevo.core.order import ranking
+from bilevo.core.request import Procedure, Values, split, together
+from bilevo.core.streams import SEED_LIMIT, stream
+from bilevo.core.tolerances import rounding
+from bilevo.optimizers.cma_es import CMAES
+from bilevo.optimizers.protocol import Start
+from bilevo.optimizers.sampling import latin_hypercube
+
+APART = 0.01  # of the box: answers that are farther apart are different ones
+NARROW = 0.01  # of the box: deviations at which a global search has found its basin
+AROUND = 0.02  # of the box: deviations of CMA-ES around an answer that did not settle
+CONSTRAINT_MARGIN = 1e-11  # of the box: distance that local searches keep from constraints
+STEP_LEFT = 1e-6  # of the box: a local search has settled if its next step would be shorter
+ENOUGH = 1e-16  # of what a local search has gained: a smaller gain ends it
+ITERATIONS = 50  # of a local search
+MAX_ITERATIONS = 200  # of one from the best answers: in a curved valley it needs many
+WIDEST_DIFFERENCE = 1e-3  # of the box, for slopes of an f with a large constant
+
+
+class Effort(StrEnum):
+    """How hard to look for a better answer."""
+
+    LOW = "low"
+    NORMAL = "normal"
+    HIGH = "high"
+
+
+class Plan(NamedTuple):
+    """What an effort consists of."""
+
+    points: int  # spread over the box
+    local: int  # the most searches from the best of them
+    wide: int  # searches by CMA-ES
+    polished: int  # answers, in the end
+
+
+PLANS = {
+    Effort.LOW: Plan(50, 8, 1, 2),
+    Effort.NORMAL: Plan(200, 20, 3, 3),
+    Effort.HIGH: Plan(1000, 60, 6, 5),
+}
+
+
+@dataclass(slots=True, eq=False)
+class Found:
+    """Where searches have ended, as they end: one for each of `planned` that were made.
+
+    `polished` holds the best answers that lie apart, the best one first, once all is done.
+    """
+
+    planned: int = 0
+    ends: list[End] = field(default_factory=list)
+    polished: list[End] = field(default_factory=list)
+
+    @property
+    def made(self) -> int:
+        return len(self.ends)
+
+    @property
+    def complete(self) -> bool:
+        return bool(self.polished)
+
+    @property
+    def best(self) -> End:
+        """Return the best answer for the follower."""
+        return best_first([*self.polished, *self.ends])[0]
+
+
+def independent_search(
+    at: At,
+    n: int,
+    rng: np.random.Generator,
+    effort: Effort,
+    starts: FloatArray,
+    found: Found | None = None,
+) -> Procedure[Found]:
+    """Search the follower's box; `at` gives its values, `starts` (k, n) are answers under test.
+
+    The ends of searches from `starts` come with the others. A `found` that is passed in is filled
+    while the searches run, for a caller who may have to stop them.
+    """
+    plan, found = PLANS[effort], Found() if found is None else found
+    points = np.concatenate([starts, latin_hypercube(plan.points, n, rng)])
+    means = latin_hypercube(plan.wide, n, rng)
+    seed = int(rng.integers(SEED_LIMIT))
+    values = yield from at(points)
+    chosen = [*range(len(starts)), *basin_points(points, values, len(starts), plan.local)]
+    rows = list(split(values, [1] * len(points)))
+    unit = interquartile_range(values.objective)
+    searches = [search_locally(at, End(points[i], rows[i]), unit) for i in chosen]
+    for i, mean in enumerate(means):
+        searches.append(search_widely(at, mean, stream(seed, "independent", 0, i), i // 2, unit))
+    found.planned = len(searches)
+    yield from together(_noted(search, found.ends) for search in searches)
+    best = apart(found.ends)[: plan.polished]
+    streams = [stream(seed, "independent", 1, i) for i in range(len(best))]
+    finish = (search_to_the_end(at, *pair, unit) for pair in zip(best, streams, strict=True))
+    found.polished = best_first((yield from together(finish)))
+    return found
+
+
+def best_first(ends: Sequence[End]) -> list[End]:
+    """Return answers from the follower's best to its worst."""
+    f, violation = np.array([end.f for end in ends]), np.array([end.violation for end in ends])
+    return [ends[i] for i in ranking(f, violation)]
+
+
+def apart(ends: Sequence[End]) -> list[End]:
+    """Return answers that are apart from all better ones, the best first."""
+    chosen: list[End] = []
+    for end in best_first(ends):
+        if all(end.far_from(other, APART) for other in chosen):
+            chosen.append(end)
+    return chosen
+
+
+def basin_points(points: FloatArray, values: Values, first: int, most: int) -> IntArray:
+    """Return up to `most` indices from `first` on: points without a better near neighbour.
+
+    A point is compared with the 2 n nearest ones. The best points come first. Where there are less
+    than half of `most`, other points are added, because constraints may divide a basin.
+    """
+    order = ranking(values.objective, values.violation)
+    rank = np.empty(len(order), np.int64)
+    key = np.where(values.violation > 0, np.inf, values.objective)[order]
+    violation = values.violation[order]
+    behind = (key[1:] > key[:-1]) | (violation[1:] > violation[:-1])
+    rank[order] = np.concatenate([[0], np.cumsum(behind)])  # equal points have equal ranks
+    near = 2 * points.shape[1]
+    squares = (points * points).sum(axis=1)
+    distances = squares[:, None] + squares - 2 * points @ points.T
+    np.fill_diagonal(distances, np.inf)
+    neighbours = np.argsort(distances, axis=1, kind="stable")[:, :near]
+    lowest = rank <= rank[neighbours].min(axis=1)
+    chosen = [i for i in order if i >= first and lowest[i]][:most]
+    others = [i for i in range(first, len(order)) if i not in chosen]
+    return np.array(chosen + others[: max(0, most // 2 - len(chosen))], np.int64)
+
+
+def _noted(search: Procedure[End], ends: list[End]) -> Procedure[None]:
+    """Run a search, and add its end to a list."""
+    ends.append((yield from search))
+
+
+class Watched:
+    """Evaluates answers and keeps the best one."""
+
+    def __init__(self, at: At, best: End) -> None:
+        self._at, self.best = at, best
+
+    def __call__(self, rows: FloatArray) -> Procedure[Values]:
+        values = yield from self._at(rows)
+        new = best_of(rows, values)
+        if not self.best.no_worse(new):
+            self.best = new
+        return values
+
+
+def search_locally(
+    at: At, start: End, unit: float = 0.0, iterations: int = ITERATIONS
+) -> Procedure[End]:
+    """Search by SQP from a point, again with a finer tolerance as long as f becomes smaller.
+
+    `unit` is the size of the differences of f, if known: slopes of an f with a large constant are
+    taken over a wider distance.
+    """
+    if not math.isfinite(start.f):
+        return End(start.y, start.values, settled=False)
+    n, hessian = len(start.y), None
+    watched = Watched(at, start)
+    settled, left, gain = False, iterations * (n + 2), 0.0
+    for _ in range(4):
+        here = watched.best
+        tolerance = max(n * rounding(here.f), ENOUGH * gain, TINY)
+        difference = math.sqrt(rounding(here.f) / unit) if unit else 0.0
+        difference = min(max(difference, SLOPE_DIFFERENCE), WIDEST_DIFFERENCE)
+        rule = LocalRule(left, tolerance, difference, CONSTRAINT_MARGIN, unit=abs(here.f))
+        box = np.zeros(n), np.ones(n)
+        end = yield from sqp(watched, here.y, *box, rule, hessian, here.values)
+        settled, hessian = _has_settled(end, tolerance), end.hessian
+        left, gain = left - end.points, max(here.f - watched.best.f, 0.0)
+        if left <= 2 * n or not is_gain(here, watched.best):
+            break
+    best = watched.best
+    return End(best.y, best.values, settled and best.violation == 0)
+
+
+def _has_settled(end: SearchEnd, tolerance: float) -> bool:
+    """Tell whether a local search has reached a minimum: its next step would gain or move little.
+
+    At a kink of f the model would still take long steps.
+    """
+    if end.left <= 10 * tolerance:
+        return True
+    if end.hessian is None or not math.isfinite(end.left):
+        return False
+    softest = max(float(np.linalg.eigvalsh(end.hessian)[0]), TINY)
+    return end.left / softest < STEP_LEFT**2
+
+
+def search_widely(
+    at: At, mean: FloatArray, rng: np.random.Generator, doublings: int, unit: float
+) -> Procedure[End]:
+    """Search the whole box by CMA-ES until a basin is found, then locally.
+
+    Where the local search does not settle, CMA-ES continues to its end.
+    """
+    n = len(mean)
+    search = Population(n, CMAES().population_size(n) << doublings, mean, 0.3)
+    yield from search.run(at, rng, NARROW)
+    assert search.best is not None
+    end = yield from search_locally(at, search.best, unit)
+    if end.settled:
+        return end
+    yield from search.run(at, rng, 0.0)
+    return search.best if search.best.no_worse(end) else end
+
+
+def search_to_the_end(at: At, end: End, rng: np.random.Generator, unit: float) -> Procedure[End]:
+    """Find the last digits of an answer; where f is not smooth there, search around it first."""
+    for _ in range(3):
+        before = end
+        if not end.settled:
+            end = yield from search_locally(at, end, unit, MAX_ITERATIONS)
+        if not end.settled and math.isfinite(end.f):
+            around = Population(len(end.y), None, end.y, AROUND, end)
+            yield from around.run(at, rng, 0.0)
+            assert around.best is not None
+            end = End(around.best.y, around.best.values, settled=False)
+        end = yield from polish(at, end)
+        if not is_gain(before, end) or not end.far_from(before, APART):
+            break
+        end = End(end.y, end.values, settled=False)  # a poll has left the basin
+    return end
+
+
+class Population:
+    """A search by CMA-ES from a mean (n,) with a deviation; `best` is the best point so far."""
+
+    def __init__(
+        self,
+        n: int,
+        population: int | None,
+        mean: FloatArray,
+        deviation: float,
+        best: End | None = None,
+    ) -> None:
+        self._cma, self.best = CMAES(population), best
+        self._state = self._cma.start(Start(mean, deviation**2 * np.eye(n), np.zeros(n)))
+        self._left = 100 + 50 * n
+
+    def run(self, at: At, rng: np.random.Generator, narrow: float) -> Procedure[None]:
+        """Continue until deviations are narrow, values agree, or the generations are used up."""
+        cma, state = self._cma, self._state
+        while self._left:
+            self._left -= 1
+            points = cma.ask(state, rng)
+            values = yield from at(points)
+            cma.tell(state, points, values.objective, values.violation)
+            new = best_of(points, values)
+            if self.best is None or not self.best.no_worse(new):
+                self.best = new
+            if state.sigma**2 * state.C.diagonal().max() < max(narrow, 1e-12) ** 2:
+                break
+            if not values.violation.any():
+                spread = float(values.objective.max() - values.objective.min())
+                if spread <= 1e-13 * abs(self.best.f) + TINY:
+                    break

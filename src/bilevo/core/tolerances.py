@@ -1,0 +1,69 @@
+"""Which differences of a follower's f count: one rule for runs and for verification.
+
+The scale of f is local. It is how much f would vary over the box along the softest direction at an
+answer, as far as f changes there at all. So a penalty or a stiff term far away, or across the
+softest direction, hides no difference, and neither does a constant added to f. What rounding of f
+itself may cause never counts.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from bilevo.core.arrays import FloatArray
+
+NEGLIGIBLE = 1e-9  # of the local scale of f: a smaller difference does not count
+SHARP = 1e-13  # of the local scale of f: differences within a set over which f is level
+REPORTED = 1e-12  # of f, or of 1: solvers report values to about this accuracy
+SAME = 1e-6  # of the box: answers that are nearer to each other are the same one
+UNRESOLVED = 1e-5  # of the box: rounding of f may hide no answers that are farther away
+ALIKE = 1e-6  # relative, for F: a smaller difference does not count
+LEVEL = 1e-20  # of the largest change of f: less in a flat direction is rounding of the direction
+NEAR, FAR = 1e-3, 1e-2  # of the box: steps at which f is compared with its value at an answer
+
+
+def rounding(f: float) -> float:
+    """Return how far values of f may be off by rounding of f itself."""
+    return 4 * float(np.finfo(float).eps) * abs(f)
+
+
+def local_scale(f: float, near: FloatArray, far: FloatArray) -> float:
+    """Return the scale of f at an answer: its change over the box in the softest direction.
+
+    `near` and `far` (k,) hold f at steps of `NEAR` and `FAR` in the same k directions. The power
+    with which f grows, from 1 to 2, extends the change to the box. Directions in which f fails,
+    falls or does not change are left out. The scale is 0 if no direction is left.
+    """
+    with np.errstate(all="ignore"):
+        small, large = near - f, far - f
+        steepest = float(large[np.isfinite(large)].max(initial=0.0))
+        least = max(rounding(f), LEVEL * steepest)
+        seen = np.isfinite(large) & (large > least)
+        usable = seen & (small > least)
+        power = np.log(large / np.where(usable, small, 1.0)) / math.log(FAR / NEAR)
+        over_box = small * NEAR ** -np.clip(power, 1.0, 2.0)
+        # Where rounding hides the near step, f grows at least with the second power.
+        changes = np.where(usable, over_box, large * FAR**-2.0)[seen]
+    return float(changes.min(initial=math.inf)) if changes.size else 0.0
+
+
+def negligible(f: float, scale: float) -> float:
+    """Return the difference of f up to which two answers are equally good for the follower."""
+    return max(rounding(f), NEGLIGIBLE * scale)
+
+
+def sharp(f: float, scale: float) -> float:
+    """Return the difference of f up to which answers belong to one level set."""
+    return rounding(f) + SHARP * scale
+
+
+def reported(f: float) -> float:
+    """Return the difference that does not count where only a solver knows f, and reports it."""
+    return REPORTED * max(abs(f), 1.0)
+
+
+def alike(F: float, other: float) -> bool:
+    """Tell whether two values of the leader's F are the same to six digits."""
+    return other == F or abs(F - other) <= ALIKE * (1 + abs(F))

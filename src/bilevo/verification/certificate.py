@@ -1,0 +1,169 @@
+"""The certificate of an answer: what was found, whether that confirms the answer, and in words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bilevo.algorithms.shared.ties import Stance, preferred
+from bilevo.core.arrays import FloatArray
+from bilevo.core.request import Level, Values
+from bilevo.core.result import Certificate
+from bilevo.core.tolerances import SAME, alike, rounding
+from bilevo.verification.follower_problem import Answer, Claim
+
+UNKNOWN = Values(np.full(1, np.nan), np.full(1, np.inf), np.empty((1, 0)), 0)
+AGREES = 1e-9  # relative: functions that are vectorized may round otherwise for other batches
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tie:
+    """An answer with the best f, in the user's units, and the leader's values there (one row)."""
+
+    answer: Answer
+    upper: Values
+
+    @property
+    def F(self) -> float:
+        return float(self.upper.objective[0])
+
+
+@dataclass(slots=True, eq=False)
+class Evidence:
+    """What a verification has found out so far. Answers are in the user's units."""
+
+    claimed: Tie  # the result's pair, as the functions are now
+    best: Answer  # for the follower
+    width: FloatArray  # (n,) of the follower's box
+    ties: list[Tie] = field(default_factory=list)  # with the best answer's f
+    negligible: float = 0.0  # a difference of f that does not count
+    searches: int = 0
+    agreeing: int = 0
+    indifferent: bool = False
+    hidden: float = 0.0  # part of the box within which rounding of f hides answers with another F
+    missing: str = ""  # why the searches are not complete
+    note: str = ""  # further words
+
+    @property
+    def gap(self) -> float:
+        claimed = self.claimed.answer
+        if claimed.violation > 0:
+            return math.inf
+        return 0.0 if claimed is self.best else claimed.f - self.best.f
+
+    @property
+    def is_same(self) -> bool:
+        """Tell whether the claimed answer is one of the best, but for its last digits."""
+        y = self.claimed.answer.y
+        return any(
+            (np.abs(tie.answer.y - y) <= SAME * self.width).all() and alike(tie.F, self.claimed.F)
+            for tie in self.ties
+        )
+
+
+def make_certificate(
+    found: Evidence, told: Claim, effort: str, counts: dict[Level, int], failures: int
+) -> Certificate:
+    """Take the leader's best among the ties, and say what was found."""
+    F, violation = (np.concatenate([t.upper[i] for t in found.ties]) for i in (0, 1))
+    upper = Values(F, violation, np.empty((len(F), 0)), 0)
+    chosen = found.ties[preferred(upper)]
+    worst = found.ties[preferred(upper, Stance.PESSIMISTIC)]
+    feasible = bool(chosen.upper.violation[0] == 0 and chosen.answer.violation == 0)
+    negligible = found.gap <= found.negligible or (math.isfinite(found.gap) and found.is_same)
+    doubt = _doubt(found, told)
+    confirmed = found.best.violation == 0 and negligible and not doubt
+    return Certificate(
+        y=chosen.answer.y,
+        F=chosen.F,
+        f=chosen.answer.f,
+        follower_gap=found.gap,
+        feasible=feasible,
+        nfev_lower=counts[Level.LOWER],
+        nfev_upper=counts[Level.UPPER],
+        message=_message(found, negligible, doubt, chosen.F, worst.F, feasible),
+        confirmed=confirmed,
+        effort=effort,
+        searches=found.searches,
+        agreeing=found.agreeing,
+        indifferent=found.indifferent,
+        F_best=chosen.F,
+        F_worst=worst.F,
+        failures=failures,
+    )
+
+
+def _doubt(found: Evidence, told: Claim) -> str:
+    """Say why an answer is not confirmed although nothing better was found; "" without reason."""
+    claimed = found.claimed
+    for name, now, before in (("F", claimed.F, told.F), ("f", claimed.answer.f, told.f)):
+        # Values of f may differ by what does not count at this x.
+        slight = max(found.negligible if name == "f" else 0.0, rounding(now))
+        if not _agree(now, before, slight):
+            return f"{name} of the result is {before:.8g}, but its x and y give {now:.8g} now"
+    if found.missing:
+        return found.missing
+    if found.hidden:
+        return (
+            "f does not resolve the follower's answer because of rounding: answers within "
+            f"{found.hidden:.1g} of its box have the same f"
+        )
+    return ""
+
+
+def _agree(now: float, before: float, slight: float) -> bool:
+    """Tell whether two values are the same; one that was not known contradicts nothing."""
+    if math.isnan(now) or not math.isfinite(before):
+        return True
+    return now == before or math.isclose(now, before, rel_tol=AGREES, abs_tol=slight)
+
+
+def _message(
+    found: Evidence, negligible: bool, doubt: str, F: float, worst: float, feasible: bool
+) -> str:
+    """Say what a certificate means; parts are separated by semicolons."""
+    if math.isnan(found.gap):
+        text = "not confirmed: nothing was evaluated"
+    elif math.isinf(found.best.violation):
+        text = "no finite value of the follower was found at this x"
+    elif found.best.violation > 0:
+        text = "no feasible follower answer was found at this x"
+    else:
+        text = f"{_verdict(found, negligible, doubt)}{_leader(F, feasible)}"
+        text += _ties(found, F, worst)
+    if doubt and (not negligible or found.best.violation > 0):
+        text += f"; {doubt}"
+    return f"{text}; {found.note}" if found.note else text
+
+
+def _ties(found: Evidence, F: float, worst: float) -> str:
+    if not found.indifferent or not (math.isfinite(F) and math.isfinite(worst)):
+        return ""
+    if alike(F, worst):
+        return "; the follower is indifferent, with the same F at all its answers found"
+    return (
+        f"; the follower is indifferent: F is from {F:.8g} to {worst:.8g} among its answers found"
+    )
+
+
+def _verdict(found: Evidence, negligible: bool, doubt: str) -> str:
+    if math.isinf(found.gap):
+        return "y is infeasible for the follower; at its best answer"
+    if not negligible:
+        return f"the follower has an answer better by {found.gap:.3g}; there"
+    if doubt:
+        return f"not confirmed: {doubt};"
+    if found.gap > found.negligible:
+        same = f"only the same one to {SAME:g} of its box, where f is {found.gap:.3g} less"
+        return f"confirmed: the follower has no better answer, {same};"
+    return "confirmed: the follower has no better answer;"
+
+
+def _leader(F: float, feasible: bool) -> str:
+    if math.isnan(F):
+        return " F was not evaluated"
+    if math.isinf(F):
+        return " F has no finite value"
+    return f" F = {F:.8g}" + ("" if feasible else ", and a constraint is violated")
