@@ -14,14 +14,19 @@ import numpy as np
 
 from bilevo.core.arrays import FloatArray
 
-NEGLIGIBLE = 1e-9  # of the local scale of f: a smaller difference does not count
-SHARP = 1e-13  # of the local scale of f: differences within a set over which f is level
-REPORTED = 1e-12  # of f, or of 1: solvers report values to about this accuracy
-SAME = 1e-6  # of the box: answers that are nearer to each other are the same one
-UNRESOLVED = 1e-5  # of the box: rounding of f may hide no answers that are farther away
-ALIKE = 1e-6  # relative, for F: a smaller difference does not count
-LEVEL = 1e-20  # of the largest change of f: less in a flat direction is rounding of the direction
-NEAR, FAR = 1e-3, 1e-2  # of the box: steps at which f is compared with its value at an answer
+# Differences of f, as parts of its local scale
+NEGLIGIBLE = 1e-9  # Answers whose f differ by less are equally good for the follower.
+AGREEMENT = 1e-6  # Searches that end at values of f closer than this have found the same basin.
+SHARP = 1e-13  # Differences within a set over which f is level; errors of exact searches.
+DIFFERENCES = 1e-15  # What the error that finite differences leave in y costs.
+# Distances, as fractions of the box
+SAME = 1e-6  # Answers that are closer than this are the same one.
+UNRESOLVED = 1e-5  # Rounding of f must not hide where its minimum is by more than this.
+NEAR, FAR = 1e-3, 1e-2  # Steps at which f is compared with its value at an answer.
+# Others
+REPORTED = 1e-12  # Solvers report f to about this accuracy, relative to |f| or to 1.
+ALIKE = 1e-6  # Values of F that differ by less, relative to 1 + |F|, are the same.
+LEVEL = 1e-20  # A change of f below this part of its largest change is rounding of a direction.
 
 
 def rounding(f: float) -> float:

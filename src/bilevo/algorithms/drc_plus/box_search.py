@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bilevo.algorithms.drc_plus.experience import AGREEMENT, ENOUGH_SEARCHES, WarmTask
+from bilevo.algorithms.drc_plus.experience import ENOUGH_SEARCHES, WarmTask
 from bilevo.algorithms.drc_plus.local_follower import (
     AROUND_WIDTH,
     ITERATIONS,
@@ -23,6 +23,7 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import interquartile_range
 from bilevo.core.order import ranking
 from bilevo.core.request import Level, Procedure, Values, relayed, split, together
+from bilevo.core.tolerances import AGREEMENT
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
 from bilevo.optimizers.sampling import latin_hypercube

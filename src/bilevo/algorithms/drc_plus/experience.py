@@ -12,16 +12,19 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Scale
 from bilevo.core.order import best_index
 from bilevo.core.request import Procedure, Values
+from bilevo.core.tolerances import (
+    AGREEMENT,
+    DIFFERENCES,
+    NEGLIGIBLE,
+    SAME,
+    SHARP,
+    UNRESOLVED,
+    rounding,
+)
 
-TIGHT = 1e-13  # Errors of f below this, relative to the differences of f, do not count.
-DIFFERENCES = 1e-15  # The error that finite differences leave, relative to the spread of f.
-TIE = 1e-9  # Answers whose f differ by less, relative to the differences of f, are ties.
-AGREEMENT = 1e-6  # Searches whose f differ by less, relative to the differences of f, agree.
 SMOOTH_SHARE = 0.5  # Followers count as smooth if this share of local searches settles.
 ENOUGH_SEARCHES = 6  # Fewer local searches do not show that followers are not smooth.
 DISTINCT = 0.01  # Answers farther apart than this fraction of the box count as different.
-SAME_ANSWER = 1e-6  # Answers closer than this fraction of the box are the same one.
-RESOLUTION = 1e-5  # f has to show where its minimum is to this fraction of the box.
 CAPACITY = 5000  # How many answers are remembered.
 MAX_REFUTED = 8  # How many refuted answers are remembered.
 
@@ -93,7 +96,7 @@ class Experience:
 
     def tie(self, f: float) -> float:
         """Return the difference from f up to which answers are ties."""
-        return TIE * self.unit + rounding(f)
+        return NEGLIGIBLE * self.unit + rounding(f)
 
     def agree(self, one: Pair, other: Pair) -> bool:
         """Tell whether two answers to one x are equally good, as far as searches can tell.
@@ -104,12 +107,12 @@ class Experience:
         if one.lower_violation != other.lower_violation:
             return False
         close = AGREEMENT * self.unit + rounding(one.f)
-        same = bool(np.abs(one.y - other.y).max() <= SAME_ANSWER)
+        same = bool(np.abs(one.y - other.y).max() <= SAME)
         return one.lower_violation > 0 or same or abs(one.f - other.f) <= close
 
     def resolves(self, f: float) -> bool:
         """Tell whether f shows where its minimum is, in spite of rounding."""
-        return self.spread == 0 or rounding(f) <= (RESOLUTION / 0.3) ** 2 * self.spread
+        return self.spread == 0 or rounding(f) <= (UNRESOLVED / 0.3) ** 2 * self.spread
 
     @property
     def tight(self) -> float:
@@ -117,7 +120,7 @@ class Experience:
 
         Finite differences leave an error in y, which costs this part of the spread of f.
         """
-        return max(TIGHT * self.unit, DIFFERENCES * self.spread)
+        return max(SHARP * self.unit, DIFFERENCES * self.spread)
 
     def predictions(self, x: FloatArray, scale: FloatArray, regression: bool) -> FloatArray:
         """Return answers (k, n) to start from: a predicted answer, and the nearest leader's.
@@ -187,8 +190,3 @@ class WarmTask:
     def better(self, other: WarmTask) -> WarmTask:
         """Return the other task if its answer is better for the follower, else this one."""
         return self if self.pair.follower_no_worse(other.pair) else other
-
-
-def rounding(f: float) -> float:
-    """Return how far rounding may change f."""
-    return 4 * float(np.finfo(float).eps) * abs(f)

@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from bilevo.algorithms.drc_plus.experience import Experience, WarmTask, rounding
+from bilevo.algorithms.drc_plus.experience import Experience, WarmTask
 from bilevo.algorithms.drc_plus.local_follower import CONSTRAINT_MARGIN, ITERATIONS, UNKNOWN
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair, evaluate_answers, evaluate_pairs
@@ -26,6 +26,7 @@ from bilevo.core.budget import Scale
 from bilevo.core.problem import Spec
 from bilevo.core.request import Level, Procedure, Values, together
 from bilevo.core.streams import stream
+from bilevo.core.tolerances import rounding
 
 LEADER_DIFFERENCE = 1e-5  # The step of finite differences in x, as a fraction of the box.
 LEADER_TOLERANCE = 1e-9  # A descent ends if it expects a smaller gain in F, in units of `F_scale`.

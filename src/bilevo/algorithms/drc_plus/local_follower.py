@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bilevo.algorithms.drc_plus.experience import TIGHT, Experience, WarmTask
+from bilevo.algorithms.drc_plus.experience import Experience, WarmTask
 from bilevo.algorithms.shared.follower_search import FollowerRule, FollowerSearch, Pair
 from bilevo.algorithms.shared.sqp import LocalRule, sqp
 from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, T, Values, relayed
+from bilevo.core.tolerances import SHARP
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
 
@@ -100,7 +101,7 @@ class LocalFollower:
         n, cma = self.spec.n, CMAES()
         state = cma.start(Start(task.pair.y, AROUND_WIDTH**2 * np.eye(n), np.zeros(n)))
         usual = FollowerRule.of(self.spec.budget, cma.population_size(n))
-        rule = replace(usual, absolute=max(tolerance, TIGHT), relative=0.0)
+        rule = replace(usual, absolute=max(tolerance, SHARP), relative=0.0)
         search = FollowerSearch(task.pair.x, cma, state, rng, rule, self.known.f_scale)
         search.best, search.constraints = replace(task.pair), task.lower.constraints[0]
         yield from search.solve()

@@ -30,7 +30,7 @@ import numpy as np
 
 from bilevo.algorithms.drc_plus.box_search import search_box, test_smoothness
 from bilevo.algorithms.drc_plus.certificate import Check, check_answer
-from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask, rounding
+from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask
 from bilevo.algorithms.drc_plus.fallback import FallbackDRC, without_incumbents
 from bilevo.algorithms.drc_plus.leader_view import descent, is_better, is_smooth_end
 from bilevo.algorithms.drc_plus.local_follower import ITERATIONS
@@ -46,6 +46,7 @@ from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, together
 from bilevo.core.stop_rules import AtTarget, BudgetUsed, Settled, first_met
 from bilevo.core.streams import stream
+from bilevo.core.tolerances import rounding
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
 

@@ -17,11 +17,10 @@ from bilevo.algorithms.shared.leader import LeaderState, solver_searches
 from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure
+from bilevo.core.tolerances import NEGLIGIBLE, SAME
 
 MAX_STARTS = 3
 DOUBT = "starts of the solver disagree, {agree} of {of} ended at its best value"
-SAME_VALUE = 1e-9  # of the size and the spread of f: answers this near in f agree
-SAME_ANSWER = 1e-6  # of the usual size of y: answers this near to each other agree
 
 
 @dataclass(slots=True, eq=False)
@@ -65,7 +64,7 @@ class Check:
         best = self.best
         if not answer.converged or answer.lower_violation != best.lower_violation:
             return False
-        near = abs(answer.y - best.y) <= SAME_ANSWER * np.maximum(self.size, abs(best.y))
+        near = abs(answer.y - best.y) <= SAME * np.maximum(self.size, abs(best.y))
         return bool(near.all()) or abs(answer.f - best.f) <= self.tolerance
 
     @property
@@ -73,7 +72,7 @@ class Check:
         """Return the difference of f that counts as none."""
         f = [self.best.f, *(start.answer.f for start in self.starts)]
         finite = [value for value in f if isfinite(value)]
-        return SAME_VALUE * (abs(self.best.f) + max(finite) - min(finite))
+        return NEGLIGIBLE * (abs(self.best.f) + max(finite) - min(finite))
 
     def add(self, start: SolverSearch) -> None:
         """Add a start that has ended; its answer may refute the best one."""
