@@ -1,4 +1,4 @@
-"""How often verification finds a deeper basin of a follower, and what that costs.
+"""How often checks find a deeper basin of a follower, and what that costs.
 
     python -m benchmarks.basins
 
@@ -11,16 +11,22 @@ from __future__ import annotations
 
 import math
 from argparse import ArgumentParser
+from functools import partial
 
 import numpy as np
 
 import bilevo
 from bilevo import kernels
+from bilevo.algorithms.drc_plus.certificate import check_answer
+from bilevo.algorithms.drc_plus.experience import Experience
+from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.independent_search import Effort
 from bilevo.core.arrays import FloatArray
+from bilevo.core.budget import FullBudget
+from bilevo.core.problem import Spec
 from bilevo.lab.show.formats import Lines, show
 from bilevo.verification.by_search import verify_by_search
-from bilevo.verification.follower_problem import Claim
+from bilevo.verification.follower_problem import Claim, FollowerProblem
 
 SIZES = (1, 2, 5)  # of the follower
 VOLUMES = (0.01, 0.03, 0.1)  # of the deeper basin, of the box
@@ -65,21 +71,39 @@ def measure(effort: Effort, n: int, volume: float, problems: int) -> tuple[float
     return found / problems, spent / problems
 
 
+def measure_run(n: int, volume: float, problems: int) -> tuple[float, float]:
+    """Return the same for the certificate that drc-plus makes of its own answer."""
+    found, spent = 0, 0
+    for seed in range(problems):
+        problem, y = follower(n, volume, np.random.default_rng([seed, n]))
+        x = np.array([0.5])
+        budget = FullBudget.for_size(1, n)
+        spec = Spec(1, n, seed, budget, np.full(1 + n, 0.3))
+        at_x = FollowerProblem(problem, x)
+        solver = WarmFollower(spec, Experience.none(1, n))
+        own = at_x.run(solver.at(x, y[None]))
+        check = at_x.run(check_answer(solver, own, np.random.default_rng(seed)))
+        found += not check.stands
+        spent += at_x.evaluations.spent
+    return found / problems, spent / problems
+
+
 def table(problems: int) -> Lines:
     """Return a line for each effort and size."""
     lines: Lines = [["effort", "n", *(f"{volume:.0%} of the box" for volume in VOLUMES), "cost"]]
-    for effort in Effort:
+    measures = {"a run of drc-plus": measure_run, **{e: partial(measure, e) for e in Effort}}
+    for name, measured in measures.items():
         for n in SIZES:
-            rows = [measure(effort, n, volume, problems) for volume in VOLUMES]
+            rows = [measured(n, volume, problems) for volume in VOLUMES]
             shares = [f"{share:.0%}" for share, _ in rows]
             cost = f"{sum(spent for _, spent in rows) / len(rows):,.0f}"
-            lines.append([str(effort), str(n), *shares, cost])
+            lines.append([str(name), str(n), *shares, cost])
     return lines
 
 
 def main() -> None:
     """Print the table."""
-    parser = ArgumentParser(description="How often verification finds a deeper basin.")
+    parser = ArgumentParser(description="How often checks find a deeper basin.")
     parser.add_argument("--problems", type=int, default=PROBLEMS, help="for each cell")
     problems = parser.parse_args().problems
     with kernels.using(kernels.default()):

@@ -117,7 +117,16 @@ def test_a_first_run_loads_what_it_uses_only(monkeypatch: pytest.MonkeyPatch) ->
     others = {"cloudpickle", "cyclopts", "loky", "matplotlib", "polars", "rich", "scipy.optimize"}
     assert not found & (others | {"bilevo.verification.by_search", "bilevo.run.pool", "sklearn"})
     algorithms = {name for name in found if name.startswith("bilevo.algorithms.")}
-    shared = ("differences", "follower_search", "leader", "quadratic_program", "sqp", "ties")
+    shared = (
+        "differences",
+        "follower_search",
+        "independent_search",
+        "leader",
+        "polish",
+        "quadratic_program",
+        "sqp",
+        "ties",
+    )
     plus = ("box_search", "certificate", "experience", "fallback", "leader_view")
     plus += ("local_follower", "method", "state", "warm_follower")
     used = ["drc", "drc_plus", "shared", *(f"shared.{name}" for name in shared)]

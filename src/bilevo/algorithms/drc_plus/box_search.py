@@ -19,9 +19,9 @@ from bilevo.algorithms.drc_plus.local_follower import (
     free,
 )
 from bilevo.algorithms.shared.follower_search import FollowerRule, FollowerSearch
+from bilevo.algorithms.shared.independent_search import basin_points
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import interquartile_range
-from bilevo.core.order import ranking
 from bilevo.core.request import Level, Procedure, Values, relayed, split, together
 from bilevo.core.tolerances import AGREEMENT
 from bilevo.optimizers.cma_es import CMAES
@@ -198,24 +198,13 @@ def search_spread_points(
     """
     n = follower.spec.n
     points = latin_hypercube(count, n, rng)
-    starts = yield from tasks_at(follower, x, points)
-    chosen = local_bests(points, starts)[: MAX_STARTS + n]
-    found = yield from search_all(follower, [starts[i] for i in chosen])
+    values = yield from follower.known.evaluate(x, points)
+    chosen = basin_points(points, values, 0, MAX_STARTS + n)
+    starts = [WarmTask.at(x, points[i : i + 1], values.part(i, i + 1)) for i in chosen]
+    found = yield from search_all(follower, starts)
     best = found[0]
     for new in found[1:]:
         best = best.better(new)
     if not best.solved and math.isfinite(best.pair.f):
         found.append((yield from follower.search_around(best, follower.known.tight, rng)))
     return found
-
-
-def local_bests(points: FloatArray, tasks: list[WarmTask]) -> list[int]:
-    """Return the points (k, n) that are better than their nearest neighbours, the best first."""
-    f = np.array([task.pair.f for task in tasks])
-    violation = np.array([task.pair.lower_violation for task in tasks])
-    order = ranking(f, violation)
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    apart = ((points[:, None] - points[None]) ** 2).sum(axis=2)
-    nearest = apart.argsort(axis=1, kind="stable")[:, 1 : 2 * points.shape[1] + 1]
-    return [int(i) for i in order if (rank[nearest[i]] > rank[i]).all()]

@@ -23,7 +23,7 @@ from bilevo.algorithms.shared.follower_search import FollowerCheck
 from bilevo.core.request import Procedure
 
 MAX_SEARCHES = 5  # The most independent searches of a check.
-SPREAD_POINTS = 24  # Points spread over the box, besides eight for each variable.
+SPREAD_POINTS = 40  # Points spread over the box, besides eight for each variable.
 
 
 @dataclass(slots=True, eq=False)
