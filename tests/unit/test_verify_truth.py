@@ -207,3 +207,18 @@ def test_a_certificate_is_stored_with_its_result(tmp_path) -> None:
     result.save(tmp_path / "result.json")
     loaded = bilevo.Result.load(tmp_path / "result.json")
     assert loaded.certificate.confirmed and loaded.certificate.effort == "low"
+
+
+@pytest.mark.parametrize("ctol", [1e-9, 1e-6, 1e-4])
+def test_what_the_tolerance_on_constraints_gains_refutes_no_answer(ctol: float) -> None:
+    problem = Problem(
+        lambda x, y: float(y[0]),
+        lambda x, y: float((y[0] - 2) ** 2 + (y[1] - 1) ** 2),
+        [(0, 1)],
+        [(-3, 3)] * 2,
+        g=lambda x, y: [float(y @ y) - 1],
+    )
+    result = claim(problem, [0.5], np.array([2, 1]) / math.sqrt(5) * (1 - 1e-15))
+    assert verify(problem, result, ctol=ctol).confirmed
+    wrong = claim(problem, [0.5], [0.9, math.sqrt(0.19) - 1e-9])
+    assert not verify(problem, wrong, ctol=ctol).confirmed

@@ -9,7 +9,7 @@ import numpy as np
 from bilevo.algorithms.shared.differences import At
 from bilevo.algorithms.shared.polish import End, curvature_at, some_axes
 from bilevo.core.arrays import FloatArray
-from bilevo.core.request import Procedure
+from bilevo.core.request import Procedure, Values
 from bilevo.core.tolerances import FAR, NEAR, UNRESOLVED, local_scale, negligible, rounding, sharp
 
 STEPS = (1e-5, 1e-4, NEAR, FAR, 0.1, 0.5)  # of the box
@@ -22,18 +22,20 @@ class Surroundings:
 
     `level` (k, n) are points at which f is the same. `unresolved` (k, n) are the farthest points,
     one for each direction, at which rounding of f may hide that another answer is better; nearer
-    ones than `UNRESOLVED` are left out.
+    ones than `UNRESOLVED` are left out. `tolerated` is how much less f is because the answer uses
+    the tolerance on constraints.
     """
 
     f: float
     scale: float
     level: FloatArray
     unresolved: FloatArray
+    tolerated: float = 0.0
 
     @property
     def negligible(self) -> float:
         """Return the difference of f that does not count here."""
-        return negligible(self.f, self.scale)
+        return negligible(self.f, self.scale) + self.tolerated
 
     @property
     def sharp(self) -> float:
@@ -61,7 +63,24 @@ def look_around(at: At, end: End) -> Procedure[Surroundings]:
     level = moved & (np.abs(f.ravel() - end.f) <= sharp(end.f, scale))
     hidden = end.y + _radii(end.f, f)[:, None] * directions
     unresolved = np.clip(hidden[_radii(end.f, f) > UNRESOLVED], 0.0, 1.0)
-    return Surroundings(end.f, scale, rows[level], unresolved)
+    return Surroundings(end.f, scale, rows[level], unresolved, _tolerated(end, values, len(axes)))
+
+
+def _tolerated(end: End, around: Values, axes: int) -> float:
+    """Return how much less f is because constraints are positive, if an answer is feasible.
+
+    The slopes of f along these constraints, from the nearest points, show what their values gain.
+    """
+    c = end.values.constraints[0]
+    used = np.flatnonzero(c > 0)
+    near = slice(0, 2 * axes)  # both sides of each axis, at the shortest step
+    rows = np.isfinite(around.objective[near])
+    if end.violation > 0 or not used.size or not rows.any():
+        return 0.0
+    changes = (around.constraints[near][:, used] - c[used])[rows]
+    gains = (around.objective[near] - end.f)[rows]
+    slopes = np.linalg.lstsq(changes, gains, rcond=1e-10)[0]
+    return float(np.abs(slopes) @ c[used])
 
 
 def _radii(f: float, around: FloatArray) -> FloatArray:
