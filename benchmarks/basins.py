@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from argparse import ArgumentParser
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -91,8 +92,10 @@ def measure_run(n: int, volume: float, problems: int) -> tuple[float, float]:
 def table(problems: int) -> Lines:
     """Return a line for each effort and size."""
     lines: Lines = [["effort", "n", *(f"{volume:.0%} of the box" for volume in VOLUMES), "cost"]]
-    measures = {"a run of drc-plus": measure_run, **{e: partial(measure, e) for e in Effort}}
-    for name, measured in measures.items():
+    measures: list[tuple[str, Callable[..., tuple[float, float]]]]
+    measures = [("a run of drc-plus", measure_run)]
+    measures += [(effort, partial(measure, effort)) for effort in Effort]
+    for name, measured in measures:
         for n in SIZES:
             rows = [measured(n, volume, problems) for volume in VOLUMES]
             shares = [f"{share:.0%}" for share, _ in rows]
