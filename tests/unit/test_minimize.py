@@ -359,7 +359,8 @@ def test_sizes_from_one_to_thirty_work(method: str, m: int, n: int) -> None:
     assert result.feasible and result.x.shape == (m,) and result.y.shape == (n,)
 
 
-def test_constraints_at_both_levels_are_met() -> None:
+@pytest.mark.parametrize(("ctol", "slack"), [(None, 1e-8), (0, 0.0)])
+def test_constraints_at_both_levels_are_met(ctol: float | None, slack: float) -> None:
     """min x^2 + y, where y = argmin (y - x)^2 with y >= 1 - x, and x >= 0.2."""
     result = minimize(
         lambda x, y: float(x[0] ** 2 + y[0]),
@@ -368,9 +369,10 @@ def test_constraints_at_both_levels_are_met() -> None:
         [(-2, 2)],
         G=lambda x, y: [0.2 - x[0]],
         g=lambda x, y: [1 - x[0] - y[0]],
+        ctol=ctol,
     )
     # y = max(x, 1 - x), so F = x^2 + 1 - x has its minimum 3/4 at x = 1/2.
-    assert result.feasible and result.certified and result.violation == 0
+    assert result.feasible and result.certified and result.violation <= slack
     assert pytest.approx(0.75, abs=1e-3) == result.F
 
 
