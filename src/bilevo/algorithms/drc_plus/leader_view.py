@@ -31,6 +31,7 @@ from bilevo.core.tolerances import rounding
 LEADER_DIFFERENCE = 1e-5  # The step of finite differences in x, as a fraction of the box.
 LEADER_TOLERANCE = 1e-9  # A descent ends if it expects a smaller gain in F, in units of `F_scale`.
 LEADER_ITERATIONS = 15  # The most iterations of a descent, of m + 1 points each.
+USUAL_ERROR = 0.01  # Exact searches leave an error of f of about this part of their tolerance.
 FLAT_REACH = 0.05  # How far f must stay level along a flat direction, as a fraction of the box.
 F_ERROR = 0.05  # The largest error of F by an unfinished follower, relative to a difference in F.
 
@@ -80,10 +81,14 @@ class LeaderView:
         return is_better(pair, self.the_elite, self.F_tolerance(LEADER_TOLERANCE))
 
     def F_tolerance(self, absolute: float) -> float:
-        """Return a tolerance of F in its units, but no less than rounding of f leaves in F."""
+        """Return a tolerance of F in its units, but no less than errors of f leave in F.
+
+        These errors are rounding of f, and a usual part of the tolerance of exact searches.
+        """
         noise = 0.0
         if self.elite is not None and math.isfinite(self.elite.f):
-            noise = self.sensitivity * math.sqrt(rounding(self.elite.f))
+            error = max(rounding(self.elite.f), USUAL_ERROR * self.known.tight)
+            noise = self.sensitivity * math.sqrt(error)
         return max(self.F_scale.tolerance(absolute), noise)
 
     def f_tolerance(self, difference: float) -> float:
