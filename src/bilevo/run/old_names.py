@@ -5,6 +5,7 @@ earlier versions can be read.
 """
 
 ALGORITHMS = "bilevo.algorithms"
+EXPERIENCE = f"{ALGORITHMS}.drc_plus.experience.Experience"
 CLASSES = {
     f"{ALGORITHMS}.bleaq2.Population": f"{ALGORITHMS}.rivals.bleaq2.BLEAQ2Leaders",
     f"{ALGORITHMS}.descents.Descent": f"{ALGORITHMS}.drc_race.descents.Descent",
@@ -28,7 +29,8 @@ CLASSES = {
     f"{ALGORITHMS}.rivals.bleaq2.Population": f"{ALGORITHMS}.rivals.bleaq2.BLEAQ2Leaders",
     f"{ALGORITHMS}.sa_bl_imode.SABLIMODEState": f"{ALGORITHMS}.rivals.sa_bl_imode.SABLIMODEState",
     f"{ALGORITHMS}.sa_bl_imode.State": f"{ALGORITHMS}.rivals.sa_bl_imode.SABLIMODEState",
-    f"{ALGORITHMS}.warm_follower.Experience": f"{ALGORITHMS}.drc_plus.warm_follower.Experience",
+    f"{ALGORITHMS}.drc_plus.warm_follower.Experience": EXPERIENCE,
+    f"{ALGORITHMS}.warm_follower.Experience": EXPERIENCE,
     "bilevo.followers.minimise.State": "bilevo.followers.minimize.MinimizeState",
     "bilevo.followers.population.State": "bilevo.followers.population.PopulationState",
     "bilevo.optimizers.cma_es.State": "bilevo.optimizers.cma_es.CMAState",

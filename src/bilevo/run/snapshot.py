@@ -14,7 +14,7 @@ import json
 import os
 import types
 import typing
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -343,10 +343,15 @@ def _revive_named(kind: type, items: tuple[Any, ...]) -> Any:
     return kind(*items)
 
 
+def _default(each: Field[Any]) -> Any:
+    """Return the default of a field; MISSING if it has none."""
+    return each.default if each.default_factory is MISSING else each.default_factory()
+
+
 def _revive_object(name: str, kind: type, parts: dict[str, Any]) -> Any:
     if not is_dataclass(kind):
         raise Unusable(f"another {name}")
-    defaults = {each.name: each.default for each in fields(kind)}
+    defaults = {each.name: _default(each) for each in fields(kind)}
     renamed = old_names.FIELDS.get(_name(kind), {})
     parts = {renamed.get(key, key): value for key, value in parts.items()}
     parts = {**{key: value for key, value in defaults.items() if value is not MISSING}, **parts}
