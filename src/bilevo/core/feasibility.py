@@ -77,7 +77,7 @@ class Tolerance:
             return
         self.sizes.extend(new)
         self.seen += len(new)
-        self.scales = np.median(self.sizes, axis=0)
+        self.scales = 2 * np.median(np.array(self.sizes) / 2, axis=0)  # halves do not overflow
         if self.seen == FIRST:
             self.sizes = []
 
