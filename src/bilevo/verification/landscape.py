@@ -34,8 +34,8 @@ from bilevo.verification.follower_problem import (
 )
 
 SPREAD = 16  # Points are spread over the follower's box, this many for each of its variables.
-SEARCHES = 1  # At most grid points, local searches start from this many of the best spread points.
-THOROUGH = 9  # At about this many grid points, local searches start from all spread points.
+SEARCHES = 1  # How many of the spread points, the best ones, are starts of local searches.
+THOROUGH = 9  # At about this many grid points, all spread points are starts of local searches.
 APART = 0.02  # Answers that are farther apart than this in the unit box are different answers.
 SIDE = {1: 121, 2: 25}  # Points along each side of the grid, by the leader's number of variables.
 SEED = 1  # A fixed seed, so that a problem always has the same picture.
