@@ -2,7 +2,8 @@
 
     python -m benchmarks.refuted --count 300 --seed 1
 
-Answers of these problems are not known, so a refutation is all that counts; there must be none.
+The true answers to these problems are not known. So the program only counts how many successes are
+refuted, which must be none.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ from benchmarks.known.construction import confirms
 from benchmarks.known.random_problems import random_problem
 from benchmarks.timing import in_processes, say
 
-MOST = 20_000
+MOST = 20_000  # The most evaluations of a run.
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A run on a random problem; `refuted` is the certificate's message, or nothing."""
+    """A run on a random problem.
+
+    `refuted` is the certificate's message if it refutes a success, and empty otherwise.
+    """
 
     name: str
     success: bool
@@ -31,7 +35,7 @@ class Outcome:
     F: float
     evaluations: int
     refuted: str
-    checks: int  # evaluations of `verify`
+    checks: int  # lower evaluations that `verify` made
     seconds: float
 
 
