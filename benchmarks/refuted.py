@@ -69,11 +69,11 @@ def attempt(index: int, seed: int, max_evals: int = MOST, run: int = 1) -> Outco
 
 def main() -> int:
     parser = ArgumentParser(prog="python -m benchmarks.refuted", description="refuted successes")
-    parser.add_argument("--count", type=int, default=300, help="problems")
-    parser.add_argument("--seed", type=int, default=1, help="of the problems")
+    parser.add_argument("--count", type=int, default=300, help="number of problems")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the problems")
     parser.add_argument("--run", type=int, default=1, help="seed of the runs")
-    parser.add_argument("--max-evals", type=int, default=MOST, help="of a run")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--max-evals", type=int, default=MOST, help="most evaluations of a run")
+    parser.add_argument("--jobs", type=int, default=1, help="number of processes")
     given = parser.parse_args()
     one = partial(attempt, seed=given.seed, max_evals=given.max_evals, run=given.run)
     outcomes = in_processes(one, range(given.count), given.jobs)

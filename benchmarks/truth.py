@@ -187,12 +187,12 @@ def write(path: str, rows: Sequence[Row]) -> None:
 
 def options() -> Namespace:
     parser = ArgumentParser(prog="python -m benchmarks.truth", description="answers and the truth")
-    parser.add_argument("--seed", type=int, default=1, help="of the constructions")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="of the runs")
-    parser.add_argument("--max-evals", type=int, default=MOST, help="of a run; 0 for no limit")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the constructions")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="seeds of the runs")
+    parser.add_argument("--max-evals", type=int, default=MOST, help="limit of a run; 0 for none")
     parser.add_argument("--class", dest="kind", choices=tuple(KINDS), help="one kind only")
     parser.add_argument("--only", default="", help="constructions whose name contains this")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--jobs", type=int, default=1, help="number of processes")
     parser.add_argument("--csv", help="a file for all rows")
     return parser.parse_args()
 

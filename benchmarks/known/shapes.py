@@ -125,8 +125,8 @@ def stiff(weight: float, rotated: bool = False, n: int = 2) -> Maker:
 def wells(n: int, width: float, swap: bool = False) -> Maker:
     """Return a wide basin, which the leader likes, and a narrow one, which is deeper.
 
-    The narrow basin is 15 times `width` wide, as the box is about 15 wide. With `swap`, the narrow
-    basin is deeper only for some x.
+    `width` is the width of the narrow basin as a fraction of the box, which is about 15 wide. With
+    `swap`, the narrow basin is deeper only for some x.
     """
 
     def make(rng: np.random.Generator) -> Shape:

@@ -25,9 +25,9 @@ Factory = Callable[[np.random.Generator], Parts]
 
 
 def curve(rng: np.random.Generator, m: int, n: int) -> Callable[[FloatArray], FloatArray]:
-    """Return a curve t(x), each coordinate of which stays within 2.2 of 0.
+    """Return a curve t(x); a shape is a function of the deviation d = y - t(x) from this curve.
 
-    A shape is a function of the follower's deviation d = y - t(x) from this curve.
+    The coordinates of t(x) stay within 2.2 of 0 if those of x stay within 4.6.
     """
     slope = rng.uniform(-0.3, 0.3, (n, m)) / m
     wave, phase = rng.uniform(0.3, 0.8, n), rng.uniform(0, 6, n)
@@ -215,9 +215,9 @@ def coupled(rng: np.random.Generator) -> Parts:
 
 
 def leader_plane(m: int, equality: bool = False) -> Factory:
-    """Make a leader's constraint in x, whose boundary is a plane that has the leader's best x.
+    """Make a leader that may choose only x on one side of a plane; its best x is on the plane.
 
-    With `equality`, x must lie on the plane.
+    With `equality`, it may choose only x on the plane.
     """
 
     def make(rng: np.random.Generator) -> Parts:

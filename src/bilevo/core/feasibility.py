@@ -25,8 +25,8 @@ from bilevo.core.request import Level
 
 USUAL_CTOL = 1e-9  # The default ctol of drc-plus and drc-race; published methods have 0.
 FIRST = 32  # This many points of a level set the scales of its constraints.
-LEAST = 1e-12  # No tolerance but 0 is smaller; constraints near 1 have such rounding errors.
-REMEMBERED = 2048  # At least the latest points, this many, keep their tolerated violation.
+LEAST = 1e-12  # The smallest tolerance except 0; it covers rounding of constraints near 1.
+REMEMBERED = 2048  # Tolerated violations are remembered for at least this many of the last points.
 
 CtolLike = float | tuple[float, float] | None
 

@@ -119,9 +119,10 @@ class Failure:
 class Certificate:
     """What independent searches of the follower at a result's x found.
 
-    `y` is the best answer for the follower that was found; `F` and `f` are its values.
-    `follower_gap` says how far the result's f is above this f; it is inf if the result's y violates
-    g. `feasible` tells whether x and this `y` meet the constraints of both levels.
+    `y` is the best answer for the follower that was found (of several that tie, the leader's best);
+    `F` and `f` are its values. `follower_gap` says how far the result's f is above the best f; it
+    is inf if the result's y violates g. `feasible` tells whether x and this `y` meet the
+    constraints of both levels.
 
     `confirmed` says that the result's answer stands: all planned searches were made, and none found
     a better answer. It does not say that x is the leader's best. `indifferent` says that the

@@ -2,7 +2,7 @@
 
 `independent_search` searches the whole box, and also starts at the answer under test. Then
 `look_around` evaluates f around the best answer. This shows which differences of f count there
-(`core.tolerances`), whether rounding hides the answer, and where f is level. At last, `search_ties`
+(`core.tolerances`), whether rounding hides the answer, and where f is level. Finally, `search_ties`
 looks among the ties of the best answer for the leader's best and worst F.
 """
 
@@ -163,7 +163,8 @@ class Verification:
         if around is not None:
             found.negligible, sharp = around.negligible, around.sharp
         if found.best is not claimed and not self._far(claimed):
-            # The claimed answer is the best one with a small error, so it is no tie beside it.
+            # Near the best answer, the claimed answer is the same answer with an error. Then it is
+            # a tie only if both have the same f up to rounding.
             sharp = rounding(found.best.f)
         if claimed.violation == found.best.violation and claimed.f <= found.best.f + sharp:
             found.ties.append(found.claimed)

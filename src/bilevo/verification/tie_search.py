@@ -31,7 +31,7 @@ SLOPE_STEP = 1e-5  # The step of the differences that give slopes of F along a c
 FIRST_STEP, LAST_STEP = 0.1, 1e-4  # The first and the shortest step along a curve.
 MAX_STEPS = 30  # The most steps along a curve.
 ITERATIONS = 10  # The most iterations of a local search that leads back to a curve.
-SLIGHT = 1e-7  # Steps along a curve end once one gains less in F, relative to 1 + |F|.
+SLIGHT = 1e-7  # A curve is followed no further if a step gains less in F, relative to 1 + |F|.
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ class Experience:
         return self.f_scale.tolerance(1.0)
 
     def tie(self, f: float) -> float:
-        """Return the largest difference of f between two ties, of which one has the value `f`."""
+        """Return the largest difference from the value `f` with which an answer is still a tie."""
         return NEGLIGIBLE * self.unit + rounding(f)
 
     def agree(self, one: Pair, other: Pair) -> bool:

@@ -405,9 +405,10 @@ class DRCPlus(Algorithm[DRCPlusState]):
     def accept_best(
         self, spec: Spec, state: DRCPlusState, tasks: list[WarmTask]
     ) -> Procedure[None]:
-        """Solve the follower of the best pair exactly; make the pair the elite if it is better.
+        """Solve the follower of the best pair exactly, and make the pair the elite.
 
-        Before that, the pair's answer is compared with answers of other followers.
+        In between, the pair's answer is compared with answers of other followers. All this is done
+        only as long as the pair improves the elite (`is_improved_by`).
         """
         i = int(leader_ranking([task.pair for task in tasks])[0])
         follower = self.follower(spec, state)

@@ -73,7 +73,7 @@ def step_on_equalities(
     below: FloatArray,
     above: FloatArray,
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Return the step and the multipliers if opposite rows are equalities; None if there is none.
+    """Return the step and the multipliers, with opposite rows as equalities; None if not found.
 
     The step is q + Z t. Here q is the shortest step that meets the equalities, and Z spans the
     directions that they leave free.
