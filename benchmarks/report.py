@@ -25,7 +25,7 @@ DATA = DOCS / "data" / "performance.json"
 MARKED = marked(r"(\w+)")
 LIBRARIES = ("numpy", "scipy", "numba", "cma", "cmaes", "pymoo")
 
-Stored = dict[str, dict[str, Any]]  # for each part, its figures and the machine that made them
+Stored = dict[str, dict[str, Any]]  # The figures of each part, and the machine that made them.
 
 
 class Target(NamedTuple):

@@ -103,7 +103,8 @@ class Tolerance:
         for i in range(len(self.points) - 1, -1, -1):
             if self.points[i] == wanted:
                 amount = self.amounts[i]
-                self.remember(x, y, amount)  # as the latest: a best pair may be asked for again
+                # It is now the latest one, so that a best pair is still known much later.
+                self.remember(x, y, amount)
                 return amount
         return 0.0
 

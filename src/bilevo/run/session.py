@@ -145,7 +145,7 @@ class Session:
 
     def _note(self, state: AlgorithmState) -> None:
         best, counts = self.record.best, self.record.counts
-        assert best is not None  # by the contract
+        assert best is not None  # the contract has checked that
         values = best.F, best.f, best.violation
         tasks = tuple(state.executions.tolist()), tuple(state.survived.tolist())
         row = Generation(counts[Level.UPPER], counts[Level.LOWER], *values, *tasks)

@@ -176,7 +176,7 @@ class WarmTask:
     tolerance: float = math.inf  # the tolerance on f with which the last search was made
     hessian: FloatArray | None = None  # the Hessian that its next search starts with
     executions: int = 0  # evaluations so far
-    moved: float = math.inf  # by how much the last search changed F
+    moved: float = math.inf  # how much the last search changed F; inf if that is not known
 
     @classmethod
     def at(cls, x: FloatArray, y: FloatArray, values: Values) -> WarmTask:

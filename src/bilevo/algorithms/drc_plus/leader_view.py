@@ -47,7 +47,7 @@ class LeaderView:
     certified: bool = False  # whether the elite has its certificate
     sensitivity: float = 1.0  # recent change of F per square root of a change of f
     flat: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # flat directions (k, n)
-    flat_hessian: FloatArray = field(default_factory=lambda: UNKNOWN)  # of F in `flat`
+    flat_hessian: FloatArray = field(default_factory=lambda: UNKNOWN)  # Hessian of F along `flat`
     F_scale: Scale = field(default_factory=Scale)
     spent: int = 0  # upper evaluations so far
     streams: int = 0  # random streams used so far

@@ -34,7 +34,7 @@ class Descent:
     search: CMAState
     best: Pair | None = None
     barren: int = 0  # generations without a better pair
-    gains: int = 0  # for how many more generations it continues (see GAIN_LASTS)
+    gains: int = 0  # generations that it still continues because of a gain (see GAIN_LASTS)
     steps: int = 0  # its own steps minus the steps of exploration since its start
     fruitful: bool = False  # whether it has improved the answer by much
 

@@ -157,7 +157,7 @@ class FollowerSearch:
     rule: FollowerRule
     scale: Scale
     best: Pair | None = None
-    constraints: FloatArray = field(default_factory=lambda: np.empty(0))  # at the best answer
+    constraints: FloatArray = field(default_factory=lambda: np.empty(0))  # g at the best answer
     x_rows: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # x, repeated per point
     record: list[float] = field(default_factory=list)  # best f after each execution
     converged: bool = False

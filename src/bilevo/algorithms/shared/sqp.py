@@ -249,7 +249,7 @@ class Model:
     def settled(self, proposal: Proposal, tolerance: float) -> bool:
         """Tell whether a step is short because little gain is left, not because B is too large."""
         with np.errstate(all="ignore"):
-            residual = self.B @ proposal.step  # of the first-order conditions
+            residual = self.B @ proposal.step  # how far the first-order conditions are from met
             softest = max(float(np.diag(self.B).min()), TINY)
             left = float(residual @ residual) / softest
             return -proposal.slope < tolerance and left < 1e4 * tolerance
