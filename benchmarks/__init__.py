@@ -1,4 +1,5 @@
 """Timings: `scripts/bench` runs them, checks targets and writes docs/performance.md.
 
-`truth` and `refuted` time nothing: they count wrong answers.
+Some modules time nothing. `truth` and `refuted` count wrong answers, `basins` and `limited` measure
+how good answers are, `rounds` compares two modes of DRC, and `again` makes stored runs again.
 """

@@ -4,8 +4,8 @@
     scripts/bench generation whole      some parts
     scripts/bench --quick               rough figures, which are not written
 
-The exit status is 1 when a target is missed. Each part runs in a process of its own, so that no
-part is affected by what another has imported.
+The exit status is 1 when a target is missed. Each part runs in its own process, so that no part is
+affected by what another part has imported.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PARTS: dict[str, Any] = {
     "column": column,
     "memory": memory,
 }
-SHOWN = ("driver", "journal", "workers")  # parts that only print their figures, and have no targets
+SHOWN = ("driver", "journal", "workers")  # These parts only print figures, and have no targets.
 
 
 def measured(name: str, quick: bool) -> dict[str, Any]:

@@ -20,8 +20,9 @@ from bilevo.lab.plans import Form, Run, read_plan
 from bilevo.lab.store import FAILED, Row, runs
 
 ROOT = Path(__file__).parents[1]
+# Plans that name forms of methods, which are methods with some of their settings changed.
 FORMS = [read_plan(ROOT / "plans" / name) for name in ("ablation.toml", "drc-plus-ablation.toml")]
-MAX_EVALUATIONS = 400_000  # runs with more evaluations are not made again
+MAX_EVALUATIONS = 400_000  # Runs with more evaluations than this are not made again.
 KEPT = ("seed", "nfev_upper", "nfev_lower", "status", "F", "f", "violation", "x", "y")
 
 
@@ -45,7 +46,7 @@ def drawn(count: int, seed: int, folder: Path) -> list[Row]:
 
 
 def form_of(method: str) -> Form:
-    """Return the settings of a method, which is registered or named by one of the plans."""
+    """Return the form of a method: that of a plan that names it, or the registered method."""
     return next((plan.forms[method] for plan in FORMS if method in plan.forms), Form(method))
 
 

@@ -3,8 +3,9 @@
     python -m benchmarks.basins
 
 The follower has a wide bowl, whose bottom is the answer under test, and a narrow, deeper basin at a
-random place. The basin is a ball (where it leaves the box, a part of it) whose volume is a part of
-the box. Each line is the share of problems in which the deeper basin was found.
+random place. The basin is a ball, whose volume is a given fraction of the box. A part of the ball
+may lie outside the box. Each line of the table shows for some volumes the share of problems in
+which a check found the deeper basin, and the mean number of evaluations that the check cost.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from bilevo.lab.show.formats import Lines, show
 from bilevo.verification.by_search import verify_by_search
 from bilevo.verification.follower_problem import Claim, FollowerProblem
 
-SIZES = (1, 2, 5)  # of the follower
-VOLUMES = (0.01, 0.03, 0.1)  # of the deeper basin, of the box
-PROBLEMS = 50
+SIZES = (1, 2, 5)  # The follower's numbers of variables.
+VOLUMES = (0.01, 0.03, 0.1)  # Volumes of the deeper basin, as fractions of the box.
+PROBLEMS = 50  # How many problems each share is measured with.
 
 
 def radius_of(volume: float, n: int) -> float:
@@ -45,7 +46,7 @@ def follower(n: int, volume: float, rng: np.random.Generator) -> tuple[bilevo.Pr
     bowl, deep = rng.random(n), rng.random(n)
     while np.linalg.norm(bowl - deep) < 1.2 * radius:
         bowl, deep = rng.random(n), rng.random(n)
-    depth = 1.0 + n  # deeper than the bowl is high anywhere
+    depth = 1.0 + n  # more than the height of the bowl anywhere in the box
 
     def f(x: FloatArray, y: FloatArray) -> FloatArray:
         high = ((y - bowl) ** 2).sum(axis=1)
@@ -59,7 +60,7 @@ def follower(n: int, volume: float, rng: np.random.Generator) -> tuple[bilevo.Pr
 
 
 def measure(effort: Effort, n: int, volume: float, problems: int) -> tuple[float, float]:
-    """Return the share of problems whose deeper basin is found, and the mean cost."""
+    """Return the share of problems whose deeper basin `verify` finds, and the mean evaluations."""
     found, spent = 0, 0
     for seed in range(problems):
         problem, y = follower(n, volume, np.random.default_rng([seed, n]))
@@ -73,7 +74,7 @@ def measure(effort: Effort, n: int, volume: float, problems: int) -> tuple[float
 
 
 def measure_run(n: int, volume: float, problems: int) -> tuple[float, float]:
-    """Return the same for the certificate that drc-plus makes of its own answer."""
+    """Return the share and the mean evaluations for the check that a run of drc-plus makes."""
     found, spent = 0, 0
     for seed in range(problems):
         problem, y = follower(n, volume, np.random.default_rng([seed, n]))

@@ -1,9 +1,10 @@
 """Time the first column of the paper: 21 runs of drc-cma-es on each of SMD1-12 at (2, 3).
 
-Runs are made as `bilevo bench` makes them, two at a time and each in a process of its own. Answers
-are verified, but runs are not stored. Blocks of runs alternate between the kernels. Between blocks,
-a generation of cma at n = 3 is timed. Times are shown in seconds and in such generations.
-The share of verification is measured in this process, on one more run of each problem.
+Runs are made as `bilevo bench` makes them, two at a time, and each in its own process. Answers are
+verified, but runs are not stored. Blocks of runs alternate between the kernels. Between blocks, a
+generation of the library cma at n = 3 is timed. Times are shown in seconds and in such generations.
+The share of time that verification takes is measured in this process, on one more run of each
+problem.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from bilevo.lab.show.formats import Lines
 from bilevo.lab.store import FAILED, Row
 from bilevo.lab.workers import by_processes
 
-WHOLE = 252  # the number of runs of the column
-WANTED = {"numpy": 150, "numba": 60}  # the most seconds that the whole column may take
-CMA_THEN = 441e-6  # seconds of a generation of cma at n = 3 where these targets were set
-PROCESSES = 2
+WHOLE = 252  # The number of runs of the column.
+WANTED = {"numpy": 150, "numba": 60}  # The most seconds that the whole column may take.
+CMA_THEN = 441e-6  # The seconds of a generation of cma at n = 3 when these targets were set.
+PROCESSES = 2  # How many runs are made at the same time.
 QUICK = {"runs": 2, "blocks": 1}
 
 

@@ -17,7 +17,7 @@ from bilevo.core.problem import Spec
 from bilevo.core.request import Evaluate, Incumbent, Level, Procedure
 from bilevo.run.contract import Contract
 
-REQUESTS = 20_000
+REQUESTS = 20_000  # How many requests are timed.
 
 
 @dataclass

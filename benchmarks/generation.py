@@ -1,9 +1,10 @@
 """Time a generation of CMA-ES (ask and tell): ours with each kernel, cma, cmaes and pymoo.
 
-All minimize the same sphere in the unit box, with bounds and with populations of 4 + floor(3 ln n),
-from the same mean and deviation. The sphere's own cost is measured, too, and subtracted. A search
-is started again after a few generations, before its distribution has shrunk too far. Starting is
-not timed. Our CMA-ES is faster, so it is timed over more starts than the others.
+All of them minimize the same sphere in the unit box, with bounds and with populations of
+4 + floor(3 ln n), from the same mean and deviation. The time of the sphere itself is measured, too,
+and subtracted. A search is started again after a few generations, before its distribution has
+shrunk too far. The start is not timed. Our CMA-ES is faster than the others, so it is timed over
+more starts.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from bilevo.core.streams import stream
 from bilevo.lab.show.formats import Lines
 from bilevo.optimizers.protocol import Start
 
-SIZES = (3, 10, 30)
-MEAN, SIGMA, OPTIMUM = 0.5, 0.2, 0.4
-WARM, TIMED = 5, 40  # after a start, 5 generations are not timed, and then 40 are
-WANTED = {"numpy": (10, 10, 6), "numba": (80, 40, 10)}  # times faster than cma at each size
+SIZES = (3, 10, 30)  # Numbers of variables.
+MEAN, SIGMA, OPTIMUM = 0.5, 0.2, 0.4  # Each coordinate's first mean and deviation, and its optimum.
+WARM, TIMED = 5, 40  # After a start, 5 generations are not timed, and then 40 are.
+WANTED = {"numpy": (10, 10, 6), "numba": (80, 40, 10)}  # How many times faster than cma, by size.
 QUICK = {"repeats": 4}
 
 Step = Callable[[], object]

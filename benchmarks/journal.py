@@ -17,8 +17,8 @@ from bilevo.run.jobs import EvaluationOutcome
 from bilevo.run.journal import JournalWriter
 from bilevo.run.session import Batch
 
-RECORDS = 50_000
-RUNS = 7
+RECORDS = 50_000  # How many records are timed.
+RUNS = 7  # How many runs with a journal, and how many without, are timed.
 
 
 def record_cost(folder: Path) -> float:

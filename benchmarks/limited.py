@@ -2,7 +2,8 @@
 
     python -m benchmarks.limited smd5 10 --limits 5000 10000 20000 40000 --seeds 1 2 3 4 5
 
-A run does not know the optimum. Its answer is judged by F at the follower's true answer to its x.
+A run does not know the optimum. Its answer is judged by F at the run's x with the follower's true
+answer to this x (the verified F).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 import bilevo
 from benchmarks.timing import in_processes, say
 
-SOLVED = 1e-6  # The error of the verified F up to which an answer counts as solved.
+SOLVED = 1e-6  # An answer counts as solved if the error of its verified F is at most this.
 
 
 def error_at_limit(task: tuple[int | None, int], name: str, size: int) -> float:

@@ -13,10 +13,10 @@ from benchmarks.timing import Figures, alone, say
 from bilevo import kernels
 from bilevo.lab.show.formats import Lines
 
-EVALUATIONS = 1_000_000
-ENDLESS = bilevo.Budget(upper_max=10**9, upper_window=10**9)
-SETTLED = 0.3  # memory should not grow after this share of the run
-WANTED_PEAK, WANTED_GROWTH = 300, 20  # the most MB at the peak, and of growth after SETTLED
+EVALUATIONS = 1_000_000  # The evaluations of a run.
+ENDLESS = bilevo.Budget(upper_max=10**9, upper_window=10**9)  # A budget that never ends a run.
+SETTLED = 0.3  # Memory should not grow after this share of the run.
+WANTED_PEAK, WANTED_GROWTH = 300, 20  # The most MB at the peak, and of growth after SETTLED.
 QUICK = {"evaluations": 100_000}
 
 

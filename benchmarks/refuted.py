@@ -2,7 +2,8 @@
 
     python -m benchmarks.refuted --count 300 --seed 1
 
-Answers of these problems are not known, so a refutation is all that counts; there must be none.
+The true answers to these problems are not known. So the program only counts how many successes are
+refuted, which must be none.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ from benchmarks.known.construction import confirms
 from benchmarks.known.random_problems import random_problem
 from benchmarks.timing import in_processes, say
 
-MOST = 20_000
+MOST = 20_000  # The most evaluations of a run.
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A run on a random problem; `refuted` is the certificate's message, or nothing."""
+    """A run on a random problem.
+
+    `refuted` is the certificate's message if it refutes a success, and empty otherwise.
+    """
 
     name: str
     success: bool
@@ -31,7 +35,7 @@ class Outcome:
     F: float
     evaluations: int
     refuted: str
-    checks: int  # evaluations of `verify`
+    checks: int  # lower evaluations that `verify` made
     seconds: float
 
 
@@ -65,11 +69,11 @@ def attempt(index: int, seed: int, max_evals: int = MOST, run: int = 1) -> Outco
 
 def main() -> int:
     parser = ArgumentParser(prog="python -m benchmarks.refuted", description="refuted successes")
-    parser.add_argument("--count", type=int, default=300, help="problems")
-    parser.add_argument("--seed", type=int, default=1, help="of the problems")
+    parser.add_argument("--count", type=int, default=300, help="number of problems")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the problems")
     parser.add_argument("--run", type=int, default=1, help="seed of the runs")
-    parser.add_argument("--max-evals", type=int, default=MOST, help="of a run")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--max-evals", type=int, default=MOST, help="most evaluations of a run")
+    parser.add_argument("--jobs", type=int, default=1, help="number of processes")
     given = parser.parse_args()
     one = partial(attempt, seed=given.seed, max_evals=given.max_evals, run=given.run)
     outcomes = in_processes(one, range(given.count), given.jobs)

@@ -1,8 +1,8 @@
 """Make tables, targets, the document docs/performance.md and its picture from figures.
 
-docs/data/performance.json stores the figures of each part with the machine they come from. The
-document's tables and its picture are made from this file, so that one part can be run again without
-the others.
+docs/data/performance.json stores the figures of each part with the machine that they come from. The
+tables and the picture of the document are made from this file. So one part can be run again without
+the other parts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DATA = DOCS / "data" / "performance.json"
 MARKED = marked(r"(\w+)")
 LIBRARIES = ("numpy", "scipy", "numba", "cma", "cmaes", "pymoo")
 
-Stored = dict[str, dict[str, Any]]  # for each part, its figures and the machine that made them
+Stored = dict[str, dict[str, Any]]  # The figures of each part, and the machine that made them.
 
 
 class Target(NamedTuple):

@@ -3,7 +3,7 @@
 Every figure comes from a new interpreter. For an import, the figure is the processor time of the
 whole process, including the start of the interpreter; byte code exists already. For calls, it is
 the time of `minimize` on SMD1 at (2, 3) with 500 evaluations, and of the same call again. Numba
-gets a cache directory of its own, which is empty for a cold start and filled for a warm start.
+gets a new cache directory, which is empty for a cold start and filled for a warm start.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ IMPORTS = {
     "scipy.optimize": "import scipy.optimize",
     "bilevo": "import bilevo",
 }
-IS_THERE = "import bilevo, sys; print('numba' in sys.modules)"
+IS_THERE = "import bilevo, sys; print('numba' in sys.modules)"  # Is numba imported with bilevo?
 FIRST_CALL = """
 import json, time, bilevo
 problem, times = bilevo.problems.get("smd1"), []
@@ -37,7 +37,7 @@ for _ in range(2):
     times.append(time.perf_counter() - started)
 print(json.dumps(times))
 """
-WANTED = 0.35  # the most seconds that `import bilevo` may take
+WANTED = 0.35  # The most seconds of processor time that `import bilevo` may take.
 QUICK = {"repeats": 2}
 
 

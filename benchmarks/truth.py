@@ -1,12 +1,18 @@
-"""How often answers are wrong, and how often they are said to be right, where the truth is known.
+"""How often answers are wrong, and how often wrong answers are said to be right.
 
     python -m benchmarks.truth --seed 1 --seeds 1 2 3
 
-`--seed` draws the constructions, `--seeds` are those of the runs. Each answer is judged, and given
-to `verify`. "unsure" answers are right, and the run does not claim success. Two columns must be 0:
-answers that are wrong with success, and wrong answers that `verify` confirms (the run's or its
-own). "disliked" answers are right, but the follower has another one that the leader likes more.
-"best" counts right answers within 1e-3 of the leader's best value, where it is known.
+The problems are constructions (see `known`), whose true answers are known. `--seed` draws the
+parameters of the constructions, and `--seeds` are the seeds of the runs. Each answer is judged, and
+given to `verify`. These are columns of the table:
+
+    unsure             right answers of runs that do not claim success
+    WRONG+SUCCESS      wrong answers of runs that claim success; must be 0
+    WRONG+CONFIRMED    verifications that confirm, although the run's answer or the certificate's
+                       answer is wrong; must be 0
+    disliked           right answers, but the follower has another one that the leader likes more
+    best, of           right answers with F within 1e-3 of the leader's best value, in units of the
+                       scale of F, and how many runs have a known best value
 """
 
 from __future__ import annotations
@@ -33,25 +39,25 @@ from benchmarks.known.constructions import KINDS, NAMES, construct
 from benchmarks.timing import in_processes, say
 from bilevo.lab.show.formats import show
 
-MOST = 30_000
-NEAR = 1e-3  # of the leader's best value
+MOST = 30_000  # The most evaluations of a run.
+NEAR = 1e-3  # F is the best if it is at most this above the best value, in units of its scale.
 HEADER = ["kind", "runs", "right", "unsure", "wrong", "WRONG+SUCCESS", "WRONG+CONFIRMED"]
 HEADER += ["disliked", "best", "of", "errors", "evaluations"]
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One run: a construction by its name, and seeds."""
+    """One run to make: the name of its construction, and seeds."""
 
     name: str
-    seed: int
-    run: int
+    seed: int  # the seed of the construction
+    run: int  # the seed of the run
     max_evals: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a run said, and what was true of it."""
+    """What a run and its verification said, and how much of it is true."""
 
     name: str
     kind: str
@@ -60,10 +66,10 @@ class Row:
     status: str
     success: bool
     confirmed: bool
-    wrong: str  # why, or nothing
-    wrongly_confirmed: str
+    wrong: str  # why the run's answer is wrong; empty if it is right
+    wrongly_confirmed: str  # why `verify` should not have confirmed; empty if it is right
     disliked: bool
-    best: bool | None
+    best: bool | None  # whether F is the leader's best; None if the best is not known
     x: str
     y: str
     F: float
@@ -155,7 +161,7 @@ def details(row: Row) -> str:
 
 
 def report(rows: Sequence[Row]) -> None:
-    """Print the table, and what is wrong with the answers that should not be so."""
+    """Print the table, and then details of each answer that is wrong with success or confirmed."""
     kinds = {kind: [row for row in rows if row.kind == kind] for kind in KINDS}
     lines = [line(kind, some) for kind, some in kinds.items() if some]
     say(show([HEADER, *lines, line("all", rows)], markdown=False))
@@ -181,12 +187,12 @@ def write(path: str, rows: Sequence[Row]) -> None:
 
 def options() -> Namespace:
     parser = ArgumentParser(prog="python -m benchmarks.truth", description="answers and the truth")
-    parser.add_argument("--seed", type=int, default=1, help="of the constructions")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="of the runs")
-    parser.add_argument("--max-evals", type=int, default=MOST, help="of a run; 0 for no limit")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the constructions")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="seeds of the runs")
+    parser.add_argument("--max-evals", type=int, default=MOST, help="limit of a run; 0 for none")
     parser.add_argument("--class", dest="kind", choices=tuple(KINDS), help="one kind only")
     parser.add_argument("--only", default="", help="constructions whose name contains this")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--jobs", type=int, default=1, help="number of processes")
     parser.add_argument("--csv", help="a file for all rows")
     return parser.parse_args()
 

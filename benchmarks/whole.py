@@ -29,12 +29,13 @@ from bilevo.core.problem import Function
 from bilevo.lab.show.formats import Lines
 
 SIZES = ((2, 3), (10, 10), (30, 30))
-MAX_EVALUATIONS = 120_000  # a run is cut off here, which happens only at the last size
-PROMISED = SIZES[:2]
-WANTED_TIMES = {"numpy": 6, "numba": 20}  # how many times faster than a generation of cma at n = 3
-WANTED_US = {"numpy": 70, "numba": 20}
-POINT = 1e-3  # the seconds that the slow objective takes for one point
-WANTED_SLOW = 1.05
+MAX_EVALUATIONS = 120_000  # A run is cut off here, which happens only at the last size.
+PROMISED = SIZES[:2]  # The sizes that have targets.
+# A lower generation must be this many times faster than a generation of cma at n = 3.
+WANTED_TIMES = {"numpy": 6, "numba": 20}
+WANTED_US = {"numpy": 70, "numba": 20}  # The most microseconds of a lower generation.
+POINT = 1e-3  # The seconds that the slow objective takes for one point.
+WANTED_SLOW = 1.05  # The most total time, relative to the time of the slow objective.
 QUICK = {"repeats": 2, "slow_evaluations": 400}
 
 
@@ -74,7 +75,10 @@ class Recording:
     def minimize(
         self, changed: Callable[[Function], Function], method: Any = "drc-cma-es"
     ) -> bilevo.Result:
-        """Make the run with other functions in place of its two, which return the same values."""
+        """Make the run with F and f replaced by `changed(F)` and `changed(f)`.
+
+        The changed functions must return the same values.
+        """
         real = self.problem
         problem = bilevo.Problem(
             changed(real.F),
@@ -144,7 +148,7 @@ def at_size(
 
 
 class Slow:
-    """A function that takes a millisecond per point, and the time spent in it."""
+    """A function that takes a millisecond per point; `inside` is the time spent in all of them."""
 
     inside: ClassVar[float] = 0.0
 

@@ -1,7 +1,8 @@
 """Measure how workers speed up DRC-CMA-ES at (10, 10), with an objective that sleeps 20 ms.
 
-The speed-up is the number of evaluations per second divided by the number with one worker. Sleeping
-uses no core, so threads, and more processes than cores, can be compared on every machine.
+The speed-up is the number of evaluations per second divided by that number with one worker. An
+objective that sleeps uses no core. So threads, and more processes than cores, can be compared on
+every machine.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Any
 import bilevo
 from bilevo.core.problem import Function
 
-SECONDS = 0.02
-EVALUATIONS = 1500
+SECONDS = 0.02  # The seconds that the objective sleeps.
+EVALUATIONS = 1500  # The evaluations of a run.
 
 
 def slow(function: Function) -> Function:

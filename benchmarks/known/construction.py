@@ -1,7 +1,8 @@
 """Constructions: problems whose follower's answers are known at every x, and a judge of results.
 
-A construction lists *candidates* at each x: points among which are all answers of the follower.
-Where answers are a set (a range, a face, a sphere), these are the ones that the leader likes best.
+A construction lists *candidates* at each x: some points y, among which are all answers of the
+follower. If the follower has infinitely many answers (a range, a face, a sphere), the answers that
+the leader likes best are among the candidates.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from bilevo.core.arrays import FloatArray
 
 Candidates = Callable[[FloatArray], Sequence[Any]]
 
-FEASIBLE = 1e-9  # a violation that a candidate may have by rounding
-TIE = 1e-12  # of the scale of f: candidates that differ by less are answers alike
-ROUNDING = 8 * np.finfo(float).eps
+FEASIBLE = 1e-9  # The largest violation that a candidate may have by rounding.
+TIE = 1e-12  # Candidates whose f differ by less, in units of the scale of f, are tied.
+ROUNDING = 8 * np.finfo(float).eps  # The error of f by rounding, relative to |f|.
+# An answer is wrong if its errors of f and F, in units of their scales, or its violation are larger
+# than these; `judge_pair` has the exact rule.
 WRONG_f, WRONG_F, WRONG_VIOLATION = 1e-6, 1e-4, 1e-6
 
 
@@ -33,9 +36,9 @@ def one(x: FloatArray) -> float:
 class Construction:
     """A problem, its follower's answers at every x, and the units in which errors are measured.
 
-    `f_scale` is how much f(x, .) changes around the follower's answer when y changes by the order
-    of the distances that matter; penalties, stiff terms and offsets are left out of it. `F_star` is
-    the leader's best value, None where it is not known.
+    `f_scale` is how much f(x, .) changes around the follower's answer when y changes by about as
+    much as matters to the leader. Penalties, stiff terms and offsets are left out of it. `F_star`
+    is the leader's best value; None if it is not known.
     """
 
     name: str
@@ -49,7 +52,7 @@ class Construction:
     def response(self, x: FloatArray) -> tuple[float, float]:
         """Return the follower's least f at x, and the leader's best F among its answers.
 
-        Both are inf where the follower can do nothing; F is inf where G forbids all its answers.
+        Both are inf if the follower has no feasible answer. F is inf if all its answers violate G.
         """
         points = np.array([np.atleast_1d(y) for y in self.candidates(x)], float)
         points = points.reshape(len(points), self.problem.n)
@@ -69,22 +72,19 @@ class Construction:
         return self.response(x)[0]
 
     def F_true(self, x: FloatArray) -> float:
-        """Return the leader's value at x, with the answer that it likes best."""
+        """Return the leader's value at x, with the follower's answer that the leader likes best."""
         return self.response(x)[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is true of an answer; `why` is empty unless it is wrong.
+    """What is true of an answer, a pair (x, y) with a claimed F."""
 
-    `disliked` tells that the follower is right, but has another answer that the leader likes more.
-    """
-
-    f_gap: float  # above the follower's least f
-    F_error: float  # F above its true value at this x; below it if negative
-    violation: float
-    why: str
-    disliked: bool
+    f_gap: float  # how far f is above the follower's least f at this x
+    F_error: float  # how far F is above its true value at this x; negative if it is below
+    violation: float  # the largest violation of a constraint
+    why: str  # why the answer is wrong; empty if it is right
+    disliked: bool  # whether y is right, but the leader likes another answer of the follower more
 
     @property
     def wrong(self) -> bool:
@@ -92,11 +92,14 @@ class Verdict:
 
 
 def judge_pair(known: Construction, x: FloatArray, y: FloatArray, F: float) -> Verdict:
-    """Judge a pair of points and the F that is claimed for it.
+    """Judge a pair (x, y) and the F that is claimed for it.
 
-    It is wrong if both f and F are: f is above the follower's least value by more than 1e-6 of its
-    scale and by more than rounding, and F is off by more than 1e-4 of its scale. It is also wrong
-    if it violates a constraint by more than 1e-6.
+    The pair is wrong in three cases:
+    - It violates a constraint by more than 1e-6.
+    - Both f and F are wrong. f is wrong if it is above the follower's least value by more than 1e-6
+      of its scale, and by more than rounding. F is wrong if it differs from the leader's true value
+      at x by more than 1e-4 of its scale.
+    - The claimed F differs from F(x, y) by more than 1e-4 of its scale.
     """
     values, G, f, g = known.problem.evaluate(x, y)
     least, true = known.response(x)
@@ -117,7 +120,7 @@ def judge_pair(known: Construction, x: FloatArray, y: FloatArray, F: float) -> V
 
 
 def judge(known: Construction, result: bilevo.Result) -> Verdict:
-    """Judge the answer of a run; one without an answer is not wrong."""
+    """Judge the answer of a run; a run without an answer is not wrong."""
     if not (np.isfinite(result.x).all() and np.isfinite(result.y).all()):
         return Verdict(math.nan, math.nan, math.nan, "", False)
     return judge_pair(known, result.x, result.y, result.F)
@@ -139,8 +142,9 @@ def local_minima(
 ) -> list[float]:
     """Return the local minima of a function of one variable, which takes arrays.
 
-    It sees basins that are wider than two steps of a grid of `count` points. It zooms into each
-    until rounding hides the rest, so the least value is exact, and points to about 1e-8.
+    Basins are found if they are wider than two steps of a grid of `count` points. The search zooms
+    into each basin until rounding hides the rest. So the least value is exact, and the points are
+    exact to about 1e-8.
     """
     grid = np.linspace(low, high, count)
     values = np.concatenate([[math.inf], np.nan_to_num(function(grid), nan=math.inf), [math.inf]])
@@ -158,9 +162,10 @@ def local_minima(
 
 
 def optimum(known: Construction) -> float | None:
-    """Return the leader's best value: as known, or by a scan of x if that is one variable.
+    """Return the leader's best value: the known one, or that of a scan of x if m = 1.
 
-    A scan is exact to about 1e-5, because F can jump with x.
+    Returns None if it is not known and m > 1. A scan is exact to about 1e-5 only, because F can
+    jump with x.
     """
     if known.F_star is not None or known.problem.m > 1:
         return known.F_star

@@ -1,11 +1,12 @@
-"""Constructions with known answers, by kind: what hides a wrong answer of the follower.
+"""Constructions with known answers. Their kinds say what may hide a wrong answer of the follower.
 
     from benchmarks.known.constructions import NAMES, construct, constructions
     known = construct("penalty/wall-1e+12", seed=1)
     verdict = judge(known, bilevo.minimize(known.problem))
 
-A seed draws the parameters of all constructions; each has a random stream of its own, so that a
-construction does not depend on the others.
+A seed draws the parameters of all constructions. Each construction has its own random stream, so
+that it does not depend on the others. The generators below give the constructions of one kind: the
+name and the factory of each.
 """
 
 from __future__ import annotations

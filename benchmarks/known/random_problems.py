@@ -1,8 +1,8 @@
-"""Random problems whose answers are not known: an answer is checked by `verify` only.
+"""Random problems whose answers are not known: only `verify` can check an answer.
 
-The follower's f has its least value near a curve t(x). It is a quadratic function of d = y - t(x),
-and parts are added at random: ripples, kinks, penalties, a second basin, directions without any
-effect (ties), constraints, a scale and an offset. The name of a problem tells its parts.
+The follower's f is a quadratic function of d = y - t(x), where t(x) is a curve. At random, the
+following are added: ripples, kinks, penalties, a second basin, directions without any effect
+(ties), constraints, a scale and an offset. The name of a problem tells what was added to it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from bilevo import Problem
 from bilevo.core.arrays import FloatArray
 
 Rng = np.random.Generator
-Part = Callable[[FloatArray], float]  # of f, a function of d
+Part = Callable[[FloatArray], float]  # A term of f, as a function of d.
 
 
 def quadratic(rng: Rng, n: int, tied: bool) -> Part:
-    """Return a quadratic function with random axes; with ties, one of these has no effect."""
+    """Return a quadratic function with random axes; if `tied`, one axis has no effect."""
     turn = rotation(rng, n)
     weights = 10 ** (rng.uniform(0, 4) * np.linspace(0, 1, n) if n > 1 else np.zeros(1))
     if tied:
@@ -41,7 +41,7 @@ def kinks(rng: Rng, n: int) -> Part:
 
 
 def penalty(rng: Rng, n: int) -> Part:
-    """Return a penalty beyond a plane; the plane may cut off the best point of the rest."""
+    """Return a penalty beyond a plane; the plane may cut off the minimum of the other terms."""
     weight, normal, room = 10 ** rng.uniform(3, 12), direction(rng, n), rng.uniform(-0.5, 2)
     return lambda d: float(weight * max(0.0, float(normal @ d) - room) ** 2)
 
@@ -53,12 +53,13 @@ def well(rng: Rng, n: int) -> Part:
     return lambda d: -depth * float(np.exp(-((d - place) @ (d - place)) / width**2))
 
 
+# Each term that may be added to f: its probability, and the function that makes it.
 PARTS = {"ripples": (0.3, ripples), "kinks": (0.15, kinks), "penalty": (0.3, penalty)}
 PARTS |= {"well": (0.2, well)}
 
 
 def constraint(rng: Rng, n: int) -> Callable[[FloatArray], list[float]]:
-    """Return a constraint on d: a half-space, a ball, or what is outside a ball."""
+    """Return a constraint on d: it must be in a half-space, in a ball, or outside a ball."""
     kind, normal, radius = rng.integers(3), direction(rng, n), rng.uniform(0.5, 2)
     centre, room = rng.uniform(-0.7, 0.7, n), rng.uniform(-1, 1)
     if kind == 0:

@@ -1,7 +1,8 @@
 """Shapes of a follower's f around its answer, as functions of the deviation d = y - t(x).
 
-A shape is given x, too, because some change with it. `best` lists deviations among which are all
-answers, and `wish` is the deviation that the leader would like.
+Here t(x) is a curve (see `singles.curve`). A shape is also a function of x, because some shapes
+change with x. `best` lists deviations d; all answers of the follower are among them, as candidates
+are in `construction`. `wish` is the deviation that the leader would like.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from benchmarks.known.construction import local_minima
 from bilevo.core.arrays import FloatArray
 
 Value = Callable[[FloatArray, FloatArray], Any]
-REACH = 5.0  # deviations up to this are inside every box
+REACH = 5.0  # Deviations up to this are inside the follower's box at every x.
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """f as a function of (d, x), its answers, the leader's wish, and constraints on d."""
+    """The value of f as a function of (d, x), its answers, the leader's wish, constraints on d."""
 
     value: Value
     best: Callable[[FloatArray], Sequence[Any]]
     wish: FloatArray
     g: Callable[[FloatArray], Sequence[float]] | None = None
-    fixed: bool = True  # the answers do not depend on x
+    fixed: bool = True  # whether the answers do not depend on x
 
 
 Maker = Callable[[np.random.Generator], Shape]
@@ -51,7 +52,7 @@ def rotation(rng: np.random.Generator, n: int) -> FloatArray:
 
 
 def waves(d: FloatArray, height: float) -> float:
-    """Return Rastrigin's function: minima near all whole d, the least one at 0."""
+    """Return the value of Rastrigin's function: it has minima near all whole d, the least at 0."""
     return float(d @ d + height * (1 - np.cos(2 * np.pi * d)).sum())
 
 
@@ -83,7 +84,7 @@ def ackley(n: int) -> Maker:
 
 
 def walled_ripples(weight: float, jump: bool = False) -> Maker:
-    """Return ripples with a penalty on |d| > 2.5: a quadratic one or a constant."""
+    """Return ripples with a penalty where |d| > 2.5, which is quadratic, or constant if `jump`."""
 
     def value(d: FloatArray, x: FloatArray) -> float:
         beyond = max(0.0, abs(float(d[0])) - 2.5)
@@ -93,7 +94,10 @@ def walled_ripples(weight: float, jump: bool = False) -> Maker:
 
 
 def pressed(weight: float, kink: bool) -> Maker:
-    """Return (d - 2)^2 and a penalty on d > 1, quadratic or with a kink: it keeps d near 1."""
+    """Return (d - 2)^2 plus a penalty where d > 1, which keeps the answer near 1.
+
+    The penalty is quadratic, or linear with a kink if `kink`.
+    """
 
     def value(d: FloatArray, x: FloatArray) -> float:
         beyond = max(0.0, d[0] - 1)
@@ -119,16 +123,18 @@ def stiff(weight: float, rotated: bool = False, n: int = 2) -> Maker:
 
 
 def wells(n: int, width: float, swap: bool = False) -> Maker:
-    """Return a wide basin that the leader likes and a narrow one; `width` is its share of 15.
+    """Return a wide basin, which the leader likes, and a narrow one, which is deeper.
 
-    The narrow one is deeper everywhere, or with `swap` for a part of all x only.
+    `width` is the width of the narrow basin as a fraction of the box, which is about 15 wide. With
+    `swap`, the narrow basin is deeper only for some x.
     """
 
     def make(rng: np.random.Generator) -> Shape:
         wide = rng.uniform(-1, 1, n)
         away = direction(rng, n)
         narrow = wide + 3.5 * away
-        # Its edge is where both have the same f: a distance of half its width towards the other.
+        # On the side towards the wide basin, the narrow one ends where both have the same f. That
+        # is half its width away from its centre.
         radius = 0.5 * 15 * width
         steep = (1 + (3.5 - radius) ** 2 / 9) / radius**2
 
@@ -144,7 +150,7 @@ def wells(n: int, width: float, swap: bool = False) -> Maker:
 
 
 def scanned(value: Callable[[FloatArray, FloatArray], FloatArray], wish: float) -> Shape:
-    """Return a shape of one variable whose answers are found by a scan."""
+    """Return a shape of one variable; a scan of d finds its answers."""
 
     def best(x: FloatArray) -> list[float]:
         return local_minima(lambda d: value(d, x), -REACH, REACH)
@@ -153,7 +159,7 @@ def scanned(value: Callable[[FloatArray, FloatArray], FloatArray], wish: float) 
 
 
 def gaussian_well(width: float) -> Maker:
-    """Return a wide bowl with a narrow Gaussian well far from its centre, which is deeper."""
+    """Return a wide bowl, and far from its centre a narrow Gaussian well, which is deeper."""
 
     def make(rng: np.random.Generator) -> Shape:
         place = rng.choice([-1, 1]) * rng.uniform(3, 4)
@@ -172,7 +178,7 @@ def near_twins(difference: float) -> Maker:
 
 
 def moving_well(sharp: float) -> Maker:
-    """Return a well that moves with x through a bowl, and is deeper than it for some x."""
+    """Return a bowl, and a well that moves with x; for some x the well is deeper than the bowl."""
 
     def make(rng: np.random.Generator) -> Shape:
         phase = rng.uniform(0, 6)
@@ -227,7 +233,7 @@ def sphere(n: int) -> Maker:
 
 
 def indifferent(n: int, decided: int, rotated: bool = False) -> Maker:
-    """Return a bowl in some directions; in the others f does not change at all."""
+    """Return a bowl in `decided` directions; in the others f does not change at all."""
 
     def make(rng: np.random.Generator) -> Shape:
         turn = rotation(rng, n) if rotated else np.eye(n)
@@ -243,7 +249,7 @@ def indifferent(n: int, decided: int, rotated: bool = False) -> Maker:
 
 
 def pointed(value: Callable[[FloatArray], Any], n: int) -> Maker:
-    """Return a shape that is least at 0."""
+    """Return the shape of a function of d that is least at 0."""
     return lambda rng: at(lambda d, x: float(value(d)), [np.zeros(n)], 1.5 * direction(rng, n))
 
 
@@ -260,7 +266,7 @@ def ellipsoid(n: int, condition: float) -> Maker:
 
 
 def half_space(n: int, equality: bool = False) -> Maker:
-    """Return a bowl around a point that a plane cuts off; or, with equality, only the plane."""
+    """Return a bowl whose centre a plane cuts off; with `equality`, d must lie on the plane."""
 
     def make(rng: np.random.Generator) -> Shape:
         normal, centre = direction(rng, n), 1.5 * direction(rng, n)
@@ -279,7 +285,10 @@ def half_space(n: int, equality: bool = False) -> Maker:
 
 
 def in_ball(n: int, surface: bool = False) -> Maker:
-    """Return a linear f in a ball; or only on its surface, an equality as two inequalities."""
+    """Return a linear f, where d must lie in a ball.
+
+    With `surface`, d must lie on the ball's surface: an equality, written as two inequalities.
+    """
 
     def make(rng: np.random.Generator) -> Shape:
         toward = direction(rng, n)
@@ -311,7 +320,7 @@ def outside_ball(n: int) -> Maker:
 
 
 def islands(n: int, radius: float) -> Maker:
-    """Return two feasible balls of that radius and of 1; f is less in the smaller one."""
+    """Return two feasible balls, of the radii 1 and `radius`; f is least in the second one."""
 
     def make(rng: np.random.Generator) -> Shape:
         toward = direction(rng, n)

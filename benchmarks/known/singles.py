@@ -1,6 +1,7 @@
-"""Problems with known answers, single ones and those of a shape along a curve.
+"""Problems with known answers: shapes along a curve, and single problems.
 
-Each factory draws its parameters from a generator and returns the parts of a `Construction`.
+Each factory draws its parameters from a random generator, and returns the arguments of a
+`Construction`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ Factory = Callable[[np.random.Generator], Parts]
 
 
 def curve(rng: np.random.Generator, m: int, n: int) -> Callable[[FloatArray], FloatArray]:
-    """Return a curve t(x) that stays within 2.2 of 0: the follower's answer without a shape."""
+    """Return a curve t(x); a shape is a function of the deviation d = y - t(x) from this curve.
+
+    The coordinates of t(x) stay within 2.2 of 0 if those of x stay within 4.6.
+    """
     slope = rng.uniform(-0.3, 0.3, (n, m)) / m
     wave, phase = rng.uniform(0.3, 0.8, n), rng.uniform(0, 6, n)
     frequency = rng.uniform(0.5, 1.5, (n, m))
@@ -48,8 +52,9 @@ def along(
 ) -> Parts:
     """Make a problem of a shape along a curve: f = factor(x) shape(d) + offset(x).
 
-    The leader minimizes |x - a|^2 + |d - wish|^2, so it gets its best at x = a where the follower's
-    deviation d does not depend on x. F is NaN where `hole` is true of x.
+    The leader minimizes F_factor (|x - a|^2 + |d - wish|^2). So if the follower's deviation d does
+    not depend on x, x = a is the leader's best. y is in units of `unit`, and the bounds of x are
+    about -reach and reach. F is NaN where `hole(x)` is True.
     """
     shape = make(rng)
     n = shape.wish.size
@@ -94,7 +99,7 @@ def leader(a: FloatArray, b: FloatArray) -> Callable[[FloatArray, FloatArray], f
 
 
 def ambush(width: float) -> Factory:
-    """Put a narrow and deep basin into a window of x, around the leader's best x."""
+    """Make a follower that has a second, narrow and deep basin only near the leader's best x."""
 
     def make(rng: np.random.Generator) -> Parts:
         a, b = rng.uniform(1, 4, 2)
@@ -135,7 +140,7 @@ def exchange(rng: np.random.Generator) -> Parts:
 
 
 def cubic(rng: np.random.Generator) -> Parts:
-    """Make x y^2 (c - y): for x > 0 the follower answers 1, for x < 0 -1 or 2 c / 3."""
+    """Make f = x y^2 (c - y): the follower answers 1 if x > 0, and -1 or 2 c / 3 if x < 0."""
     c = rng.uniform(0.4, 0.6)
     return {
         "problem": Problem(
@@ -170,7 +175,10 @@ def cusp(rng: np.random.Generator) -> Parts:
 
 
 def rosenbrock(weight: float, n: int = 2) -> Factory:
-    """Make a curved valley: the follower answers (x, x^2, x^4, ...), the leader wants its end."""
+    """Make a curved valley: the follower answers (x, x^2, x^4, ...).
+
+    The leader has a wish for the last variable of y only.
+    """
 
     def make(rng: np.random.Generator) -> Parts:
         b = np.append(rng.uniform(-1, 1, n - 1), rng.uniform(2.5, 3.5))
@@ -207,7 +215,10 @@ def coupled(rng: np.random.Generator) -> Parts:
 
 
 def leader_plane(m: int, equality: bool = False) -> Factory:
-    """Make a leader that is best on a plane in x; with equality, it may be nowhere else."""
+    """Make a leader that may choose only x on one side of a plane; its best x is on the plane.
+
+    With `equality`, it may choose only x on the plane.
+    """
 
     def make(rng: np.random.Generator) -> Parts:
         normal, a, c = shapes.direction(rng, m), rng.uniform(-1, 1, m), rng.uniform(0.5, 1)
@@ -236,7 +247,7 @@ def leader_plane(m: int, equality: bool = False) -> Factory:
 
 
 def corner(n: int, concave: bool) -> Factory:
-    """Make a follower that answers at corners of its box: of a linear or of a concave f."""
+    """Make a follower that answers at corners of its box, because its f is linear or concave."""
 
     def make(rng: np.random.Generator) -> Parts:
         t, b = curve(rng, 1, n), rng.uniform(-1, 1, n)
@@ -255,7 +266,7 @@ def corner(n: int, concave: bool) -> Factory:
 
 
 def beyond(n: int, m: int = 1) -> Factory:
-    """Make a follower and a leader that want to be outside their boxes."""
+    """Make a follower and a leader that would like points outside their boxes."""
 
     def make(rng: np.random.Generator) -> Parts:
         t, weights = curve(rng, m, n), rng.uniform(0.5, 1.5, m)
@@ -275,7 +286,10 @@ def beyond(n: int, m: int = 1) -> Factory:
 
 
 def rounded(n: int, leader_rounds: bool, m: int = 1) -> Factory:
-    """Make a follower that rounds y: it answers whole numbers next to t(x), each a range of y."""
+    """Make a follower that rounds y to whole numbers, and wants them to be near 2 t(x).
+
+    All y that round to the same whole numbers are ties. With `leader_rounds`, F rounds y, too.
+    """
 
     def make(rng: np.random.Generator) -> Parts:
         t, a = curve(rng, m, n), rng.uniform(-1, 1, m)

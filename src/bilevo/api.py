@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Optimizer", "load", "minimize", "verify"]
 
-MAX_CONSTRAINTS = 2**31  # a level must have fewer constraints than this
+MAX_CONSTRAINTS = 2**31  # A level must have fewer constraints than this.
 TargetLike = float | Literal[False] | None
 
 
@@ -88,8 +88,9 @@ def minimize(
     rng
         An int, numpy SeedSequence or Generator: the same seed gives the same result.
     max_evals, max_evals_upper, max_evals_lower, max_time
-        Hard limits of the whole run: evaluations of both levels together or of one, which are never
-        exceeded, and seconds, which are checked before every evaluation (or vectorized batch).
+        Hard limits of the whole run. The first three limit the evaluations of both levels together,
+        or of one level; they are never exceeded. The last one is in seconds, and is checked before
+        every evaluation (or vectorized batch).
     budget
         A `Budget`: the algorithm's own stop rules for each level. Fields left None get defaults.
     target
@@ -100,11 +101,12 @@ def minimize(
     ftol
         How close F must come to the target. Smaller changes of F count as no change.
     ctol
-        Feasibility within a tolerance: a constraint is met if it is at most `ctol` times its scale,
-        which is the median of its absolute values at the first 32 points, and the tolerance is at
-        least 1e-12. A number of 0 or more, or a pair (upper, lower). None is the method's default:
-        1e-9 for drc-plus and drc-race, and 0 for published methods, so that their figures stay. The
-        violation that a problem's own solver reports has no scale, and is met up to `ctol` itself.
+        The tolerance on constraints: a number of 0 or more, or a pair (upper, lower). A constraint
+        is met if it is at most `ctol` times its scale, or at most 1e-12 if that is larger; with
+        ctol=0, if it is at most 0. The scale is the median of its absolute values at the first 32
+        points. None is the method's default: 1e-9 for drc-plus and drc-race, and 0 for published
+        methods, so that they give the published figures. A violation that the problem's own solver
+        reports has no scale: it counts as met if it is at most `ctol` itself.
     workers
         A number of processes, or an executor: of concurrent.futures, Dask, MPI or loky, or
         `bilevo.RayExecutor()`. All of them give the same result, to the bit.
@@ -198,15 +200,15 @@ def verify(
         An int, numpy SeedSequence or Generator: the same seed gives the same certificate.
     effort
         "low", "normal" or "high": how many searches are made. None is low after a run of fewer than
-        2,000 evaluations, and else normal. docs/concepts.md says what each finds, and the price.
+        2,000 evaluations, else normal. docs/concepts.md says what each effort finds and costs.
     ctol
-        Constraints are met within `ctol` (see `minimize`), by default that of the run. They have
-        the scales that they had in the run.
+        The tolerance on constraints, as in `minimize`. None is the tolerance of the run. The scales
+        of constraints are also those of the run.
     max_evals, max_time
         Hard limits. An answer is not confirmed if they end the searches early; a better answer
         found by then is reported. The run's limits do not apply here.
     workers, timeout, retries
-        As in `minimize`: all searches run side by side.
+        As in `minimize`. All searches run side by side, so that workers help.
     on_failure
         "worst" ranks points that fail last and counts them in `failures`; "raise" ends the
         verification. An exception at the answer itself is always raised.
@@ -245,7 +247,7 @@ def verify(
 
 
 def _claim(problem: Problem, res: Result) -> Claim:
-    """Return a result's pair to verify; refuse what is no result of the problem."""
+    """Return the pair of a result, to be verified; refuse a result that is not of this problem."""
     from bilevo.verification.follower_problem import Claim
 
     if not isinstance(problem, Problem) or not isinstance(res, Result):

@@ -1,11 +1,13 @@
 """Feasibility within a tolerance: which values of a constraint count as 0.
 
-A constraint is met if it is at most `ctol` times its scale, the median of its absolute values at
-the first points of its level; the tolerance is never below `LEAST`. A larger value counts in full.
-With ctol = 0 a constraint is met if it is at most 0.
+A constraint is met if its value is at most its tolerance. The tolerance is `ctol` times the scale
+of the constraint, but at least `LEAST`. The scale is the median of the constraint's absolute values
+at the first points of its level. A value above the tolerance counts in full, not only its excess.
+With ctol = 0 a constraint is met if its value is at most 0.
 
-The driver applies it where `Values` are made (`Values.of`), so algorithms, targets and the order
-see a violation of 0. Each constraint's own value is left as it is.
+The driver applies the tolerances where it makes `Values` (`Values.of`). So algorithms, targets and
+the order of points see a violation of 0 where all constraints are within their tolerances. The
+values of the constraints themselves are not changed.
 """
 
 from __future__ import annotations
@@ -21,16 +23,19 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.checks import real_number, shown
 from bilevo.core.request import Level
 
-USUAL_CTOL = 1e-9  # of the methods of this package that are not published elsewhere
-FIRST = 32  # points of a level that set the scales of its constraints
-LEAST = 1e-12  # the smallest tolerance: rounding of constraints with values near 1
-REMEMBERED = 2048  # points of a level whose tolerated violation is known, at least
+USUAL_CTOL = 1e-9  # The default ctol of drc-plus and drc-race; published methods have 0.
+FIRST = 32  # This many points of a level set the scales of its constraints.
+LEAST = 1e-12  # The smallest tolerance except 0; it covers rounding of constraints near 1.
+REMEMBERED = 2048  # Tolerated violations are remembered for at least this many of the last points.
 
 CtolLike = float | tuple[float, float] | None
 
 
 def ctol_of_levels(ctol: Any, default: float) -> tuple[float, float]:
-    """Return the tolerances of both levels, upper first; None is a method's default."""
+    """Return the ctol of both levels, upper first; if `ctol` is None, both are the default.
+
+    Raises ValueError if `ctol` is neither None, nor a number, nor a pair of numbers.
+    """
     given = default if ctol is None else ctol
     pair = tuple(given) if isinstance(given, tuple | list | np.ndarray) else (given, given)
     numbers = [number for value in pair if (number := real_number(value)) is not None]
@@ -46,17 +51,17 @@ def ctol_of_levels(ctol: Any, default: float) -> tuple[float, float]:
 class Tolerance:
     """The tolerances of a level's constraints, and the violations that they have forgiven.
 
-    The points that set the scales are the first whose constraints are finite. Until there are
-    enough, the scales are those of the points so far. Of the points with a tolerated violation the
-    latest are remembered, because an answer's violation is reported as it is.
+    The first `FIRST` points whose constraints are finite set the scales. Until there are so many,
+    the points so far set them. A result reports the violation of its answer in full. So the
+    tolerated violation is remembered for the latest points that have one.
     """
 
     level: Level
     ctol: float
-    seen: int = 0
-    scales: FloatArray = field(default_factory=lambda: np.empty(0))
+    seen: int = 0  # points that have set the scales so far
+    scales: FloatArray = field(default_factory=lambda: np.empty(0))  # (c,)
     sizes: list[FloatArray] = field(default_factory=list)  # absolute values while seen < FIRST
-    points: list[str] = field(default_factory=list)  # digests, the latest last
+    points: list[str] = field(default_factory=list)  # digests of (x, y), the latest last
     amounts: list[float] = field(default_factory=list)  # tolerated violation at these points
 
     def __post_init__(self) -> None:
@@ -65,13 +70,17 @@ class Tolerance:
             raise ValueError(f"a tolerance of {self.seen} points with {sorted(widths)} scales")
 
     def of(self, constraints: FloatArray) -> FloatArray:
-        """Return the tolerances (c,) once constraints (k, c) are known."""
+        """Return the tolerances (c,) of the constraints, whose values at k new points are (k, c).
+
+        These values first update the scales, as long as fewer than `FIRST` points have set them.
+        """
         if self.seen < FIRST:
             self._see(constraints)
         scales = self.scales if self.seen else np.zeros(constraints.shape[1])
         return tolerances(self.ctol, scales)
 
     def _see(self, constraints: FloatArray) -> None:
+        """Update the scales with the rows of constraints (k, c) that are finite."""
         new = np.abs(constraints[np.isfinite(constraints).all(axis=1)][: FIRST - self.seen])
         if not len(new):
             return
@@ -82,19 +91,20 @@ class Tolerance:
             self.sizes = []
 
     def remember(self, x: FloatArray, y: FloatArray, amount: float) -> None:
-        """Note the tolerated violation of a pair, in the user's units."""
+        """Remember the tolerated violation of a pair; x and y are in the user's units."""
         self.points.append(_digest(x, y))
         self.amounts.append(float(amount))
         if len(self.points) > 2 * REMEMBERED:
             del self.points[:REMEMBERED], self.amounts[:REMEMBERED]
 
     def forgiven(self, x: FloatArray, y: FloatArray) -> float:
-        """Return the tolerated violation of a pair; 0 where none is remembered."""
+        """Return the tolerated violation of a pair; 0 if none is remembered for it."""
         wanted = _digest(x, y)
         for i in range(len(self.points) - 1, -1, -1):
             if self.points[i] == wanted:
                 amount = self.amounts[i]
-                self.remember(x, y, amount)  # a best pair may come back much later
+                # It is now the latest one, so that a best pair is still known much later.
+                self.remember(x, y, amount)
                 return amount
         return 0.0
 
@@ -105,7 +115,10 @@ Tolerances = dict[Level, Tolerance]
 def level_tolerances(
     ctol: tuple[float, ...] = (0.0, 0.0), scales: tuple[tuple[float, ...], ...] = ()
 ) -> Tolerances:
-    """Return both levels' tolerances, with the scales of an earlier run where they are known."""
+    """Return both levels' tolerances for a `ctol` (upper, lower).
+
+    `scales` (upper, lower) are those of an earlier run. A level without them learns its scales.
+    """
     made = {level: Tolerance(level, own) for level, own in zip(Level, ctol, strict=True)}
     for level, known in zip(Level, scales, strict=False):
         if known:
@@ -114,7 +127,7 @@ def level_tolerances(
 
 
 def tolerances(ctol: float, scales: FloatArray) -> FloatArray:
-    """Return the tolerances of constraints with these scales (c,)."""
+    """Return the tolerances (c,) of constraints with these scales (c,)."""
     if ctol == 0:
         return np.zeros(len(scales))
     with np.errstate(over="ignore"):
@@ -122,7 +135,7 @@ def tolerances(ctol: float, scales: FloatArray) -> FloatArray:
 
 
 def tolerated(constraints: FloatArray, allowed: FloatArray) -> FloatArray:
-    """Return the violation of each row that the tolerances leave out."""
+    """Return for each row of constraints the violation that the tolerances `allowed` leave out."""
     within = (constraints > 0) & (constraints <= allowed)
     return np.asarray(np.where(within, constraints, 0.0).sum(axis=1))
 

@@ -7,10 +7,12 @@ Rules:
   answer it. The request says how many steps each search has taken, so that the driver can repeat
   it.
 - `Incumbent` reports the best pair so far; it gets no answer.
-- `yield from` composes procedures; `together` runs several of them with one batch for all;
-  `alongside` runs a second one within the batches of the first.
-- Points are float64 arrays in the unit box. F must have been evaluated at a best pair. The driver
-  checks every request, and raises `BadRequest` where a rule is broken.
+- A procedure is a part of an algorithm: a generator that yields requests and returns a result.
+  `yield from` composes procedures. `together` runs several procedures and joins their requests in
+  one batch. `alongside` runs a second procedure within the batches of the first.
+- Points are float64 arrays in the unit box. F must have been evaluated at a pair before it is
+  reported as the best. The driver checks every request, and raises `BadRequest` if it breaks a
+  rule.
 - Requests and answers are named tuples, which are made five times as fast as frozen dataclasses.
 """
 
@@ -28,7 +30,7 @@ import numpy as np
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.checks import described, shown
 
-HUGE = 1e300  # sums of smaller numbers do not overflow
+HUGE = 1e300  # Sums of numbers below this do not overflow.
 T = TypeVar("T")
 U = TypeVar("U")
 
@@ -72,12 +74,14 @@ class Step(NamedTuple):
 class Incumbent(NamedTuple):
     """The best pair so far: x (m,), y (n,), its values and its violation at both levels.
 
-    `violation` is the sum of the levels' violations as their values told them. The driver adds
-    `tolerated`, what `ctol` has left out of it.
-    `unfinished` says that the problem's own solver was not done with this answer. The other fields
-    hold what a method's own check of the follower's answer found. `searches` independent searches
-    cost `check_evals` evaluations, `agreeing` of them ended at the best f, and f is `gap` above
-    that; NaN without a check. `certified` says that the answer passed; if not, `doubt` may say why.
+    `violation` is the sum of the violations in the `Values` of both levels. The driver fills in
+    `tolerated`, the violation that `ctol` has left out of these. `unfinished` says that the
+    problem's own solver was not done with this answer.
+
+    The other fields hold what a method found when it checked the follower's answer. It made
+    `searches` independent searches, which cost `check_evals` evaluations. `agreeing` of them ended
+    at the best f. The pair's f is `gap` above the best f; `gap` is NaN without a check. `certified`
+    says that the answer passed the check; if it did not, `doubt` may say why.
     """
 
     x: FloatArray
@@ -98,9 +102,10 @@ class Incumbent(NamedTuple):
 class Values(NamedTuple):
     """The answer to `Evaluate`: objective (k,), violation (k,) and constraints (k, c).
 
-    The violation leaves out constraints within `ctol`; `constraints` are as they were computed.
-    `spent` is the driver's count of this level's evaluations so far, these included. A row with a
-    number that is not finite gets objective and violation inf: it ranks last and is never feasible.
+    The violation leaves out constraints within their tolerances (see `bilevo.core.feasibility`);
+    `constraints` are as they were computed. `spent` is the driver's count of this level's
+    evaluations so far, including these k. A row with a number that is not finite gets objective and
+    violation inf: it ranks last and is never feasible.
     """
 
     objective: FloatArray
@@ -119,8 +124,8 @@ class Values(NamedTuple):
     ) -> Values:
         """Make values from raw numbers; the violation leaves out the last `repeats` constraints.
 
-        A constraint up to its tolerance (c,) counts as 0 in the violation, and a larger one in
-        full. Without tolerances they are 0. See `bilevo.core.feasibility`.
+        In the violation, a constraint up to its tolerance counts as 0, and a larger one counts in
+        full. The `tolerances` (c,) are 0 if they are not given. See `bilevo.core.feasibility`.
         """
         # A sum is finite only if all its terms are. For a few numbers this test is the fastest.
         total = sum(objective.tolist())
@@ -208,7 +213,7 @@ def evaluate(level: Level, x: FloatArray, y: FloatArray) -> Procedure[Values]:
 
 
 def run(procedure: Procedure[T], answer: Callable[[Any], Any]) -> T:
-    """Run a procedure to its end; a function answers its requests."""
+    """Run a procedure to its end and return its result; `answer` answers its requests."""
     sent = None
     while True:
         try:
@@ -224,7 +229,10 @@ def relayed(
     asked: Callable[[Request], Request],
     answered: Callable[[Level, Values], Values],
 ) -> Procedure[T]:
-    """Run a procedure; `asked` changes its requests, and `answered` the values sent back."""
+    """Run a procedure, and return its result.
+
+    `asked` changes the procedure's requests, and `answered` changes the values sent back to it.
+    """
     sent = None
     while True:
         try:
@@ -253,8 +261,8 @@ def together(procedures: Iterable[Procedure[T]]) -> Procedure[list[T]]:
 def alongside(main: Procedure[T], side: Procedure[U]) -> Procedure[tuple[T, U]]:
     """Run two procedures; requests of `side` join the batches of `main` of the same level.
 
-    While `main` runs, `side` waits for such a batch. Afterwards it makes its own batches. Returns
-    both results.
+    While `main` runs, `side` waits for such a batch. After the end of `main`, `side` makes its own
+    batches. Returns both results.
     """
 
     def main_first(waiting: dict[int, Question]) -> Level:
@@ -267,7 +275,10 @@ def alongside(main: Procedure[T], side: Procedure[U]) -> Procedure[tuple[T, U]]:
 def _joined(
     running: Sequence[Procedure[Any]], next_level: Callable[[dict[int, Question]], Level]
 ) -> Procedure[list[Any]]:
-    """Run procedures side by side; `next_level` picks the level of the next joint batch."""
+    """Run procedures side by side, and return their results in their order.
+
+    `next_level` picks the level of the next joint batch from the requests that wait.
+    """
     for procedure in running:
         if not isinstance(procedure, Generator):
             raise BadRequest(f"procedures that run together are generators, got {shown(procedure)}")
@@ -277,7 +288,7 @@ def _joined(
         (i, None) for i in range(len(running))
     ]
     while True:
-        for i, answer in answers:  # run each one to its next question or its end
+        for i, answer in answers:  # run each procedure to its next question or its end
             try:
                 request = running[i].send(answer)
                 while isinstance(request, Incumbent):
@@ -308,7 +319,7 @@ def _joined(
 
 
 def _has_rows(request: Any) -> bool:
-    """Tell quickly whether a request is right; if not sure, leave it to `require_rows`."""
+    """Tell quickly whether a request is right. If False, `require_rows` has to check it."""
     if type(request) is Evaluate:
         level, x, y = request
         return (
@@ -320,7 +331,7 @@ def _has_rows(request: Any) -> bool:
     return False
 
 
-_SHAPES = {"x": "km", "y": "kn", "task": "k", "taken": "k"}
+_SHAPES = {"x": "km", "y": "kn", "task": "k", "taken": "k"}  # dimensions of a request's arrays
 
 
 def require_rows(request: Any) -> None:
@@ -359,7 +370,7 @@ def _raise_in(procedure: Procedure[Any], error: BadRequest) -> NoReturn:
 
 
 def _as_one(requests: list[Question]) -> Question:
-    """Join several requests of one kind, and of one level."""
+    """Join several requests of one kind and one level into one request."""
     first = requests[0]
     if isinstance(first, Step):
         return Step(*map(np.concatenate, zip(*requests, strict=True)))

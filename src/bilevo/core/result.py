@@ -27,7 +27,10 @@ NOT_CERTIFIED = "but its follower is not certified: bilevo.verify checks it"
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """An upper generation: evaluations so far, the elite, and how each task was executed."""
+    """An upper generation: evaluations so far, the elite's values, and what each task got.
+
+    The elite is the best pair so far. `executions` and `survived` have an entry for each task.
+    """
 
     nfev_upper: int
     nfev_lower: int
@@ -42,8 +45,9 @@ class Generation:
 class History:
     """The upper generations of a run: a sequence of rows, each a `Generation`, and a table.
 
-    It keeps up to 10,000 rows. In a longer run it keeps the last generation and only every second
-    (then every fourth, ...) other one, so that memory is bounded. `numbers` gives their numbers.
+    It keeps up to 10,000 rows. In a longer run it keeps the last generation, and of the others only
+    every second (then every fourth, ...), so that memory is bounded. `numbers` says which
+    generations the rows are.
     """
 
     generations: list[Generation] = field(default_factory=list)
@@ -102,7 +106,7 @@ class History:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Failure:
-    """A failed evaluation: its level, its number at that level, the pair, and the error."""
+    """An evaluation that failed: its level, its number at that level, the pair, and the error."""
 
     level: str
     evaluation: int
@@ -115,13 +119,15 @@ class Failure:
 class Certificate:
     """What independent searches of the follower at a result's x found.
 
-    `y`, `F` and `f` are the best follower answer found and its values. `follower_gap` is how far
-    the result's own f is above it; inf when the result's y violates g. `feasible` tells whether the
-    verified pair satisfies both levels' constraints.
+    `y` is the best answer for the follower that was found (of several that tie, the leader's best);
+    `F` and `f` are its values. `follower_gap` says how far the result's f is above the best f; it
+    is inf if the result's y violates g. `feasible` tells whether x and this `y` meet the
+    constraints of both levels.
 
-    `confirmed` says that the result's answer stands: the searches were made in full, and none found
-    a better one. It does not say that x is the leader's best. Where the follower is `indifferent`,
-    other answers are as good for it; F of the answers found is from `F_best` to `F_worst`.
+    `confirmed` says that the result's answer stands: all planned searches were made, and none found
+    a better answer. It does not say that x is the leader's best. `indifferent` says that the
+    follower has other answers that are as good for it. Then F is between `F_best` and `F_worst` at
+    the answers that were found.
     """
 
     y: FloatArray
@@ -133,17 +139,17 @@ class Certificate:
     nfev_upper: int
     message: str
     confirmed: bool = False
-    by: str = "verify"  # or the method that made it
-    effort: str = ""  # of `bilevo.verify`
-    searches: int = 0
-    agreeing: int = 0  # of the searches: they ended at the best f
+    by: str = "verify"  # who made the certificate: "verify" or a method's name
+    effort: str = ""  # effort of `bilevo.verify`; "" if a method made the certificate
+    searches: int = 0  # how many independent searches were made
+    agreeing: int = 0  # how many of them ended at the best f
     indifferent: bool = False
     F_best: float = math.nan
     F_worst: float = math.nan
-    failures: int = 0  # evaluations that failed
+    failures: int = 0  # how many evaluations failed
 
     def __str__(self) -> str:
-        """Say who made it, what was searched, and what that found."""
+        """Say who made the certificate, what was searched, and what the searches found."""
         words = ["confirmed" if self.confirmed else "not confirmed", f"by {self.by}"]
         if self.effort:
             words.append(f"with effort {self.effort}")
@@ -156,15 +162,16 @@ class Certificate:
 
 @dataclass(slots=True)
 class Result:
-    """The answer of a run. `x` and `y` are NaN when it ended before any pair was evaluated.
+    """The answer of a run. `x` and `y` are NaN if the run ended before any pair was evaluated.
 
-    `success` is True if the run ended by its own rule or at its target, the answer is feasible, and
-    it is `certified`: independent searches found no better answer of the follower. `certificate`
-    says what was searched, and `message` what is missing for a success. No method can say that x is
-    the best for the leader.
+    `success` is True if three things hold. The run ended by its own rule or at its target; the
+    answer is `feasible`; and the answer is `certified`, which means that independent searches found
+    no better answer of the follower. `certificate` says what was searched, and `message` says what
+    is missing for a success. No method can say that x is the best for the leader.
 
     `violation` is the sum of all positive constraints of both levels. The answer is `feasible` if
-    it is 0, or if each constraint is within `ctol` (upper, lower) of its scale: `within_ctol`.
+    `violation` is 0, or if `within_ctol` is True: each constraint is at most `ctol` (upper, lower)
+    times its scale.
     """
 
     x: FloatArray
@@ -195,7 +202,8 @@ class Result:
     constraint_scales: tuple[tuple[float, ...], ...] = ()  # (upper, lower), where ctol is not 0
 
     def __post_init__(self) -> None:
-        if self.success and not self.certified:  # a file from before a success was certified
+        # Files of earlier versions may have a success without a certificate.
+        if self.success and not self.certified:
             self.success = False
             self.message = f"{self.message}, {NOT_CERTIFIED}"
 
@@ -210,7 +218,7 @@ class Result:
         return met and math.isfinite(self.F) and math.isfinite(self.f)
 
     def accept(self, certificate: Certificate) -> None:
-        """Take a certificate: it decides whether the answer is certified, and the success."""
+        """Adopt a certificate, and set `certified`, `success` and `message` accordingly."""
         self.certificate, self.certified = certificate, bool(certificate.confirmed)
         self.follower_gap = certificate.follower_gap
         self.success = self.status in SUCCESSFUL_ENDS and self.feasible and self.certified
@@ -218,7 +226,7 @@ class Result:
         self.message = f"{ending}; {certificate.message}"
 
     def summary(self) -> dict[str, Any]:
-        """Return the answer without its history: numbers and lists, in the order people read."""
+        """Return the main fields as plain numbers, texts and lists, the most important first."""
         names = "x y F f violation nfev_upper nfev_lower nfev nit success certified status message"
         names += " method seed version time"
         values = {name: getattr(self, name) for name in names.split()}

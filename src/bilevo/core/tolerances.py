@@ -1,9 +1,10 @@
 """Which differences of a follower's f count: one rule for runs and for verification.
 
-The scale of f is local. It is how much f would vary over the box along the softest direction at an
-answer, as far as f changes there at all. So a penalty or a stiff term far away, or across the
-softest direction, hides no difference, and neither does a constant added to f. What rounding of f
-itself may cause never counts.
+A difference counts if it is large enough relative to the scale of f. This scale is local: it is how
+much f would change over the box in its softest direction at an answer. The softest direction is the
+one in which f changes least, but does change. So no difference is hidden by a penalty or a stiff
+term that acts far away or in another direction, nor by a constant added to f. A difference that
+rounding of f may cause never counts.
 """
 
 from __future__ import annotations
@@ -14,19 +15,21 @@ import numpy as np
 
 from bilevo.core.arrays import FloatArray
 
-# Differences of f, as parts of its local scale
+# The following are differences of f, as fractions of its local scale.
 NEGLIGIBLE = 1e-9  # Answers whose f differ by less are equally good for the follower.
 AGREEMENT = 1e-6  # Searches that end at values of f closer than this have found the same basin.
-SHARP = 1e-13  # Differences within a set over which f is level; errors of exact searches.
-DIFFERENCES = 1e-15  # What the error that finite differences leave in y costs.
-# Distances, as fractions of the box
+SHARP = 1e-13  # f is level over a set if it differs by less; exact searches have such errors.
+DIFFERENCES = 1e-15  # Finite differences leave an error in y, which makes f worse by about this.
+# The following are distances, as fractions of the box.
 SAME = 1e-6  # Answers that are closer than this are the same one.
 UNRESOLVED = 1e-5  # Rounding of f must not hide where its minimum is by more than this.
 NEAR, FAR = 1e-3, 1e-2  # Steps at which f is compared with its value at an answer.
-# Others
-REPORTED = 1e-12  # Solvers report f to about this accuracy, relative to |f| or to 1.
+# Each of the following says what it is relative to.
+REPORTED = 1e-12  # Solvers report f to about this accuracy, relative to |f|, or to 1 if |f| < 1.
 ALIKE = 1e-6  # Values of F that differ by less, relative to 1 + |F|, are the same.
-LEVEL = 1e-20  # A change of f below this part of its largest change is rounding of a direction.
+# A change of f in one direction that is smaller than this, relative to the largest change in any
+# direction, may only come from rounding of the direction.
+LEVEL = 1e-20
 
 
 def rounding(f: float) -> float:
@@ -37,9 +40,10 @@ def rounding(f: float) -> float:
 def local_scale(f: float, near: FloatArray, far: FloatArray) -> float:
     """Return the scale of f at an answer: its change over the box in the softest direction.
 
-    `near` and `far` (k,) hold f at steps of `NEAR` and `FAR` in the same k directions. The power
-    with which f grows, from 1 to 2, extends the change to the box. Directions in which f fails,
-    falls or does not change are left out. The scale is 0 if no direction is left.
+    `f` is its value at the answer; `near` and `far` (k,) hold f at steps of `NEAR` and `FAR` in the
+    same k directions. The two steps show with which power of the distance f grows. This power,
+    clipped to 1 to 2, extrapolates the change to the whole box. Directions in which f fails, falls
+    or does not change are left out. The scale is 0 if no direction is left.
     """
     with np.errstate(all="ignore"):
         small, large = near - f, far - f
@@ -65,7 +69,7 @@ def sharp(f: float, scale: float) -> float:
 
 
 def reported(f: float) -> float:
-    """Return the difference that does not count where only a solver knows f, and reports it."""
+    """Return the difference of f that does not count if only a solver knows f and reports it."""
     return REPORTED * max(abs(f), 1.0)
 
 

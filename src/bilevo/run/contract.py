@@ -26,10 +26,11 @@ from bilevo.core.users_code import mark
 from bilevo.run.request_checks import FLOAT, Memory, RequestChecks
 
 MAX_IDLE = 10_000  # The most best pairs and generations in a row without an evaluation.
+# The fields of a state with an entry per task: the kinds of their dtypes, and what they hold.
 TASKS = {"executions": ("iu", "whole numbers"), "survived": ("b", "True and False")}
 _BITS = np.dtype(np.uint64)
 _ONE = np.array(1.0).view(_BITS)  # Bits of floats in [0, 1], as whole numbers, are at most this.
-_above = np.greater  # Searching the bytes of its result for a 1 is twice as fast as `any`.
+_above = np.greater  # To search the bytes of its result for a 1 is twice as fast as `any`.
 
 
 class Contract:
@@ -143,6 +144,7 @@ class Contract:
             )
 
     def _require_work(self) -> None:
+        """Refuse to continue if the algorithm has not asked for an evaluation for too long."""
         if self._idle > MAX_IDLE:
             raise self._bad(
                 f"it made {MAX_IDLE} best pairs and generations without asking for an evaluation: "

@@ -1,4 +1,8 @@
-"""Conversion of a run's answers and events to journal records, and back."""
+"""Conversion of a run's answers and events to journal records, and back.
+
+A piece is a part of a batch that is evaluated by one job; each piece has a record. Events are a new
+best pair, the end of a generation and the end of the run.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ from bilevo.run.session import Batch, StepBatch
 
 LEVELS = tuple(Level)
 _NUMBER = {level: number for number, level in enumerate(LEVELS)}
-TAKEN = "turn"  # the name of `Step.taken` in files of format 1
+TAKEN = "turn"  # The name that `Step.taken` has in files of format 1.
 EVALUATIONS = (RecordKind.VALUES, RecordKind.FAILURE, RecordKind.STEP)
 EVENTS: dict[RecordKind, type] = {
     RecordKind.BEST: Incumbent,
@@ -30,7 +34,7 @@ EVENTS: dict[RecordKind, type] = {
 
 
 def digest(batch: Batch | StepBatch, rows: slice) -> int:
-    """Return a checksum of these rows of a batch, which is stored with their answer."""
+    """Return a checksum of some rows of a batch; it is stored with the answer to these rows."""
     asked = crc32(batch.x[rows].tobytes(), _NUMBER[batch.level])
     if isinstance(batch, Batch):
         return crc32(batch.y[rows].tobytes(), asked)
@@ -45,7 +49,11 @@ def piece(
     counted: int,
     elapsed: float,
 ) -> Record:
-    """Return the record of a piece; `counted` is the level's evaluations before the batch."""
+    """Return the record of a piece, which consists of some rows of a batch, and its outcome.
+
+    `number` is the record's number, and `counted` is the number of evaluations that the level had
+    before the batch.
+    """
     row, first, points = rows.start, counted + rows.start + 1, rows.stop - rows.start
     if isinstance(batch, StepBatch):
         asked = {"x": batch.x[row], "task": int(batch.task[row]), TAKEN: int(batch.taken[row])}

@@ -41,13 +41,14 @@ class RunRecord:
     best: Incumbent | None = None
     rechecked: int = 0  # evaluations made again when the run was resumed, which `counts` leaves out
     tolerances: Tolerances = field(default_factory=level_tolerances)
-    _failed: list[tuple[int, Failure]] = field(default_factory=list)  # each with its piece's number
+    _failed: list[tuple[int, Failure]] = field(default_factory=list)  # (piece's number, failure)
 
     def add_failures(self, failures: list[Failure], piece: int | None = None) -> None:
         """Add failed points to the list.
 
-        Pieces of one batch may be read in any order, so the list is sorted by the number `piece`.
-        Failures without a number are put at the end.
+        A piece is a part of a batch that is evaluated by one job. Pieces of one batch may be read
+        in any order, so the list is sorted by the number `piece`. Failures without a number are put
+        at the end.
         """
         last = self._failed[-1][0] if self._failed else 0
         place = last if piece is None else piece
@@ -115,7 +116,7 @@ class RunRecord:
 
 
 def own_certificate(result: Result, best: Incumbent) -> Certificate:
-    """Return the certificate that a method made of its best pair."""
+    """Return the certificate that the method itself made for its best pair."""
     return Certificate(
         y=best.y.copy(),
         F=best.F,
@@ -135,7 +136,7 @@ def own_certificate(result: Result, best: Incumbent) -> Certificate:
 
 
 def _answer(result: Result, best: Incumbent) -> str:
-    """Say whether the answer is feasible, and what is known of its follower."""
+    """Return, in words, whether the answer is feasible, and what is known about its follower."""
     if result.feasible:
         return f"the answer is feasible, {_certainty(best)}"
     if np.isfinite(result.F) and np.isfinite(result.f):
@@ -146,7 +147,7 @@ def _answer(result: Result, best: Incumbent) -> str:
 
 
 def _certainty(best: Incumbent) -> str:
-    """Say how certain the follower's part of an answer is."""
+    """Return, in words, whether the follower's answer is certified, and if not, why."""
     if best.unfinished:
         return "but its follower's solver was not done"
     if not (best.searches or best.doubt):

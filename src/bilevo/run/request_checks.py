@@ -31,7 +31,7 @@ FLOAT = np.dtype(np.float64)
 
 
 class RequestChecks:
-    """Checks that a request fits the sizes of a problem and its kind of follower."""
+    """Checks that a request fits the problem's sizes, and its follower: a function or a solver."""
 
     def __init__(self, spec: Spec, answers: Bounds | None) -> None:
         self.solver = spec.step_cost is not None
@@ -187,7 +187,10 @@ class Memory:
             )
 
     def _violations(self, level: Level, best: Incumbent, name: str, claimed: float) -> list[float]:
-        """Return the violations found at a level with the claimed value; there may be none."""
+        """Return the violations that a level's evaluations of the pair gave with the claimed value.
+
+        Raises `BadRequest` if there is none, unless earlier evaluations are not known here.
+        """
         found = self._pairs[level].at(best)
         claims = [violation for value, violation in found if value == claimed]
         if claims or self._earlier_unknown:

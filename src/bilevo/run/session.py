@@ -89,8 +89,9 @@ class Source(Protocol):
 class Session:
     """A run that hands out batches and takes their answers until it is done.
 
-    `batch` is to be answered next. When the run has ended, it is None and `stop` is the reason. A
-    run is new, or continues from a `state` between two generations with the `record` up to it.
+    `batch` is to be answered next. When the run has ended, `batch` is None and `stop` is the
+    reason. A run is new, or it continues from a `state` between two generations, with the `record`
+    up to that state.
     """
 
     def __init__(
@@ -144,7 +145,7 @@ class Session:
 
     def _note(self, state: AlgorithmState) -> None:
         best, counts = self.record.best, self.record.counts
-        assert best is not None  # by the contract
+        assert best is not None  # the contract has checked that
         values = best.F, best.f, best.violation
         tasks = tuple(state.executions.tolist()), tuple(state.survived.tolist())
         row = Generation(counts[Level.UPPER], counts[Level.LOWER], *values, *tasks)
@@ -170,7 +171,10 @@ class Session:
         self._resume(Values.of(objective, constraints, self._repeats[level], spent, allowed))
 
     def _allowed(self, batch: Batch, constraints: FloatArray) -> FloatArray:
-        """Return the tolerances of a batch's constraints; remember what they leave out."""
+        """Return the tolerances (c,) of a batch's constraints (k, c).
+
+        The violations that they leave out are remembered, because a result reports them.
+        """
         tolerance, repeats = self._tolerances[batch.level], self._repeats[batch.level]
         allowed = tolerance.of(constraints)
         counted = constraints.shape[1] - repeats
@@ -191,7 +195,7 @@ class Session:
         tolerance = self._tolerances[Level.LOWER]
         for row in np.flatnonzero((violation > 0) & (violation <= tolerance.ctol)):
             tolerance.remember(self.batch.x[row], y[row], violation[row])
-            violation[row] = 0.0  # what a solver reports has no scale
+            violation[row] = 0.0  # a violation that a solver reports has no scale, so ctol is used
         self._resume(StepValues(y, f, violation, done, self.record.counts[Level.LOWER]))
 
     def _list_failures(self, y: FloatArray, errors: Mapping[int, str]) -> None:
@@ -278,7 +282,7 @@ class Session:
             self._source.best(self)
 
     def _beyond(self, level: Level, points: int) -> bool:
-        """Tell whether that many more points at a level would pass a limit."""
+        """Tell whether `points` more evaluations at a level would exceed a limit."""
         upper, lower = self.record.counts[Level.UPPER], self.record.counts[Level.LOWER]
         if level is Level.UPPER:
             return self._limits.exceeded(upper + points, lower)
@@ -287,7 +291,8 @@ class Session:
     def end(self, reason: StopReason, evaluated: int = 0) -> None:
         """End the run, maybe in the middle of a generation; the best pair so far is the answer.
 
-        `evaluated` is how many points of the present batch count, though their values are lost.
+        `evaluated` points of the present batch were evaluated. They count, but their values are
+        lost.
         """
         if self.batch is not None:
             self.record.counts[self.batch.level] += evaluated

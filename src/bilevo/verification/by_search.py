@@ -1,9 +1,9 @@
 """Verification by searches: the follower's problem at a fixed x, solved again from scratch.
 
-`independent_search` searches the whole box, and from the answer under test. Then f is looked at
-around the best answer: which differences count there (`core.tolerances`), whether rounding hides
-the answer, and where f is level. Ties of the best answer are searched for the leader's best and
-worst F.
+`independent_search` searches the whole box, and also starts at the answer under test. Then
+`look_around` evaluates f around the best answer. This shows which differences of f count there
+(`core.tolerances`), whether rounding hides the answer, and where f is level. Finally, `search_ties`
+looks among the ties of the best answer for the leader's best and worst F.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from bilevo.verification.follower_problem import (
 )
 from bilevo.verification.tie_search import TieRule, search_ties, tied_ends
 
-TIE_SEARCHES = {Effort.LOW: 1, Effort.NORMAL: 2, Effort.HIGH: 3}  # for the best F, and the worst
+# The most answers from which ties are searched for the best F; as many again for the worst F.
+TIE_SEARCHES = {Effort.LOW: 1, Effort.NORMAL: 2, Effort.HIGH: 3}
 
 
 def verify_by_search(
@@ -65,8 +66,8 @@ class Verification:
         self._constrained = problem.g is not None
         self._y, self._seed, self._effort = claim.y, seed, effort
         self._around: Surroundings | None = None
-        self._levels: list[End] = []  # ties in f
-        self._upper: dict[bytes, Values] = {}  # the leader's values at answers
+        self._levels: list[End] = []  # answers that tie with the best one
+        self._upper: dict[bytes, Values] = {}  # the leader's values, by the bytes of an answer's y
 
     def evidence(self) -> Evidence:
         """Make the searches, as far as the limits allow, and return what they found."""
@@ -76,7 +77,7 @@ class Verification:
         try:
             claimed = self.follower.claimed(self._y)
             upper = self.follower.leader(self._y)
-            self.evaluations.reserved = 1  # for F at a better answer
+            self.evaluations.reserved = 1  # one evaluation is kept for F at a better answer
             self._search(claimed)
             hidden = self._hidden()
         except Stopped as stopped:
@@ -122,12 +123,15 @@ class Verification:
 
     @property
     def best(self) -> End:
-        """Return the best answer that was evaluated at all."""
+        """Return the best answer for the follower among all points that were evaluated."""
         assert self.follower.best is not None
         return self.follower.best
 
     def _hidden(self) -> float:
-        """Return the part of the box within which rounding of f hides answers with another F."""
+        """Return how far from the best answer rounding of f hides answers with another F.
+
+        The distance is a fraction of the box; it is 0 if there are no such answers.
+        """
         if self._around is None or not len(self._around.unresolved):
             return 0.0
         self._evaluate_leader([self.best])
@@ -139,7 +143,7 @@ class Verification:
         return float(away[differs].max(initial=0.0))
 
     def _evaluate_leader(self, ends: Sequence[End]) -> None:
-        """Evaluate F at answers where it is not known, in one batch."""
+        """Evaluate F, in one batch, at those of the answers where it is not known yet."""
         new = {end.y.tobytes(): end.y for end in ends}
         new = {key: y for key, y in new.items() if key not in self._upper}
         if new:
@@ -159,7 +163,9 @@ class Verification:
         if around is not None:
             found.negligible, sharp = around.negligible, around.sharp
         if found.best is not claimed and not self._far(claimed):
-            sharp = rounding(found.best.f)  # F counts only among answers that differ
+            # Near the best answer, the claimed answer is the same answer with an error. Then it is
+            # a tie only if both have the same f up to rounding.
+            sharp = rounding(found.best.f)
         if claimed.violation == found.best.violation and claimed.f <= found.best.f + sharp:
             found.ties.append(found.claimed)
         known = [end for end in ends if end.y.tobytes() in self._upper]

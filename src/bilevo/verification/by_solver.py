@@ -1,8 +1,8 @@
 """Verification by a solver: the problem's own solver, or a second solver, answers again.
 
-Each start has a random stream of its own and knows nothing of the run. All starts take their steps
-side by side. Answers are compared by f where it is a function, and else by the values that the
-solvers report.
+The solver is started several times. Each start has its own random stream and knows nothing of the
+run. All starts take their steps side by side. If the problem has f as a function, answers are
+compared by this function; otherwise, by the values of f that the solver reports.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from bilevo.verification.follower_problem import (
     best_answer,
 )
 
-STARTS = {Effort.LOW: 2, Effort.NORMAL: 5, Effort.HIGH: 20}
+STARTS = {Effort.LOW: 2, Effort.NORMAL: 5, Effort.HIGH: 20}  # How often the solver is started.
 
 
 def with_solver(problem: Problem, solver: Solver[Any]) -> Problem:
-    """Return a problem whose follower is another solver."""
+    """Return a copy of a problem whose follower is the given solver."""
     other = copy(problem)
     other.follower = solver
     return other
@@ -53,7 +53,7 @@ def with_solver(problem: Problem, solver: Solver[Any]) -> Problem:
 def verify_by_solver(
     problem: Problem, claim: Claim, seed: int, effort: Effort, settings: Settings | None = None
 ) -> Certificate:
-    """Return the certificate of a result's pair, by the problem's solver."""
+    """Return the certificate of a result's pair that new starts of the problem's solver give."""
     evaluations = Evaluations(problem, settings)
     starts = Starts(problem, claim.x, STARTS[effort], seed, evaluations)
     evaluations.progress = lambda: f"{starts.ended} of {len(starts.last)} starts"
@@ -62,7 +62,7 @@ def verify_by_solver(
     try:
         found.claimed = _claimed(problem, claim, evaluations)
         found.best = found.claimed.answer
-        evaluations.reserved = 1  # for F at a better answer
+        evaluations.reserved = 1  # one evaluation is kept for F at a better answer
         starts.run()
     except Stopped as stopped:
         ended = f"{starts.ended} of {len(starts.last)} starts"
@@ -79,7 +79,10 @@ def verify_by_solver(
 
 
 def _claimed(problem: Problem, claim: Claim, evaluations: Evaluations) -> Tie:
-    """Return the result's pair: f by the function if there is one, else as it was reported."""
+    """Return the result's pair with its values now.
+
+    F is evaluated again, and so is f if it is a function. Otherwise f is as the result reports it.
+    """
     y = claim.y[None].copy()
     upper = evaluations(Level.UPPER, claim.x, y, on_failure="raise")
     if problem.f_is_known:
@@ -87,7 +90,8 @@ def _claimed(problem: Problem, claim: Claim, evaluations: Evaluations) -> Tie:
         return Tie(answers_at(claim.y[None], lower)[0], upper)
     if not math.isfinite(claim.f):
         return Tie(Answer(claim.y, math.inf, math.inf), upper)
-    # The result's violation is that of both levels, without tolerances.
+    # The result's violation is the sum over both levels, and tolerances leave nothing out of it.
+    # So the follower's part is what remains after the leader's part, computed in the same way.
     above = Values.of(upper.objective, upper.constraints, problem.repeats(Level.UPPER), 0)
     below = claim.violation - float(above.violation[0])
     least = max(1e-9 * claim.violation, evaluations.solver_tolerance)
@@ -101,18 +105,19 @@ class Starts:
         self, problem: Problem, x: FloatArray, count: int, seed: int, evaluations: Evaluations
     ) -> None:
         used = evaluations.settings
-        own = int(stream(seed, "verify own").integers(SEED_LIMIT))  # no numbers of the run
+        own = int(stream(seed, "verify own").integers(SEED_LIMIT))  # not the seed of the run
         self._stepper = Stepper(problem, own, used.on_failure, used.retries, used.workers)
         self._x, self._evaluations, self._cost = x, evaluations, cost_of(problem.follower)
         self.last: list[StepOutcome | None] = [None] * count
 
     @property
     def ended(self) -> int:
+        """Return how many starts are done."""
         return sum(last is not None and last.done for last in self.last)
 
     @property
     def answers(self) -> list[Answer]:
-        """Return the answers so far, of starts that did not fail."""
+        """Return the latest answer of each start that has taken a step and did not fail."""
         given = [last for last in self.last if last is not None and last.error is None]
         least = self._evaluations.solver_tolerance
         return [
@@ -122,11 +127,14 @@ class Starts:
 
     @property
     def error(self) -> str | None:
-        """Return what went wrong in a start that failed."""
+        """Return what went wrong in the first start that failed; None if none failed."""
         return next((last.error for last in self.last if last and last.error), None)
 
     def run(self) -> None:
-        """Take steps until all starts are done, or have taken many."""
+        """Take steps until all starts are done, but at most `MAX_STEPS` of each.
+
+        Raises `Stopped` if a limit leaves no room for all of the next steps.
+        """
         for taken in range(MAX_STEPS):
             tasks = [i for i, last in enumerate(self.last) if last is None or not last.done]
             if not tasks:
@@ -137,7 +145,7 @@ class Starts:
                 raise Stopped(StopReason.MAX_EVALS, 0)
 
     def _step(self, tasks: list[int], taken: int) -> None:
-        """Take one step each of some starts."""
+        """Take the next step in each of some starts, which have taken `taken` steps so far."""
         if not tasks:
             return
         x = np.repeat(self._x[None], len(tasks), axis=0)
@@ -157,7 +165,7 @@ class Starts:
 def _compare(
     found: Evidence, problem: Problem, x: FloatArray, starts: Starts, evaluations: Evaluations
 ) -> None:
-    """Compare the claimed answer with those of the starts, and list the ties."""
+    """Compare the claimed answer with the answers of the starts, and list the ties."""
     claimed, answers = found.claimed.answer, starts.answers
     if not answers or math.isnan(claimed.f):
         found.ties.append(found.claimed)
@@ -192,14 +200,18 @@ def _is_tied(answer: Answer, found: Evidence) -> bool:
 
 
 def _negligible(problem: Problem, x: FloatArray, best: Answer, evaluations: Evaluations) -> float:
-    """Return the difference of f that does not count around the best answer."""
+    """Return the largest difference of f that does not count around the best answer."""
     follower = FollowerProblem(problem, x, evaluations)
     row = Values(np.array([best.f]), np.array([best.violation]), np.empty((1, 0)), 0)
     return follower.run(look_around(at_lower, End(follower.box.unit(best.y), row))).negligible
 
 
 def _note_unfinished(found: Evidence, starts: Starts) -> None:
-    """Say which starts were cut off or failed: an answer is then not confirmed."""
+    """Note how many starts were cut off, and how many failed.
+
+    If starts were cut off, or all failed, that goes to `found.missing`, and the answer is not
+    confirmed. If only some failed, it goes to `found.note`.
+    """
     answers, count = starts.answers, len(starts.last)
     cut_off = sum(not answer.done for answer in answers)
     if cut_off and not found.missing:

@@ -1,4 +1,7 @@
-"""The certificate of an answer: what was found, whether that confirms the answer, and in words."""
+"""The certificate of an answer: what was found, and whether that confirms the answer.
+
+Its message says both in words.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,10 @@ from bilevo.core.result import Certificate
 from bilevo.core.tolerances import SAME, alike, rounding
 from bilevo.verification.follower_problem import Answer, Claim
 
-UNKNOWN = Values(np.full(1, np.nan), np.full(1, np.inf), np.empty((1, 0)), 0)
-AGREES = 1e-9  # relative: functions that are vectorized may round otherwise for other batches
+UNKNOWN = Values(np.full(1, np.nan), np.full(1, np.inf), np.empty((1, 0)), 0)  # not evaluated
+# Two evaluations of one pair agree if they differ by less than this, relative to their values.
+# A vectorized function may round differently in a batch of another size.
+AGREES = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,20 +39,21 @@ class Tie:
 class Evidence:
     """What a verification has found out so far. Answers are in the user's units."""
 
-    claimed: Tie  # the result's pair, as the functions are now
-    best: Answer  # for the follower
-    width: FloatArray  # (n,) of the follower's box
-    ties: list[Tie] = field(default_factory=list)  # with the best answer's f
-    negligible: float = 0.0  # a difference of f that does not count
-    searches: int = 0
-    agreeing: int = 0
-    indifferent: bool = False
-    hidden: float = 0.0  # part of the box within which rounding of f hides answers with another F
-    missing: str = ""  # why the searches are not complete
-    note: str = ""  # further words
+    claimed: Tie  # the result's pair, with the values that the functions give now
+    best: Answer  # the best answer for the follower
+    width: FloatArray  # width (n,) of the follower's box
+    ties: list[Tie] = field(default_factory=list)  # answers with the best answer's f
+    negligible: float = 0.0  # the largest difference of f that does not count
+    searches: int = 0  # how many independent searches were made
+    agreeing: int = 0  # how many of them ended at the best f
+    indifferent: bool = False  # whether some ties lie apart
+    hidden: float = 0.0  # up to this fraction of the box, rounding of f hides answers with other F
+    missing: str = ""  # why the searches are not complete; "" if they are
+    note: str = ""  # a remark for the end of the message
 
     @property
     def gap(self) -> float:
+        """Return how far the claimed f is above the best f; inf if the claimed y violates g."""
         claimed = self.claimed.answer
         if claimed.violation > 0:
             return math.inf
@@ -55,7 +61,7 @@ class Evidence:
 
     @property
     def is_same(self) -> bool:
-        """Tell whether the claimed answer is one of the best, but for its last digits."""
+        """Tell whether the claimed answer equals one of the ties, except in its last digits."""
         y = self.claimed.answer.y
         return any(
             (np.abs(tie.answer.y - y) <= SAME * self.width).all() and alike(tie.F, self.claimed.F)
@@ -66,7 +72,10 @@ class Evidence:
 def make_certificate(
     found: Evidence, told: Claim, effort: str, counts: dict[Level, int], failures: int
 ) -> Certificate:
-    """Take the leader's best among the ties, and say what was found."""
+    """Return the certificate: the tie that is best for the leader, and what was found, in words.
+
+    `told` is the pair with the values that the result reports.
+    """
     F, violation = (np.concatenate([t.upper[i] for t in found.ties]) for i in (0, 1))
     upper = Values(F, violation, np.empty((len(F), 0)), 0)
     chosen = found.ties[preferred(upper)]
@@ -96,10 +105,13 @@ def make_certificate(
 
 
 def _doubt(found: Evidence, told: Claim) -> str:
-    """Say why an answer is not confirmed although nothing better was found; "" without reason."""
+    """Return why an answer is not confirmed even if nothing better was found.
+
+    Returns "" if there is no reason for doubt.
+    """
     claimed = found.claimed
     for name, now, before in (("F", claimed.F, told.F), ("f", claimed.answer.f, told.f)):
-        # Values of f may differ by what does not count at this x.
+        # For f, a difference that is negligible at this x is no contradiction.
         slight = max(found.negligible if name == "f" else 0.0, rounding(now))
         if not _agree(now, before, slight):
             return f"{name} of the result is {before:.8g}, but its x and y give {now:.8g} now"
@@ -114,7 +126,7 @@ def _doubt(found: Evidence, told: Claim) -> str:
 
 
 def _agree(now: float, before: float, slight: float) -> bool:
-    """Tell whether two values are the same; one that was not known contradicts nothing."""
+    """Tell whether two values are the same; also True if one of the two is not known."""
     if math.isnan(now) or not math.isfinite(before):
         return True
     return now == before or math.isclose(now, before, rel_tol=AGREES, abs_tol=slight)
@@ -123,7 +135,7 @@ def _agree(now: float, before: float, slight: float) -> bool:
 def _message(
     found: Evidence, negligible: bool, doubt: str, F: float, worst: float, feasible: bool
 ) -> str:
-    """Say what a certificate means; parts are separated by semicolons."""
+    """Return what a certificate means, in words; semicolons separate the parts."""
     if math.isnan(found.gap):
         text = "not confirmed: nothing was evaluated"
     elif math.isinf(found.best.violation):
@@ -139,6 +151,7 @@ def _message(
 
 
 def _ties(found: Evidence, F: float, worst: float) -> str:
+    """Return the message's part on the follower's indifference; "" if there is nothing to say."""
     if not found.indifferent or not (math.isfinite(F) and math.isfinite(worst)):
         return ""
     if alike(F, worst):
@@ -149,6 +162,7 @@ def _ties(found: Evidence, F: float, worst: float) -> str:
 
 
 def _verdict(found: Evidence, negligible: bool, doubt: str) -> str:
+    """Return the first part of the message, up to where F follows."""
     if math.isinf(found.gap):
         return "y is infeasible for the follower; at its best answer"
     if not negligible:
@@ -162,6 +176,7 @@ def _verdict(found: Evidence, negligible: bool, doubt: str) -> str:
 
 
 def _leader(F: float, feasible: bool) -> str:
+    """Return the message's part on the leader: F, and whether a constraint is violated."""
     if math.isnan(F):
         return " F was not evaluated"
     if math.isinf(F):

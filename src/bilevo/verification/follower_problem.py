@@ -1,7 +1,7 @@
 """The follower's problem at one x, and answers to it.
 
-Verification runs outside of algorithms, so it calls the user's functions itself. Every evaluation
-is counted, failures too, and limits are kept as in a run.
+Verification is no part of a run, so no driver answers its requests: it calls the user's functions
+itself. It counts every evaluation, also those that fail, and keeps limits as a run does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ from bilevo.run.session import Batch, Stopped
 
 
 class Claim(NamedTuple):
-    """A pair to verify in the user's units, with the values it is said to have; NaN if unknown."""
+    """A pair to verify, in the user's units, with the values that it is said to have.
+
+    A value that is not known is NaN.
+    """
 
     x: FloatArray
     y: FloatArray
@@ -42,7 +45,7 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """A follower's answer and its values; `done` is False where a solver was cut off."""
+    """A follower's answer and its values; `done` is False if its solver was cut off."""
 
     y: FloatArray
     f: float
@@ -54,7 +57,7 @@ class Answer:
 
 
 def answers_at(y: FloatArray, values: Values) -> list[Answer]:
-    """Return answers at rows of y (k, n) with their values."""
+    """Return the k answers y (k, n), each with its values."""
     rows = zip(y, values.objective.tolist(), values.violation.tolist(), strict=True)
     return [Answer(*row) for row in rows]
 
@@ -75,8 +78,8 @@ def values_at(
 ) -> Values:
     """Return a level's values at answers y (k, n) to one leader x (m,), or to leaders x (k, m).
 
-    Points that fail rank last, unless `evaluate` treats them in another way. Constraints are met
-    within the tolerances, if there are any.
+    Points that fail rank last, unless `evaluate` treats them in another way. If tolerances are
+    given, a constraint within its tolerance counts as met.
     """
     objective, constraints, _ = (evaluate or Evaluator(problem, "worst"))(
         Batch(level, *_pairs(x, y))
@@ -91,7 +94,7 @@ def tolerant_values(
     constraints: FloatArray,
     tolerances: Tolerances | None,
 ) -> Values:
-    """Make values from raw numbers, with constraints that are met within the tolerances."""
+    """Make values from raw numbers; a constraint within its tolerance counts as met."""
     allowed = None
     if constraints.size and tolerances is not None and tolerances[level].ctol:
         allowed = tolerances[level].of(constraints)
@@ -99,7 +102,7 @@ def tolerant_values(
 
 
 def _pairs(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return read-only rows of x and y."""
+    """Return x and y as read-only rows, one of each per pair; a single x is repeated."""
     x = np.repeat(x[None], len(y), axis=0) if x.ndim == 1 else x
     x.flags.writeable = y.flags.writeable = False
     return x, y
@@ -107,28 +110,32 @@ def _pairs(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a verification evaluates, as in `minimize`; `show` is told how far it has come."""
+    """How a verification evaluates; the options are those of `minimize`.
+
+    `show` is called with a text that says how far the verification has come.
+    """
 
     on_failure: OnFailure = "worst"
     retries: int = 0
     workers: Workers | None = None
     limits: Limits = field(default_factory=Limits)
     clock: Clock = field(default_factory=Clock)
-    tolerances: Tolerances | None = None  # of constraints
+    tolerances: Tolerances | None = None  # tolerances of the constraints of both levels
     show: Callable[[str], None] = lambda text: None
 
 
 class Evaluations:
     """Calls the user's functions within limits; counts evaluations and failures.
 
-    A batch that a limit leaves no room for is evaluated in part, and ends by `Stopped`.
+    If a limit has no room for a whole batch, the part that fits is evaluated, and then `Stopped` is
+    raised.
     """
 
     def __init__(self, problem: Problem, settings: Settings | None = None) -> None:
         self.settings = Settings() if settings is None else settings
         self.counts = {Level.UPPER: 0, Level.LOWER: 0}
         self.failures = 0
-        self.reserved = 0  # evaluations that searches leave to what comes after them
+        self.reserved = 0  # evaluations that searches must leave for what follows them
         self.progress: Callable[[], str] = lambda: ""  # says what has been done so far
         self._problem = problem
         self._evaluators = {
@@ -142,7 +149,7 @@ class Evaluations:
 
     @property
     def solver_tolerance(self) -> float:
-        """Return up to which violation an answer of a solver counts as feasible."""
+        """Return the largest violation with which an answer of a solver counts as feasible."""
         tolerances = self.settings.tolerances
         return 0.0 if tolerances is None else tolerances[Level.LOWER].ctol
 
@@ -151,7 +158,10 @@ class Evaluations:
         return self.settings.clock.left
 
     def room(self, wanted: int) -> int:
-        """Return how many of these evaluations the limits still allow."""
+        """Return how many of the wanted evaluations the limits still allow.
+
+        Raises `Stopped` if no time is left.
+        """
         if self.time_left <= 0:
             raise Stopped(StopReason.MAX_TIME, 0)
         return int(max(0, min(wanted, self.settings.limits.evals - self.reserved - self.spent)))
@@ -166,7 +176,8 @@ class Evaluations:
     ) -> Values:
         """Return a level's values at x (m,) and y (k, n).
 
-        `seen` is given the values of rows, also where a limit ends the batch.
+        `seen` is called with a slice of rows and their values. If a limit ends the batch, it is
+        called for the rows that were evaluated before.
         """
         part = y[: self.room(len(y))]
         pieces = piece_rows(self._problem.vectorized, len(part))
@@ -196,14 +207,17 @@ class Evaluations:
         return values
 
     def show(self) -> None:
-        """Tell how far the verification has come."""
+        """Show how far the verification has come."""
         upper, lower = self.counts[Level.UPPER], self.counts[Level.LOWER]
         said = f"{self.progress()}, {upper}+{lower} evaluations"
         self.settings.show(f"{said}, {self.settings.clock.elapsed:.1f} s")
 
 
 class FollowerProblem:
-    """The two levels as functions of y at one x, in the unit box; keeps the best answer seen."""
+    """Both levels' functions at one x, as functions of y in the unit box.
+
+    `best` is the best answer for the follower that was evaluated so far.
+    """
 
     def __init__(
         self, problem: Problem, x: FloatArray, evaluations: Evaluations | None = None
@@ -218,7 +232,7 @@ class FollowerProblem:
         return self.evaluations.counts
 
     def __call__(self, level: Level, y: FloatArray) -> Values:
-        """Return values at rows of unit coordinates."""
+        """Return a level's values at answers y (k, n) in unit coordinates."""
 
         def see(rows: slice, values: Values) -> None:
             new = best_of(y[rows], values)
@@ -228,20 +242,20 @@ class FollowerProblem:
         return self.evaluations(level, self._x, self.box.real(y), see)
 
     def claimed(self, y: FloatArray) -> Answer:
-        """Return the answer under test, given in the user's units.
+        """Return the answer under test, in unit coordinates; `y` is in the user's units.
 
-        A failure is raised, because a run has evaluated this pair before.
+        An evaluation that fails raises its error, because the run could evaluate this pair.
         """
         at = self.evaluations
         values = at(Level.LOWER, self._x, y[None].copy(), on_failure="raise")
         return answers_at(self.box.unit(y)[None], values)[0]
 
     def leader(self, y: FloatArray) -> Values:
-        """Return the leader's values at the answer under test; a failure is raised."""
+        """Return the leader's values at the answer under test; raise if the evaluation fails."""
         return self.evaluations(Level.UPPER, self._x, y[None].copy(), on_failure="raise")
 
     def ends(self, y: FloatArray) -> list[End]:
-        """Evaluate rows of unit coordinates, from which searches may start."""
+        """Evaluate points (k, n) in unit coordinates; return each as an `End` to start from."""
         rows = split(self(Level.LOWER, y), [1] * len(y))
         return [End(point, values) for point, values in zip(y, rows, strict=True)]
 
@@ -249,7 +263,10 @@ class FollowerProblem:
         return answers_at(y[None], self(Level.LOWER, y[None]))[0]
 
     def run(self, procedure: Procedure[T]) -> T:
-        """Run an algorithm's procedure; answer its requests at this problem's x, not at theirs."""
+        """Run an algorithm's procedure, and return its result.
+
+        Its requests are answered at this problem's x, whatever x they have.
+        """
 
         def answer(request: Request) -> Values:
             assert isinstance(request, Evaluate)
@@ -258,6 +275,6 @@ class FollowerProblem:
         return run(procedure, answer)
 
 
-NO_LEADER = np.empty(0)  # requests to a `FollowerProblem` need no x
+NO_LEADER = np.empty(0)  # An empty x: `FollowerProblem.run` ignores the x of requests.
 at_lower = partial(evaluate_answers, NO_LEADER)
 at_upper = partial(evaluate_answers, NO_LEADER, level=Level.UPPER)

@@ -1,11 +1,12 @@
 """The follower's answers over a grid of x, for leaders of one or two variables.
 
 `bilevo.plot.landscape` draws what this module computes. If the follower is a solver, it answers at
-every grid point. If the problem knows its `response`, that is the answer. Otherwise local searches
-start from the neighbours' answers and from points spread over the follower's box. A few grid points
-get more of these searches. A second pass goes backwards and starts from the answers of later
-neighbours. So an answer that is found anywhere spreads to all points where it is the best, and the
-line between two competing answers is sharp.
+every grid point. If the problem has a `response`, a formula for the follower's answer, that is the
+answer. Otherwise local searches start from the answers at neighbouring grid points and from points
+spread over the follower's box. A few grid points get more of these searches. A second pass goes
+backwards through the grid, and starts from the answers at the neighbours that come later. So an
+answer that is found anywhere spreads to all points where it is the best, and the line between two
+competing answers is sharp.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from bilevo.verification.follower_problem import (
     values_at,
 )
 
-SPREAD = 16  # Points spread over the follower's box, for each of its variables.
+SPREAD = 16  # Points are spread over the follower's box, this many for each of its variables.
 SEARCHES = 1  # How many of the spread points, the best ones, are starts of local searches.
-THOROUGH = 9  # About how many grid points have searches from all spread points.
-APART = 0.02  # Neighbours' answers farther apart, in the unit box, are different answers.
-SIDE = {1: 121, 2: 25}  # Points along each side of the grid, by the number of variables.
+THOROUGH = 9  # At about this many grid points, all spread points are starts of local searches.
+APART = 0.02  # Answers that are farther apart than this in the unit box are different answers.
+SIDE = {1: 121, 2: 25}  # Points along each side of the grid, by the leader's number of variables.
 SEED = 1  # A fixed seed, so that a problem always has the same picture.
 
 
@@ -44,8 +45,9 @@ SEED = 1  # A fixed seed, so that a problem always has the same picture.
 class Landscape:
     """The follower's answers y (k, n) at the k points x (k, m) of a grid, and their values (k,).
 
-    `violation` is for the leader, `lower_violation` for the follower. Points are in the order of
-    `numpy.meshgrid(*axes, indexing="ij")`. It took `nfev_lower` evaluations of f, and k of F.
+    `violation` is that of the leader's constraints, `lower_violation` that of the follower's. The
+    points are in the order of `numpy.meshgrid(*axes, indexing="ij")`. The landscape took
+    `nfev_lower` evaluations of f, and k of F.
     """
 
     axes: tuple[FloatArray, ...]
@@ -126,7 +128,10 @@ def _solve_all(problem: Problem, x: FloatArray) -> tuple[list[Answer], int]:
 
 
 def _solve(solver: CheckedSolver, x: FloatArray, rng: np.random.Generator) -> tuple[Answer, int]:
-    """Solve x from one start, until the solver is done or has taken many steps; add the cost."""
+    """Return the solver's answer at x from one start, and its cost.
+
+    The solver takes steps until it is done, but at most `MAX_STEPS`.
+    """
     state, cost = solver.start(x, rng), 0
     for step in range(MAX_STEPS):
         state, outcome = solver.advance(state, step == 0)
@@ -137,9 +142,10 @@ def _solve(solver: CheckedSolver, x: FloatArray, rng: np.random.Generator) -> tu
 
 
 def _search_all(problem: Problem, x: FloatArray, steps: list[int]) -> tuple[list[Answer], int]:
-    """Return the answer at each point, by the known response or by searches, and the evaluations.
+    """Return the answer at each grid point x (k, m), and the number of evaluations of f.
 
-    `steps` are the differences between the index of a grid point and those of its neighbours.
+    An answer is the known response, or else the best that searches find. `steps` are the
+    differences between the index of a grid point and the indices of its neighbours.
     """
     followers = [FollowerProblem(problem, row) for row in x]
     unknown = np.full((len(x), problem.n), np.nan)
@@ -162,7 +168,11 @@ def _search_all(problem: Problem, x: FloatArray, steps: list[int]) -> tuple[list
 
 
 def _solved(follower: FollowerProblem, near: list[Answer], searches: int | None) -> Answer:
-    """Search from neighbours' answers and from the best `searches` spread points (None: all)."""
+    """Return the best answer of local searches at a grid point.
+
+    They start from the neighbours' answers `near`, and from the best `searches` spread points, or
+    from all spread points if `searches` is None.
+    """
     d = follower.box.size
     points = latin_hypercube(SPREAD * d, d, stream(SEED, "landscape"))
     spread = best_first(follower.ends(points))
@@ -171,13 +181,16 @@ def _solved(follower: FollowerProblem, near: list[Answer], searches: int | None)
 
 
 def _revised(follower: FollowerProblem, answer: Answer, near: list[Answer]) -> Answer:
-    """Return the answer, or a better one that searches from different neighbours' answers find."""
+    """Return the answer, or a better one that searches from neighbours' answers find.
+
+    No search starts from a neighbour's answer that hardly differs from this answer.
+    """
     others = [other.y for other in near if np.abs(other.y - answer.y).max() > APART]
     starts = follower.ends(np.array(others)) if others else []
     return best_answer([answer, *_searched(follower, starts)])
 
 
 def _searched(follower: FollowerProblem, starts: list[End]) -> list[Answer]:
-    """Return the answers at which local searches end, made side by side."""
+    """Search locally from all starts, side by side; return the answers at which they end."""
     ends = follower.run(together(search_locally(at_lower, start) for start in starts))
     return [Answer(end.y, end.f, end.violation) for end in ends]

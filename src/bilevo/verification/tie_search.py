@@ -1,8 +1,12 @@
 """Where a follower is indifferent: the leader's best and worst among answers with the same f.
 
-Ties are found in three ways: searches from different starts end at them; f is level along straight
-directions around an answer (`search_widely`); or they form a curved set, such as a sphere, which is
-followed step by step along its tangent (`follow_curve`).
+There are three ways to find such ties:
+- Searches from different starts end at different ties.
+- If f is level along straight directions around an answer, `search_widely` searches these.
+- If the ties form a curved set, such as a sphere, `follow_curve` follows it step by step along its
+  tangent.
+
+All steps and distances are fractions of the follower's box.
 """
 
 from __future__ import annotations
@@ -22,21 +26,21 @@ from bilevo.core.request import Procedure, Values
 from bilevo.core.streams import stream
 from bilevo.verification.follower_problem import at_lower, at_upper
 
-PROBES = (1e-3, 0.03)  # of the box: steps at which a direction has to be level
-SLOPE_STEP = 1e-5  # of the box, for slopes of F along a curve
-FIRST_STEP, LAST_STEP = 0.1, 1e-4  # of the box, along a curve
-MAX_STEPS = 30  # along a curve
-ITERATIONS = 10  # of local searches back to a curve
-SLIGHT = 1e-7  # of F: steps along a curve that gain less end
+PROBES = (1e-3, 0.03)  # Steps at which f is compared, to see whether a direction is level.
+SLOPE_STEP = 1e-5  # The step of the differences that give slopes of F along a curve.
+FIRST_STEP, LAST_STEP = 0.1, 1e-4  # The first and the shortest step along a curve.
+MAX_STEPS = 30  # The most steps along a curve.
+ITERATIONS = 10  # The most iterations of a local search that leads back to a curve.
+SLIGHT = 1e-7  # A curve is followed no further if a step gains less in F, relative to 1 + |F|.
 
 
 @dataclass(frozen=True, slots=True)
 class TieRule:
-    """Which answers are ties: f and its violation are at most these."""
+    """Which answers are ties: those that are no worse for the follower than `f` and `violation`."""
 
     f: float
     violation: float
-    scale: float  # of f, see `tolerances`
+    scale: float  # the local scale of f (see `core.tolerances`)
 
     def holds(self, end: End) -> bool:
         return no_worse(end.f, end.violation, self.f, self.violation)
@@ -50,9 +54,10 @@ def both_levels(y: FloatArray) -> Procedure[tuple[Values, Values]]:
 def search_ties(
     tied: Sequence[End], F: Sequence[float], rule: TieRule, seed: int, most: int
 ) -> Procedure[list[End]]:
-    """Return further ties: the leader's best and worst around answers with these F.
+    """Search around tied answers for the leader's best and worst tie; return the ties found.
 
-    For each of the two, searches start at up to `most` answers.
+    `F` holds the leader's values at the answers `tied`. Searches for the best tie start at the
+    `most` answers with the smallest F, searches for the worst tie at those with the largest F.
     """
     found: list[End] = []
     for stance in Stance:
@@ -65,7 +70,10 @@ def search_ties(
 def _search_around(
     end: End, rule: TieRule, stance: Stance, rng: np.random.Generator
 ) -> Procedure[list[End]]:
-    """Search the ties around an answer, along a flat set or a curve."""
+    """Search the ties around an answer, in a flat set or along a curve.
+
+    Returns where the search ended, or an empty list if there are no ties around the answer.
+    """
     flat = FlatSet(end.y, (yield from level_directions(end.y, rule.scale)))
     if not flat.size:
         return []
@@ -82,7 +90,7 @@ def _search_around(
 def level_directions(y: FloatArray, scale: float) -> Procedure[FloatArray]:
     """Return directions (k, n) in which f has no curvature at y, by central differences.
 
-    One-sided ones would see a curvature where ties lie on a curve.
+    One-sided differences would see a curvature where ties lie on a curve.
     """
     model = yield from curvature_at(at_lower, y, FLAT_DIFFERENCE)
     if model is None:
@@ -93,7 +101,7 @@ def level_directions(y: FloatArray, scale: float) -> Procedure[FloatArray]:
 
 
 def _is_level(flat: FlatSet, rule: TieRule) -> Procedure[bool]:
-    """Tell whether f is the same at some steps in a direction of the set."""
+    """Tell whether some step along a direction of the set leads to another tie."""
     steps = np.concatenate([PROBES, np.negative(PROBES)])
     t = (steps[:, None, None] * np.eye(flat.size)).reshape(-1, flat.size)
     points = flat.points(t)
@@ -134,7 +142,7 @@ def follow_curve(end: End, rule: TieRule, stance: Stance) -> Procedure[End]:
 
 
 def _returned(point: FloatArray, rule: TieRule) -> Procedure[End | None]:
-    """Return the tie that a search from a point ends at, if it is one."""
+    """Search locally from a point; return where the search ends if that is a tie, else None."""
     end = End(point, (yield from at_lower(point[None])))
     end = yield from search_locally(at_lower, end, iterations=ITERATIONS)
     if not rule.holds(end):

@@ -1,7 +1,7 @@
 """Searches of the follower's whole box: by CMA-ES, and from points spread over the box.
 
-CMA-ES follows the large-scale shape of f, so it is not stopped by ripples. Local searches from
-spread points find basins beside that. A certificate needs both.
+CMA-ES follows the large-scale shape of f, so ripples do not stop it. Local searches from spread
+points find basins that lie off this large-scale shape. A certificate needs both.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from bilevo.optimizers.protocol import Start
 from bilevo.optimizers.sampling import latin_hypercube
 
 BASIN_WIDTH = 0.01  # CMA-ES has found a basin if its deviations are smaller (fractions of the box).
-FULL_WIDTH = 0.3  # The deviations of a search of the whole box, as a fraction of the box.
-CONVERGED = 1e-9  # CMA-ES ends if f changes by less, relative to the differences of f.
+FULL_WIDTH = 0.3  # The first deviations of a search of the whole box, as fractions of the box.
+CONVERGED = 1e-9  # CMA-ES ends if f changes by less, in units of the scale of f.
 MAX_RESTARTS = 8  # The most restarts of CMA-ES where f is not smooth.
-MAX_STARTS = 3  # The most local searches from spread points, besides one for each variable.
-PROBE_STEPS = 0.2 * 1.5 ** -np.arange(12.0)  # Steps to other basins (fractions of the box).
+MAX_STARTS = 3  # The most local searches from spread points are this number plus n.
+PROBE_STEPS = 0.2 * 1.5 ** -np.arange(12.0)  # Steps that probe for basins (fractions of the box).
 
 
 def search_box(
@@ -47,8 +47,9 @@ def search_box(
     """Search the whole box by CMA-ES until it has found a basin, and then search locally.
 
     If `relaxed`, CMA-ES ignores constraints. Constraints may cut the box into parts. So if there
-    are any, local searches start from random points too. Where f is not smooth, CMA-ES continues;
-    an `exact` search does so until f changes no more.
+    are any, local searches start from random points too. If the local search does not settle, f is
+    not smooth, and CMA-ES continues. If `exact`, it does so until f changes no more. `doublings`
+    says how often the usual population of CMA-ES is doubled. Returns the best task.
     """
     n, known = follower.spec.n, follower.known
     cma = CMAES(CMAES().population_size(n) << doublings)
@@ -75,9 +76,10 @@ def search_box(
 def converge(
     search: FollowerSearch, cma: CMAES, restarts: int, tolerance: float
 ) -> Procedure[None]:
-    """Continue a search by CMA-ES, and restart it where it is, until f changes no more.
+    """Continue a search by CMA-ES, and restart it where it ends, until f changes no more.
 
-    CMA-ES ends when its step size has changed a hundredfold, which is early at a kink.
+    CMA-ES ends when its step size has changed a hundredfold, which is too early at a kink. The
+    search is run at most `restarts` times. f changes no more if a run gains at most `tolerance`.
     """
     for number in range(restarts):
         before, search.finished = search.answer.f, False
@@ -101,7 +103,7 @@ def find_basin(
 ) -> Procedure[FollowerSearch]:
     """Run CMA-ES until it is narrow; stop after `patience` generations without a finite f.
 
-    The spreads of its first and last generation renew the scale of f.
+    The scale of f is renewed by the spreads of f in the first and in the last generation.
     """
     spec, known = follower.spec, follower.known
     state = cma.start(Start.uniform(spec.spread[spec.m :], rng))
@@ -154,7 +156,11 @@ def search_all(
 def test_smoothness(
     follower: LocalFollower, task: WarmTask, rng: np.random.Generator
 ) -> Procedure[None]:
-    """Count local searches from points around an answer, until they show whether f is smooth."""
+    """Search locally from points around an answer, to learn whether f is smooth.
+
+    `Experience.count` counts which of the searches settle. There are as many as are still missing
+    to `ENOUGH_SEARCHES`.
+    """
     known, y = follower.known, task.pair.y
     missing = ENOUGH_SEARCHES - known.searches
     if missing <= 0 or not math.isfinite(task.pair.f):
@@ -167,7 +173,10 @@ def test_smoothness(
 
 
 def probe_axes(follower: LocalFollower, task: WarmTask) -> Procedure[WarmTask]:
-    """Step along the axes and search again, as long as some step leads to a better point."""
+    """Step along the axes, and search again from a better point, as long as there is one.
+
+    Returns the task with the best answer.
+    """
     x, n, known = task.pair.x, len(task.pair.y), follower.known
     steps = np.concatenate([PROBE_STEPS, -PROBE_STEPS])
     for _ in range(8):
@@ -194,7 +203,8 @@ def search_spread_points(
 ) -> Procedure[list[WarmTask]]:
     """Search locally from those of `count` spread points that have no better neighbour.
 
-    The best answer is searched further if its local search did not settle.
+    If the local search to the best answer did not settle, CMA-ES searches around this answer.
+    Returns a task for the end of each search.
     """
     n = follower.spec.n
     points = latin_hypercube(count, n, rng)

@@ -1,8 +1,8 @@
 """The certificate of an answer: independent searches of the follower's box that agree with it.
 
-The searches differ in kind: local searches from points spread over the box, and CMA-ES over the
-whole box. The first kind also starts from the answer itself and from answers that were refuted
-before. They use nothing else of the run.
+There are two kinds of searches: local searches from points spread over the box, and CMA-ES over the
+whole box. Local searches also start from the answer itself, and from refuted answers, which earlier
+checks have replaced by better ones. The searches use nothing else of the run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bilevo.algorithms.shared.follower_search import FollowerCheck
 from bilevo.core.request import Procedure
 
 MAX_SEARCHES = 5  # The most independent searches of a check.
-SPREAD_POINTS = 40  # Points spread over the box, besides eight for each variable.
+SPREAD_POINTS = 40  # The points spread over the box are this number plus 8 n.
 
 
 @dataclass(slots=True, eq=False)
@@ -34,7 +34,7 @@ class Check:
     own: WarmTask  # the answer under test
     ends: list[WarmTask] = field(default_factory=list)  # the best answer of each search
     found: list[WarmTask] = field(default_factory=list)  # all answers, also of searches from `own`
-    spent: int = 0
+    spent: int = 0  # lower evaluations of all searches
 
     @property
     def best(self) -> WarmTask:
@@ -59,7 +59,11 @@ class Check:
 
     @property
     def confirmed(self) -> bool:
-        """Tell whether enough searches agree: a new answer needs one besides the one it is from."""
+        """Tell whether enough searches agree on the best answer.
+
+        One search is enough if the answer under test stands. Otherwise two are needed: the search
+        that found the better answer, and another one.
+        """
         return self.agreeing > (not self.stands)
 
     def ties(self) -> list[WarmTask]:
@@ -74,7 +78,11 @@ class Check:
         return chosen[1:]
 
     def verdict(self, f: float) -> FollowerCheck:
-        """Return what is told of an answer with this f."""
+        """Return what the check says about an answer with this f.
+
+        The answer is certified if the check is confirmed, the answer is as good as the best one,
+        and rounding of f does not hide where its minimum is.
+        """
         gap = max(0.0, f - self.best.pair.f)
         doubt = "" if self.known.resolves(f) else "rounding of f hides where its minimum is"
         as_good = gap <= self.known.tie(f) and self.best.pair.lower_violation == 0
@@ -85,7 +93,10 @@ class Check:
 def check_answer(
     follower: LocalFollower, own: WarmTask, rng: np.random.Generator, least: int = 2
 ) -> Procedure[Check]:
-    """Search a follower independently, at least `least` times and until searches agree."""
+    """Search a follower independently, at least `least` times and until enough searches agree.
+
+    If f is not smooth, searches seldom agree, and `least` searches are made.
+    """
     known, before = follower.known, follower.known.spent
     check = Check(known, own)
     for number in range(MAX_SEARCHES):
@@ -105,7 +116,10 @@ def check_answer(
 def search_from_all_over(
     follower: LocalFollower, check: Check, rng: np.random.Generator
 ) -> Procedure[None]:
-    """Search from spread points, from the answer under test and from refuted answers."""
+    """Search from spread points, from the answer under test and from refuted answers.
+
+    All answers are added to the check. The best one from spread points counts as one search.
+    """
     x, n = check.own.pair.x, follower.spec.n
     found = yield from search_spread_points(follower, x, rng, SPREAD_POINTS + 8 * n)
     end = found[0]

@@ -1,4 +1,7 @@
-"""What a run of drc-plus has learnt of its followers, and a follower while it is solved."""
+"""What a run of drc-plus has learnt about its followers (`Experience`).
+
+`WarmTask` is one follower while it is being solved.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ MAX_REFUTED = 8  # How many refuted answers are remembered.
 
 @dataclass(slots=True, eq=False)
 class Experience:
-    """What solved followers have shown: answers y (k, n) to leaders x (k, m), and curvature."""
+    """What solved followers have shown: answers y (k, n) to leaders x (k, m), and curvature.
+
+    A refuted answer is one that a check has replaced by a better answer in another basin.
+    """
 
     x: FloatArray
     y: FloatArray
@@ -39,9 +45,9 @@ class Experience:
     smooth: float = 1.0  # share of recent local searches that settled
     searches: int = 0  # local searches so far
     f_scale: Scale = field(default_factory=Scale)
-    spread: float = 0.0  # differences of f over a box with the curvature near the last answer
+    spread: float = 0.0  # how much f varies over the box at one x (see `renew_scale`)
     spent: int = 0  # lower evaluations so far
-    refuted: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # answers (k, n)
+    refuted: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # refuted answers (k, n)
 
     @classmethod
     def none(cls, m: int, n: int) -> Experience:
@@ -63,17 +69,21 @@ class Experience:
         self.y = np.concatenate([self.y[others], pair.y[None]])[-CAPACITY:]
 
     def refute(self, y: FloatArray) -> None:
-        """Forget all answers, because they lie in a wrong basin; keep this one as a rival."""
+        """Forget all answers, because they may lie in the same wrong basin as the refuted y.
+
+        y itself is kept as a rival, with which later answers are compared.
+        """
         self.x, self.y = self.x[:0], self.y[:0]
         others = self.refuted.reshape(-1, len(y))
         far = np.abs(others - y).max(axis=1) > DISTINCT
         self.refuted = np.concatenate([others[far], y[None]])[-MAX_REFUTED:]
 
     def renew_scale(self, over_box: float, near: float, f: float) -> None:
-        """Set the scale of f by its spread at one x: over the box, and near an answer.
+        """Set the scale of f by how much f varies at one x.
 
-        `near` is extrapolated to the box. The smaller one counts: a penalty or a stiff term makes
-        f large far from the answer, and says nothing about differences between answers.
+        `over_box` is how much f varies over the box. `near` is how much it varies near an answer,
+        extrapolated to the box. The smaller of the two counts, because a penalty or a stiff term
+        makes f large far from the answer, which says nothing about differences between answers.
         """
         spread = near if rounding(f) < near < over_box else over_box
         if 0 < spread < math.inf:
@@ -91,18 +101,18 @@ class Experience:
 
     @property
     def unit(self) -> float:
-        """Return the size of the differences of f seen so far."""
+        """Return the usual size of differences of f, from what the run has seen so far."""
         return self.f_scale.tolerance(1.0)
 
     def tie(self, f: float) -> float:
-        """Return the difference from f up to which answers are ties."""
+        """Return the largest difference from the value `f` with which an answer is still a tie."""
         return NEGLIGIBLE * self.unit + rounding(f)
 
     def agree(self, one: Pair, other: Pair) -> bool:
         """Tell whether two answers to one x are equally good, as far as searches can tell.
 
-        In stiff directions a small error of y costs much of f, so answers that are the same also
-        agree. f does not count where constraints are violated.
+        In stiff directions a small error in y changes f much. So answers whose y are the same agree
+        whatever their f is. f does not count either if constraints are violated.
         """
         if one.lower_violation != other.lower_violation:
             return False
@@ -116,17 +126,18 @@ class Experience:
 
     @property
     def tight(self) -> float:
-        """Return the tolerance on f below which errors do not count.
+        """Return the tolerance on f of exact searches, below which errors do not count.
 
-        Finite differences leave an error in y, which costs this part of the spread of f.
+        It is not less than the change of f by the error that finite differences leave in y.
         """
         return max(SHARP * self.unit, DIFFERENCES * self.spread)
 
     def predictions(self, x: FloatArray, scale: FloatArray, regression: bool) -> FloatArray:
-        """Return answers (k, n) to start from: a predicted answer, and the nearest leader's.
+        """Return answers (k, n) to start from: a predicted one, and that of the nearest leader.
 
-        A linear regression over the 2 (m + 1) nearest leaders predicts. Its weights fall with the
-        distance, in units of `scale`. With too few leaders there is no prediction.
+        The prediction is a linear regression over the 2 (m + 1) nearest leaders. Their weights fall
+        with the distance, in units of `scale`. Without `regression`, or if fewer than m + 2 leaders
+        are known, only the nearest leader's answer is returned.
         """
         away = (self.x - x) / scale
         squares = (away * away).sum(axis=1)
@@ -143,7 +154,7 @@ class Experience:
         return np.asarray(np.concatenate([np.clip(found[:1], 0.0, 1.0), nearest]))
 
     def rivals(self, y: FloatArray, count: int) -> FloatArray:
-        """Return recent and refuted answers that are far from y and from each other."""
+        """Return up to `count` recent or refuted answers that are far from y and each other."""
         answers = np.concatenate([self.y[-200:], self.refuted.reshape(-1, len(y))])
         chosen: list[int] = []
         distance = np.abs(answers - y).max(axis=1, initial=0.0)
@@ -162,10 +173,10 @@ class WarmTask:
     G: FloatArray = field(default_factory=lambda: np.empty(0))  # the leader's constraints at y
     solved: bool = False
     smooth: bool = True  # whether the last local search ended near a minimum
-    tolerance: float = math.inf  # the tolerance on f to which it was solved
+    tolerance: float = math.inf  # the tolerance on f with which the last search was made
     hessian: FloatArray | None = None  # the Hessian that its next search starts with
     executions: int = 0  # evaluations so far
-    moved: float = math.inf  # by how much the last search changed F
+    moved: float = math.inf  # how much the last search changed F; inf if that is not known
 
     @classmethod
     def at(cls, x: FloatArray, y: FloatArray, values: Values) -> WarmTask:

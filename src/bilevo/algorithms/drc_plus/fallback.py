@@ -5,8 +5,8 @@ It runs the competition of drc with three changes, none of which needs smooth fo
 - A follower search ends when its value has settled over a window that is one execution shorter.
 - Changes of f below a tenth of the spread of F in the last generation are ignored, because they
   do not change the order of the leaders.
-- The candidate is refined only if it is no worse than the elite. Otherwise the elite is refined,
-  with a probability of 1/4.
+- The best pair of a generation (the candidate) is refined only if it is no worse than the elite,
+  the best pair of the run. Otherwise the elite is refined, with a probability of 1/4.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ class FallbackDRC(DRC):
 
 
 def without_incumbents(procedure: Procedure[T], known: Experience) -> Procedure[T]:
-    """Run a procedure whose best pairs are not told; note what it has spent."""
+    """Run a procedure and return its result, but do not pass its best pairs on to the driver.
+
+    The lower evaluations that the run has spent are noted in `known`.
+    """
     sent = None
     while True:
         try:

@@ -1,10 +1,11 @@
 """The leader's view of followers in drc-plus: values of F, ties, and local searches over x.
 
-phi(x) = F(x, y*(x)) is the leader's objective as a function of x alone. `LeaderView` holds what a
-run has learnt. It evaluates pairs, solves followers (see warm_follower) as exactly as the leader
-needs, and chooses among ties (see ties) for the leader. `descent` searches phi locally by `sqp`; a
-follower is solved at every point. It first ignores the leader's constraints. If it ends at an
-infeasible point, it continues from there with the constraints.
+phi(x) = F(x, y*(x)) is the leader's objective as a function of x alone. Here y*(x) is the
+follower's answer to x. `LeaderView` holds what a run has learnt. It evaluates pairs, solves
+followers (see warm_follower) as exactly as the leader needs, and chooses among ties (see ties) for
+the leader. `descent` searches phi locally by `sqp`, and so solves a follower at every point. It
+first ignores the leader's constraints. If it ends at an infeasible point, it continues from there
+with the constraints.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class LeaderView:
     certified: bool = False  # whether the elite has its certificate
     sensitivity: float = 1.0  # recent change of F per square root of a change of f
     flat: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # flat directions (k, n)
-    flat_hessian: FloatArray = field(default_factory=lambda: UNKNOWN)  # of F in `flat`
+    flat_hessian: FloatArray = field(default_factory=lambda: UNKNOWN)  # Hessian of F along `flat`
     F_scale: Scale = field(default_factory=Scale)
     spent: int = 0  # upper evaluations so far
     streams: int = 0  # random streams used so far
@@ -81,9 +82,10 @@ class LeaderView:
         return is_better(pair, self.the_elite, self.F_tolerance(LEADER_TOLERANCE))
 
     def F_tolerance(self, absolute: float) -> float:
-        """Return a tolerance of F in its units, but no less than errors of f leave in F.
+        """Return a tolerance on F in the units of F, but at least the error that f causes in F.
 
-        These errors are rounding of f, and a usual part of the tolerance of exact searches.
+        f has an error by rounding, and because exact searches end within a tolerance. The larger of
+        these two errors counts.
         """
         noise = 0.0
         if self.elite is not None and math.isfinite(self.elite.f):
@@ -92,7 +94,7 @@ class LeaderView:
         return max(self.F_scale.tolerance(absolute), noise)
 
     def f_tolerance(self, difference: float) -> float:
-        """Return the tolerance on f that still shows a given difference in F."""
+        """Return the largest tolerance on f with which a given difference in F can be seen."""
         if not math.isfinite(difference):
             return self.known.tight
         allowed = F_ERROR * difference / max(self.sensitivity, 1e-9)
@@ -117,10 +119,10 @@ class LeaderView:
         self.flat = np.asarray(flat[change <= self.known.tie(pair.f)])
 
     def resolve_ties(self, task: WarmTask, again: bool = True) -> Procedure[WarmTask]:
-        """Return the task with the tie around its answer that is best for the leader.
+        """Return the task with that tie around its answer that is best for the leader.
 
-        Flat directions may change with x. If f rises along the known ones, they are found again,
-        once.
+        Flat directions may change with x. If f rises along the known ones, they are found again.
+        This is done only once, which is what `again` is for.
         """
         pair = task.pair
         flat = FlatSet(pair.y, self.flat)  # concurrent searches may replace self.flat
@@ -168,7 +170,10 @@ class LeaderView:
     def test_against_neighbours(
         self, follower: WarmFollower, task: WarmTask
     ) -> Procedure[WarmTask]:
-        """Try answers of other followers; return the task with the better answer."""
+        """Compare a task's answer with answers of other followers.
+
+        Returns the task itself, or a task with a better answer.
+        """
         new = yield from follower.test_against_neighbours(task, self.known.tight)
         if new is task:
             return task
@@ -201,7 +206,7 @@ class LeaderView:
 
 @dataclass(slots=True, eq=False)
 class Phi:
-    """phi as a function that `sqp` can call. A pair no worse than the elite becomes the elite.
+    """phi as a function that `sqp` can call; a pair that improves the elite becomes the elite.
 
     While `relaxed` is True, the leader's constraints are ignored.
     """
@@ -239,7 +244,10 @@ class Phi:
 def descent(
     state: LeaderView, follower: WarmFollower, x: FloatArray, ceiling: float
 ) -> Procedure[SearchEnd]:
-    """Search phi locally from x; stop early if phi is not expected to fall below `ceiling`."""
+    """Search phi locally from x, and return how the search ended.
+
+    It stops early if phi is not expected to fall below `ceiling`.
+    """
     m = len(x)
     box = np.zeros(m), np.ones(m)
     rule = LocalRule(

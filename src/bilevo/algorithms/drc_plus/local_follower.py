@@ -16,7 +16,7 @@ from bilevo.core.tolerances import SHARP
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
 
-SMOOTH = 1e-9  # f is smooth if a search can gain less, relative to the differences of f.
+SMOOTH = 1e-9  # f is smooth if a search expects less gain at its end, in units of the scale of f.
 ITERATIONS = 150  # The most iterations of a local search; it needs many in a long steep valley.
 CONSTRAINT_MARGIN = 1e-11  # Local searches stay this far from constraints (fraction of box).
 AROUND_WIDTH = 0.05  # The first deviations of CMA-ES around an answer, as fractions of the box.
@@ -46,7 +46,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class LocalFollower:
-    """Searches followers locally. Each switch turns one ingredient off, for ablations."""
+    """Searches followers locally. Each switch turns one ingredient off, to measure its effect."""
 
     spec: Spec
     known: Experience
@@ -60,7 +60,7 @@ class LocalFollower:
     def search_locally(
         self, task: WarmTask, tolerance: float, iterations: int = ITERATIONS
     ) -> Procedure[WarmTask]:
-        """Search f locally from a task's answer."""
+        """Search f locally from a task's answer; return a task at the best point found."""
         n, pair = len(task.pair.y), task.pair
         # Finite differences leave rounding errors of f in every coordinate of a step.
         tolerance = max(tolerance, 4 * n * np.finfo(float).eps * abs(pair.f))

@@ -9,13 +9,14 @@ ingredients build on that:
   only the searches for leaders in the better half continue, a few iterations per round. If F hardly
   changes for the two best leaders, all predictions are accepted. The tolerance on f depends on the
   differences in F that the leader has to see.
-- **Descent** (`descend`; see leader_view). The leader's x is searched locally, too.
+- **Descent** (`descend`; see leader_view). A local search over x improves the leader, too.
 - **Global search.** Descents from altered copies of the elite (`hop`) alternate with CMA-ES over x
   with restarts (`sample`). CMA-ES gets a quarter of the evaluations. Once CMA-ES is narrow, a
   descent replaces the rest of it. If a descent ends at a kink, a small CMA-ES follows (`polish`).
-- **Certificate** (`certify_elite`). After a descent to a new elite, and before the run ends,
-  independent global searches solve the elite's follower again. If they find a better answer, it
-  replaces the elite's answer, and the run continues.
+- **Certificate** (`certify_elite`). The elite is the best pair so far. After a descent to a new
+  elite, and before the run ends, independent searches solve the elite's follower again. If they
+  find a better answer, the elite is refuted: the better answer replaces the elite's answer, and
+  the run continues.
 
 All this needs followers whose local searches settle. If most of them do not (because of kinks or
 noise), DRC with shorter follower searches takes over the run (see fallback).
@@ -55,16 +56,19 @@ ROUND_ITERATIONS = 3  # Iterations of a follower search before leaders are ranke
 ROUNDS = 3  # The most rounds of competition in a generation.
 DESCENT_SHARE = 3  # Evaluations that descents may use for each evaluation of CMA-ES.
 MOST_REFUTATIONS = 3  # A descent is not repeated after this many refuted elites.
-RETEST = 4  # The fallback tests again whether f is smooth when evaluations have grown so much.
-ROUGH_F = 1e-2  # At the target, an error of f below this is accepted if f is not smooth.
-FRUITLESS_RESTARTS = 2  # This many restarts without a better elite end a run (4 x with a target).
+RETEST = 4  # The fallback tests smoothness again when evaluations have grown by this factor.
+# If f is not smooth, an elite at the target keeps its answer although its f is too large by up to
+# this fraction of the scale of f plus |f|. The answer is not certified then.
+ROUGH_F = 1e-2
+# This many restarts without a better elite end a run, and four times as many if it has a target.
+FRUITLESS_RESTARTS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class DRCPlus(Algorithm[DRCPlusState]):
-    """The method. Each switch turns one ingredient off, for ablations."""
+    """The method. Each switch turns one ingredient off, to measure its effect."""
 
-    regression: bool = True  # WarmFollower explains the first four switches
+    regression: bool = True  # WarmFollower and LocalFollower explain the first four switches
     curvature: bool = True
     probes: bool = True
     rivals: bool = True
@@ -163,8 +167,8 @@ class DRCPlus(Algorithm[DRCPlusState]):
     def certify_elite(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
         """Solve the elite's follower again by independent searches; replace a refuted elite.
 
-        If the corrected elite is worse than the last certified elite, the latter returns. Where
-        followers are not smooth, it also returns if the searches do not agree.
+        If the corrected elite is worse than the last certified elite, that one becomes the elite
+        again. It also does if followers are not smooth and the corrected elite is not certified.
         """
         if state.certified or not self.certificate:
             return
@@ -193,8 +197,8 @@ class DRCPlus(Algorithm[DRCPlusState]):
     def choose_answer(self, state: DRCPlusState, check: Check) -> Procedure[WarmTask]:
         """Return the leader's choice among the best answers that a check found.
 
-        An answer close to the one under test replaces it if f is lower, whatever F is: the
-        difference is an error of the search.
+        If an answer with a lower f is close to the answer under test, it replaces that answer,
+        whatever F is, because their difference is an error of the search.
         """
         own, best = check.own, check.best
         error = own.pair.f - best.pair.f > 10 * state.known.tight + rounding(best.pair.f)
@@ -215,8 +219,8 @@ class DRCPlus(Algorithm[DRCPlusState]):
     def run_fallback(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
         """Make a generation of DRC, for followers that are not smooth.
 
-        Its pairs only propose: a certified elite is replaced by a certified better pair. Checks
-        take about a fifth of the evaluations.
+        The best pair of DRC does not become the elite at once if the elite is certified: it must be
+        better, and pass the check of `certify_elite`. Checks take about a fifth of the evaluations.
         """
         drc = FallbackDRC()
         if state.fallback is None:
@@ -244,7 +248,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
                 state.stop = other.stop = None
 
     def test_smoothness_again(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
-        """Search the elite's follower locally; if that works, the fallback ends."""
+        """Search the elite's follower locally; if these searches settle, the fallback ends."""
         state.known.smooth, state.known.searches = 1.0, 0
         elite, rng = state.the_elite, state.stream(spec, "smoothness")
         task = WarmTask.of_pair(elite, np.empty(0))
@@ -401,9 +405,10 @@ class DRCPlus(Algorithm[DRCPlusState]):
     def accept_best(
         self, spec: Spec, state: DRCPlusState, tasks: list[WarmTask]
     ) -> Procedure[None]:
-        """Solve the follower of the best pair; make the pair the elite if it is still no worse.
+        """Solve the follower of the best pair exactly, and make the pair the elite.
 
-        Before that, its answer is compared with answers of other followers.
+        In between, the pair's answer is compared with answers of other followers. All this is done
+        only as long as the pair improves the elite (`is_improved_by`).
         """
         i = int(leader_ranking([task.pair for task in tasks])[0])
         follower = self.follower(spec, state)

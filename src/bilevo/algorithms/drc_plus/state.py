@@ -25,7 +25,7 @@ class LeaderSearch:
     population: int
     best: Pair | None = None
     stale: int = 0  # generations without progress
-    descended: float = math.inf  # width at which a descent last started from `best`
+    descended: float = math.inf  # width of the search when a descent last started from `best`
 
     @classmethod
     def start(cls, start: Start, population: int) -> LeaderSearch:
@@ -68,9 +68,9 @@ class DRCPlusState(LeaderView):
     sampling: int = 0  # evaluations that `search` has used
     restart_elite: Pair | None = None  # the elite when a restart last found it improved
     fruitless: int = 0  # restarts since then; none of them found a better elite
-    smoothness_at: int = 0  # evaluations so far when it was last tested whether f is smooth
-    check_evals: int = 0  # evaluations of the last check of an elite
-    checked_at: int = 0  # evaluations so far when it ended
+    smoothness_at: int = 0  # evaluations so far when the smoothness of f was last tested
+    check_evals: int = 0  # evaluations that the last check of an elite took
+    checked_at: int = 0  # evaluations so far when that check ended
     fallback: LeaderState | None = None  # the state of DRC, if it has taken over
     stop: StopReason | None = None
     executions: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))

@@ -9,7 +9,7 @@ and one step of `sqp` are usually enough. The solver checks its assumptions:
   `Experience.smooth` records how often that happens.
 - A predicted start may lie in a wrong basin, or in a wrong part of the feasible set. So
   `test_against_neighbours` compares an answer with answers of other followers, `search_box`
-  searches the whole box, and `confirm` repeats that until an independent search agrees.
+  searches the whole box, and `check_answer` makes independent searches until enough of them agree.
 
 The solver does not know the leader's objective, so it can serve any bilevel algorithm.
 """
@@ -36,7 +36,7 @@ MAX_RIVALS = 6  # The most answers of other followers that an answer is compared
 
 @dataclass(frozen=True, slots=True)
 class WarmFollower(LocalFollower):
-    """The solver of a run's followers. Each switch turns one ingredient off, for ablations."""
+    """The solver of a run's followers. Each switch turns one ingredient off, to measure it."""
 
     regression: bool = True  # predict where searches start
     rivals: bool = True  # compare answers with answers of other followers
@@ -74,9 +74,10 @@ class WarmFollower(LocalFollower):
         return new
 
     def test_against_neighbours(self, task: WarmTask, tolerance: float) -> Procedure[WarmTask]:
-        """Search from the best answer of other followers; return the task with the better answer.
+        """Search from the best answer of other followers, if it may be better at this task's x.
 
-        If there are constraints, the best answer without them is tried too. F is not evaluated.
+        If there are constraints, the best answer without them is tried too. Returns the task itself
+        or a task with a better answer, whose F is not evaluated.
         """
         if not self.rivals:
             return task

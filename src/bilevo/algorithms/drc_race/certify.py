@@ -1,8 +1,9 @@
 """The certificate of drc-race: the solver is started again at the answer's x.
 
-A new start is a new task, with other random numbers. Where its answer is better for the follower,
-it replaces the old one, which is refuted. The answer is certified as soon as two starts agree. A
-solver without random numbers agrees with itself: `bilevo.verify` with another solver says more.
+A new start is a new task, with other random numbers. If its answer is better for the follower, the
+old answer is refuted, and the new one replaces it. The answer is certified as soon as two searches
+of the solver agree on it; the search that first found it is one of them. A solver that uses no
+random numbers always agrees with itself: `bilevo.verify` with a second solver says more.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure
 from bilevo.core.tolerances import NEGLIGIBLE, SAME
 
-MAX_STARTS = 3
+MAX_STARTS = 3  # The most new starts in a check.
 DOUBT = "starts of the solver disagree, {agree} of {of} ended at its best value"
 
 
 @dataclass(slots=True, eq=False)
 class Check:
-    """New starts of the solver at a leader; `size` (n,) is the usual size of y."""
+    """New starts of the solver at the x of the pair `tested`; `size` (n,) is the usual |y|."""
 
     tested: Pair
     size: FloatArray
     spent: int = 0  # cost of the starts
     starts: list[SolverSearch] = field(default_factory=list)
-    found: SolverSearch | None = None  # the start whose answer refutes the tested one
+    found: SolverSearch | None = None  # the start whose answer refutes the tested one, if any does
 
     @property
     def best(self) -> Pair:
@@ -48,7 +49,7 @@ class Check:
 
     @property
     def verdict(self) -> FollowerCheck:
-        """Return what the starts say of the best answer."""
+        """Return what the starts say about the best answer."""
         lowest = min([start.answer.f for start in self.starts if self.agrees(start.answer)] + [inf])
         return FollowerCheck(
             gap=max(0.0, self.best.f - lowest),
@@ -60,7 +61,11 @@ class Check:
         )
 
     def agrees(self, answer: Pair) -> bool:
-        """Tell whether a solver was done, and its answer or its value is the best one."""
+        """Tell whether an answer agrees with the best answer.
+
+        The solver must have been done with it, and its y or its f must be that of the best answer,
+        within a tolerance.
+        """
         best = self.best
         if not answer.converged or answer.lower_violation != best.lower_violation:
             return False
@@ -69,13 +74,13 @@ class Check:
 
     @property
     def tolerance(self) -> float:
-        """Return the difference of f that counts as none."""
+        """Return the largest difference of f that does not count."""
         f = [self.best.f, *(start.answer.f for start in self.starts)]
         finite = [value for value in f if isfinite(value)]
         return NEGLIGIBLE * (abs(self.best.f) + max(finite) - min(finite))
 
     def add(self, start: SolverSearch) -> None:
-        """Add a start that has ended; its answer may refute the best one."""
+        """Add a start that has ended; its answer becomes the best one if it is better."""
         self.starts.append(start)
         new, best = start.answer, self.best
         better = not best.follower_no_worse(new)
@@ -88,9 +93,9 @@ class Check:
 def check_elite(
     spec: Spec, state: LeaderState, elite: Pair, size: FloatArray, spent: int
 ) -> Procedure[Check]:
-    """Start the solver again at the elite's x until two answers agree, or some starts are made.
+    """Start the solver again at the elite's x until two answers agree, at most `MAX_STARTS` times.
 
-    `spent` is the solver's cost before.
+    `spent` is the solver's total cost before the check.
     """
     check = Check(elite, size)
     while not check.certified and len(check.starts) < MAX_STARTS:
@@ -108,5 +113,5 @@ def is_sound(pair: Pair) -> bool:
 
 
 def needs_check(pair: Pair) -> bool:
-    """Tell whether a check may still make a pair a success."""
+    """Tell whether a pair is sound but has not been checked; a check may make it a success."""
     return is_sound(pair) and pair.check is None

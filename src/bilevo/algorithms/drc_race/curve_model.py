@@ -29,7 +29,8 @@ NEAR_BEST = 0.05  # Distances to the best value hardly count below this part of 
 JITTER = 1e-4  # A variance that keeps covariances invertible.
 NEW = -1  # The number of a new task, from which the model has not learnt.
 
-# Medians and log-deviations of the settings, for values of deviation 1 in the unit box.
+# The prior of each setting: its median, and the standard deviation of its logarithm. They are for
+# values with a standard deviation of 1, and for x in the unit box.
 LENGTH = (0.5, 0.7)
 OTHERS = {"a": (0.8, 0.7), "b": (0.3, 0.7), "c": (1.0, 0.7), "e": (0.5, 0.7)} | {
     "beta": (0.2, 0.5),
@@ -78,11 +79,11 @@ class Rows:
 
 @dataclass(slots=True, eq=False)
 class Relations:
-    """Two sets of rows compared: squared differences (r, q, m), sums of shares, same tasks."""
+    """What the covariance needs of each row of one set (r) and each row of another set (q)."""
 
-    squares: FloatArray
-    t: FloatArray
-    same: BoolArray
+    squares: FloatArray  # squared differences of x, (r, q, m)
+    t: FloatArray  # sums of the shares, (r, q)
+    same: BoolArray  # whether both rows belong to the same task, (r, q)
     lasting: FloatArray  # the smaller share divided by the larger one in one task, else 0
 
     @classmethod
@@ -123,6 +124,7 @@ def first_settings(m: int) -> FloatArray:
 
 
 def _prior(m: int) -> tuple[FloatArray, FloatArray]:
+    """Return mean and standard deviation of the settings' logarithms."""
     medians, deviations = zip(*[LENGTH] * m, *OTHERS.values(), strict=True)
     return np.log(medians), np.array(deviations)
 

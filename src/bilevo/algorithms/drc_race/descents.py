@@ -34,7 +34,7 @@ class Descent:
     search: CMAState
     best: Pair | None = None
     barren: int = 0  # generations without a better pair
-    gains: int = 0  # for how many more generations it continues (see GAIN_LASTS)
+    gains: int = 0  # generations that it still continues because of a gain (see GAIN_LASTS)
     steps: int = 0  # its own steps minus the steps of exploration since its start
     fruitful: bool = False  # whether it has improved the answer by much
 
@@ -44,7 +44,10 @@ class Descent:
         return float(self.search.sigma * math.sqrt(self.search.C.diagonal().max()))
 
     def note(self, best: Pair, improved_answer: bool, much: bool, steps: int) -> None:
-        """Note a generation's best pair, its steps, and whether it improved the answer (much)."""
+        """Note a generation's best pair, and how many steps it took.
+
+        `improved_answer` and `much` tell whether it improved the run's answer at all, and by much.
+        """
         improved = self.best is None or not self.best.no_worse(best)
         self.best = best if improved else self.best
         self.barren = 0 if improved else self.barren + 1
@@ -74,7 +77,10 @@ class Descent:
 def descent_from(
     x: FloatArray, best: Pair | None, good: FloatArray, spec: Spec, optimizer: CMAES
 ) -> Descent:
-    """Start a descent at x; the distance to the nearest `good` leaders (k, m) is its width."""
+    """Return a new descent that starts at x, with the best pair known there, if any.
+
+    Its first width comes from the distances between x and the nearest `good` leaders (k, m).
+    """
     apart = np.sort(np.linalg.norm(good - x, axis=1))[: spec.m + 3]
     width = min(max(float(np.median(apart)), TWIN_DISTANCE), 1.0) / math.sqrt(spec.m)
     spread = np.minimum(width, spec.spread[: spec.m] / 3)

@@ -22,10 +22,10 @@ It differs from DRC because in training the first task to finish is not the best
 competition has no end, and unfinished tasks are kept for later generations. A task is rated by the
 final value that the model expects, not by its present value.
 
-Once a task has finished, the answer is a finished task, because an unfinished follower may make its
-leader look too good. A follower whose solver was done goes before one that was cut off. The task
-that looks best always gets steps, so the answer is seldom far behind it. If a hard limit ends a
-run, unfinished tasks do not count. Before a run ends at its target, or because it has settled, the
+Only a finished task can be the answer, because an unfinished follower may make its leader look too
+good. A follower whose solver was done is preferred to one that was cut off. The task that looks
+best always gets steps, so the answer is seldom far behind it. If a hard limit ends a run,
+unfinished tasks do not count. Before a run ends at its target, or because it has settled, the
 solver is started again at the answer's x: see `certify`.
 """
 
@@ -72,14 +72,16 @@ FIRST_STEPS = 3  # The steps of a new task in its first round.
 ROUND_GROWTH = 0.5  # The steps of a task in its next round, relative to its steps so far.
 ROUND_TASKS = 4  # How many tasks take steps side by side in exploration.
 MAX_POOLED = 100  # The most tasks that the model learns from.
-MAX_NEWER = 30  # To save memory, a task ends if more new tasks came since its last round.
+MAX_NEWER = 30  # To save memory, a task is given up if more new tasks came since its last round.
 REFIT_GROWTH = 1.2  # The model's settings are fitted again after the tasks grew by this factor.
-RESTART_DISTANCES = (0.35, 0.2, 0.1)  # How far from earlier ends a new descent starts.
+# How far from the ends of earlier descents a new descent starts, in units of the box's diagonal.
+# The n-th distance is used after n - 1 descents in a row without a gain.
+RESTART_DISTANCES = (0.35, 0.2, 0.1)
 
 
 @dataclass(slots=True, eq=False)
 class RaceTask:
-    """A leader's solver search, the leader's values after each step, and its expected end."""
+    """The solver's search at a leader, the leader's values after each step, and its outlook."""
 
     follower: SolverSearch
     F: list[float] = field(default_factory=list)
@@ -247,7 +249,10 @@ class DRCRace(Algorithm[DRCRaceState]):
         return first_met(rules, state.progress(settled=settled))
 
     def certify_elite(self, spec: Spec, state: DRCRaceState) -> Procedure[None]:
-        """Check the answer before the run ends; the run goes on if a refuted one leaves a loss."""
+        """Check the answer before the run ends.
+
+        If the check refutes the answer, it is replaced. If F is then worse, the run goes on.
+        """
         elite = state.the_elite
         pairs = [elite, *(task.pair for task in state.pool if np.isfinite(task.pair.f))]
         size = np.median([abs(pair.y) for pair in pairs], axis=0)
@@ -261,7 +266,10 @@ class DRCRace(Algorithm[DRCRaceState]):
     def replace_refuted(
         self, spec: Spec, state: DRCRaceState, refuted: Pair, found: SolverSearch
     ) -> Procedure[None]:
-        """Put a better answer in the place of a refuted one, and choose the run's answer anew."""
+        """Put a task with the better answer in the place of the refuted one.
+
+        Then the best finished task of the pool becomes the run's answer.
+        """
         yield from evaluate_answer(state, found.answer)
         F, violation = found.answer.F, found.answer.violation
         right = RaceTask(found, [F] * found.executions, [violation] * found.executions, state.tasks)
@@ -342,7 +350,10 @@ def thinned(pool: list[RaceTask], lengths: FloatArray) -> list[RaceTask]:
 
 
 def fit_model(state: DRCRaceState) -> CurveModel:
-    """Fit a model to the pool's values after the first round, now, and at the end if finished."""
+    """Fit a model to values of the pool's tasks: after the first round, and now.
+
+    The present value of a finished task also counts as its value at the end.
+    """
     x, t, number, F, violation = [], [], [], [], []
     for task in state.pool:
         marks = [
@@ -364,7 +375,11 @@ def fit_model(state: DRCRaceState) -> CurveModel:
 
 
 def tasks_to_continue(state: DRCRaceState, model: CurveModel, count: int) -> list[RaceTask]:
-    """Return unfinished tasks to continue: the best, then by expected gain per cost."""
+    """Return up to `count` unfinished tasks to continue.
+
+    The task that looks best comes first, if it is unfinished. The others follow by their expected
+    gain per step.
+    """
     pairs = [task.pair for task in state.pool]
     x, numbers = np.array([p.x for p in pairs]), np.array([p.task for p in pairs])
     mean, deviation = model.at_end(x, numbers)

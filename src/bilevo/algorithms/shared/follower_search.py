@@ -30,7 +30,7 @@ from bilevo.optimizers.protocol import Searcher
 
 
 class FollowerCheck(NamedTuple):
-    """What independent searches found of a pair's follower; see `Incumbent` for the fields."""
+    """What independent searches found about a pair's follower; `Incumbent` explains the fields."""
 
     gap: float
     certified: bool
@@ -56,7 +56,7 @@ class Pair:
     converged: bool = False  # whether the search for y has settled, or the solver is done
     task: int = -1  # number of the solver's search that found the pair; -1 without a solver
     steps: int = 0  # steps of that search so far
-    check: FollowerCheck | None = None  # what independent searches of its follower found
+    check: FollowerCheck | None = None  # what independent searches found; None if none were made
 
     def no_worse(self, other: Pair) -> bool:
         """Tell whether the pair is no worse than another for the leader."""
@@ -90,7 +90,9 @@ class Pair:
         return self.check is not None and self.check.certified
 
 
-ABSOLUTE, RELATIVE = 1e-5, 1e-4  # The defaults of `FollowerRule`: smaller changes of f are ignored.
+# The defaults of `FollowerRule`: smaller changes of f are ignored. The first is in units of the
+# scale of f, the second is relative to f.
+ABSOLUTE, RELATIVE = 1e-5, 1e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +157,7 @@ class FollowerSearch:
     rule: FollowerRule
     scale: Scale
     best: Pair | None = None
-    constraints: FloatArray = field(default_factory=lambda: np.empty(0))  # at the best answer
+    constraints: FloatArray = field(default_factory=lambda: np.empty(0))  # g at the best answer
     x_rows: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # x, repeated per point
     record: list[float] = field(default_factory=list)  # best f after each execution
     converged: bool = False
@@ -236,11 +238,11 @@ class SolverSearch:
     executions: int = 0
     converged: bool = False
     finished: bool = False
-    spent: int = 0  # the lower level's cost, of all tasks, up to its last step
+    spent: int = 0  # the lower level's total cost, of all tasks, when this search last took a step
 
     @classmethod
     def again(cls, pair: Pair, longest: int) -> SolverSearch:
-        """Return the search that a pair came from, so that it can continue."""
+        """Return the search that found a pair, so that the search can continue."""
         finished = pair.converged or pair.steps >= longest
         return cls(pair.x, pair.task, longest, pair, pair.steps, pair.converged, finished)
 

@@ -1,10 +1,11 @@
-"""Searches of the follower's whole box that know nothing of a run: what verification searches.
+"""Searches of the follower's whole box that know nothing of a run; verification makes them.
 
     yield from independent_search(at, n, rng, effort, starts, found)
 
-Points spread over the box (a Latin hypercube) show basins. Local searches start from points that
-have no better neighbour among them, and from the `starts`. Global searches by CMA-ES start from
-other points. All of these run side by side. Then the best answers that lie apart are polished.
+Points spread over the box (a Latin hypercube) show basins. Local searches start from those spread
+points that have no better neighbour, and from the `starts`. Global searches by CMA-ES start from
+other points. All of these run side by side. Then the best answers that lie apart are polished,
+which finds their last digits.
 """
 
 from __future__ import annotations
@@ -30,15 +31,16 @@ from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
 from bilevo.optimizers.sampling import latin_hypercube
 
-APART = 0.01  # of the box: answers that are farther apart are different ones
-NARROW = 0.01  # of the box: deviations at which a global search has found its basin
-AROUND = 0.02  # of the box: deviations of CMA-ES around an answer that did not settle
-CONSTRAINT_MARGIN = 1e-11  # of the box: distance that local searches keep from constraints
-STEP_LEFT = 1e-6  # of the box: a local search has settled if its next step would be shorter
-ENOUGH = 1e-16  # of what a local search has gained: a smaller gain ends it
-ITERATIONS = 50  # of a local search
-MAX_ITERATIONS = 200  # of one from the best answers: in a curved valley it needs many
-WIDEST_DIFFERENCE = 1e-3  # of the box, for slopes of an f with a large constant
+# Distances, deviations and steps are fractions of the box.
+APART = 0.01  # Answers that are farther apart than this are different answers.
+NARROW = 0.01  # A global search has found a basin once its deviations are smaller than this.
+AROUND = 0.02  # The first deviations of CMA-ES around an answer whose search did not settle.
+CONSTRAINT_MARGIN = 1e-11  # Local searches keep this distance from constraints.
+STEP_LEFT = 1e-6  # A local search has settled if its next step would be shorter than this.
+ENOUGH = 1e-16  # A local search ends if it expects less than this fraction of its last gain.
+ITERATIONS = 50  # The most iterations of a local search.
+MAX_ITERATIONS = 200  # The same for the best answers: in a curved valley a search needs many.
+WIDEST_DIFFERENCE = 1e-3  # The widest step of differences for slopes; see `search_locally`.
 
 
 class Effort(StrEnum):
@@ -52,10 +54,10 @@ class Effort(StrEnum):
 class Plan(NamedTuple):
     """What an effort consists of."""
 
-    points: int  # spread over the box
-    local: int  # the most searches from the best of them
-    wide: int  # searches by CMA-ES
-    polished: int  # answers, in the end
+    points: int  # how many points are spread over the box
+    local: int  # the most local searches from the best of these points
+    wide: int  # how many global searches CMA-ES makes
+    polished: int  # the most answers that are polished in the end
 
 
 PLANS = {
@@ -67,9 +69,10 @@ PLANS = {
 
 @dataclass(slots=True, eq=False)
 class Found:
-    """Where searches have ended, as they end: one for each of `planned` that were made.
+    """What independent searches have found so far: `ends` has the end of each search that ended.
 
-    `polished` holds the best answers that lie apart, the best one first, once all is done.
+    `planned` is the number of searches to make. When all have ended, the best answers that lie
+    apart are polished. `polished` holds them after that, the best one first.
     """
 
     planned: int = 0
@@ -86,7 +89,7 @@ class Found:
 
     @property
     def best(self) -> End:
-        """Return the best answer for the follower."""
+        """Return the best answer for the follower; at least one search must have ended."""
         return best_first([*self.polished, *self.ends])[0]
 
 
@@ -98,10 +101,10 @@ def independent_search(
     starts: FloatArray,
     found: Found | None = None,
 ) -> Procedure[Found]:
-    """Search the follower's box; `at` gives its values, `starts` (k, n) are answers under test.
+    """Search the follower's box; `at` gives the follower's values, `starts` (k, n) are under test.
 
-    The ends of searches from `starts` come with the others. A `found` that is passed in is filled
-    while the searches run, for a caller who may have to stop them.
+    The searches from `starts` count as independent searches, too. The caller may pass an empty
+    `found`. It is filled while the searches run, so that the caller has it if they are stopped.
     """
     plan, found = PLANS[effort], Found() if found is None else found
     points = np.concatenate([starts, latin_hypercube(plan.points, n, rng)])
@@ -130,7 +133,7 @@ def best_first(ends: Sequence[End]) -> list[End]:
 
 
 def apart(ends: Sequence[End]) -> list[End]:
-    """Return answers that are apart from all better ones, the best first."""
+    """Return those answers that lie apart from all better answers, the best first."""
     chosen: list[End] = []
     for end in best_first(ends):
         if all(end.far_from(other, APART) for other in chosen):
@@ -139,10 +142,11 @@ def apart(ends: Sequence[End]) -> list[End]:
 
 
 def basin_points(points: FloatArray, values: Values, first: int, most: int) -> IntArray:
-    """Return up to `most` indices from `first` on: points without a better near neighbour.
+    """Return indices of up to `most` points that have no better point near them, the best first.
 
-    A point is compared with the 2 n nearest ones. The best points come first. Where there are less
-    than half of `most`, other points are added, because constraints may divide a basin.
+    A point is compared with the 2 n points nearest to it. Only points with an index of at least
+    `first` are chosen. If they are fewer than half of `most`, other points fill up that half,
+    because constraints may divide a basin.
     """
     order = ranking(values.objective, values.violation)
     rank = np.empty(len(order), np.int64)
@@ -167,7 +171,7 @@ def _noted(search: Procedure[End], ends: list[End]) -> Procedure[None]:
 
 
 class Watched:
-    """Evaluates answers and keeps the best one."""
+    """Evaluates a follower's answers as `at` does, and keeps the best answer."""
 
     def __init__(self, at: At, best: End) -> None:
         self._at, self.best = at, best
@@ -183,10 +187,10 @@ class Watched:
 def search_locally(
     at: At, start: End, unit: float = 0.0, iterations: int = ITERATIONS
 ) -> Procedure[End]:
-    """Search by SQP from a point, again with a finer tolerance as long as f becomes smaller.
+    """Search by SQP from a point, and repeat that with a finer tolerance while f becomes smaller.
 
-    `unit` is the size of the differences of f, if known: slopes of an f with a large constant are
-    taken over a wider distance.
+    `unit` is the usual size of differences of f; 0 if it is not known. If f is much larger than
+    `unit`, because of a large constant in f, slopes are taken over a wider distance.
     """
     if not math.isfinite(start.f):
         return End(start.y, start.values, settled=False)
@@ -210,9 +214,10 @@ def search_locally(
 
 
 def _has_settled(end: SearchEnd, tolerance: float) -> bool:
-    """Tell whether a local search has reached a minimum: its next step would gain or move little.
+    """Tell whether a local search has reached a minimum.
 
-    At a kink of f the model would still take long steps.
+    It has if its model expects little gain from the next step, or if that step would be short. At
+    a kink of f neither holds, because the model would still take long steps.
     """
     if end.left <= 10 * tolerance:
         return True
@@ -225,9 +230,10 @@ def _has_settled(end: SearchEnd, tolerance: float) -> bool:
 def search_widely(
     at: At, mean: FloatArray, rng: np.random.Generator, doublings: int, unit: float
 ) -> Procedure[End]:
-    """Search the whole box by CMA-ES until a basin is found, then locally.
+    """Search the whole box by CMA-ES until it has found a basin, and then search locally.
 
-    Where the local search does not settle, CMA-ES continues to its end.
+    If the local search does not settle, CMA-ES continues to its end. `doublings` says how often the
+    usual population of CMA-ES is doubled; for `unit` see `search_locally`.
     """
     n = len(mean)
     search = Population(n, CMAES().population_size(n) << doublings, mean, 0.3)
@@ -241,7 +247,11 @@ def search_widely(
 
 
 def search_to_the_end(at: At, end: End, rng: np.random.Generator, unit: float) -> Procedure[End]:
-    """Find the last digits of an answer; where f is not smooth there, search around it first."""
+    """Find the last digits of an answer, and return the improved answer.
+
+    If a local search does not settle there, f may not be smooth, and CMA-ES searches around the
+    answer first.
+    """
     for _ in range(3):
         before = end
         if not end.settled:
@@ -274,7 +284,10 @@ class Population:
         self._left = 100 + 50 * n
 
     def run(self, at: At, rng: np.random.Generator, narrow: float) -> Procedure[None]:
-        """Continue until deviations are narrow, values agree, or the generations are used up."""
+        """Continue until the search is narrow, its values agree, or its generations are used up.
+
+        A search is narrow if all its deviations are below `narrow`, a fraction of the box.
+        """
         cma, state = self._cma, self._state
         while self._left:
             self._left -= 1

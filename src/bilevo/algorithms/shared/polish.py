@@ -1,9 +1,10 @@
 """The last digits of a follower's answer, where f may be stiff, curved or not smooth.
 
-`sqp` uses one-sided differences. Where f is stiff and its axes are correlated, these leave an error
-that counts. Here, steps go to the minimum of a quadratic model whose derivatives are central, at
-several distances. Polls check that no point near or far along the axes and along the curvatures of
-f is better; they need no smoothness.
+`sqp` uses one-sided differences. If f is stiff in directions that are not those of the axes, these
+leave an error that counts. Here, steps go to the minimum of a quadratic model of f. The model is
+made by central differences, at several distances in turn. Then a poll evaluates f at short and long
+steps along the axes and along the principal directions of the model, and takes a better point if it
+finds one. Polls do not need a smooth f.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from bilevo.core.order import best_index, no_worse
 from bilevo.core.request import Procedure, Values
 from bilevo.core.tolerances import rounding
 
-DISTANCES = (1e-4, 1e-6, 1e-2)  # of the box: no single one suits all curvatures and offsets
-POLL_STEPS = (0.1, 0.03, 1e-2, 1e-3, 1e-4, 1e-6)  # of the box
-DAMPING = (1.0, 0.5, 0.1)  # parts of a step to the model's minimum that are tried
-CYCLES = 5  # over all distances, at most
-MAX_MODELLED = 30  # variables: a model costs n (n + 1) evaluations
-MAX_AXES = 60  # along which points are compared
-SOFTEST = 1e-12  # of the largest curvature: a smaller one is not used for a step
+# Distances of the differences that make a model, as fractions of the box. No single distance suits
+# all curvatures of f and all constants added to f.
+DISTANCES = (1e-4, 1e-6, 1e-2)
+POLL_STEPS = (0.1, 0.03, 1e-2, 1e-3, 1e-4, 1e-6)  # Steps of a poll, as fractions of the box.
+DAMPING = (1.0, 0.5, 0.1)  # These fractions of the step to a model's minimum are tried.
+CYCLES = 5  # The most cycles of models at all distances and a poll.
+MAX_MODELLED = 30  # With more variables no model is made: it costs about n (n + 1) evaluations.
+MAX_AXES = 60  # A poll goes along at most this many axes.
+SOFTEST = 1e-12  # Smaller curvatures count as this fraction of the largest curvature.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,12 +55,12 @@ class End:
         return no_worse(self.f, self.violation, other.f, other.violation)
 
     def far_from(self, other: End, distance: float) -> bool:
-        """Tell whether two answers differ by more than this in a variable."""
+        """Tell whether two answers differ by more than a distance in at least one variable."""
         return bool(np.abs(self.y - other.y).max() > distance)
 
 
 def best_of(rows: FloatArray, values: Values) -> End:
-    """Return the best of evaluated points (k, n) for the follower."""
+    """Return the best point for the follower among rows (k, n) with these values."""
     i = best_index(values.objective, values.violation)
     return End(rows[i].copy(), values.part(i, i + 1))
 
@@ -76,7 +79,10 @@ class Curvature:
         return curvatures, np.ascontiguousarray(vectors.T)
 
     def minimum(self) -> FloatArray:
-        """Return where the model has its minimum in the box; negative curvatures count as 0."""
+        """Return where in the box the model has its minimum.
+
+        Curvatures that are negative or very small are raised to a small positive one (`SOFTEST`).
+        """
         n = len(self.centre)
         curvatures, vectors = self.axes()
         floor = SOFTEST * float(np.abs(curvatures).max()) + TINY
@@ -88,7 +94,10 @@ class Curvature:
 
 
 def curvature_at(at: At, y: FloatArray, distance: float) -> Procedure[Curvature | None]:
-    """Return a model of f around y by central differences; None where f fails or n is large."""
+    """Return a model of f around y by central differences.
+
+    Returns None if f fails at one of the points, or if n is above `MAX_MODELLED`.
+    """
     n = len(y)
     if n > MAX_MODELLED:
         return None
@@ -122,9 +131,10 @@ def polish(at: At, end: End) -> Procedure[End]:
 
 
 def refine(at: At, end: End) -> Procedure[tuple[End, FloatArray]]:
-    """Take a step to the minimum of a model at each distance; also return the last model's axes.
+    """Take a step to the minimum of a model of f, once for each distance in `DISTANCES`.
 
-    Where a constraint is active, or f fails, there is no model.
+    Returns the improved answer and the principal directions of the last model as rows. If a
+    constraint is active, or f fails, there is no model, and no step.
     """
     axes = np.empty((0, len(end.y)))
     for distance in DISTANCES:
@@ -136,31 +146,32 @@ def refine(at: At, end: End) -> Procedure[tuple[End, FloatArray]]:
 
 
 def some_axes(n: int) -> FloatArray:
-    """Return the axes (k, n), or some of them where there are many variables."""
+    """Return the unit vectors along the axes (k, n); only `MAX_AXES` of them if n is larger."""
     chosen = np.unique(np.linspace(0, n - 1, min(n, MAX_AXES)).astype(np.int64))
     return np.asarray(np.eye(n)[chosen])
 
 
 def is_gain(before: End, after: End) -> bool:
-    """Tell whether an answer is better than another by more than rounding."""
+    """Tell whether the answer `after` is better than `before` by more than rounding."""
     if after.violation != before.violation:
         return after.violation < before.violation
     return before.f - after.f > rounding(before.f)
 
 
 def poll_points(y: FloatArray, directions: FloatArray) -> FloatArray:
-    """Return points at steps of all sizes on both sides along directions (k, n)."""
+    """Return the points of a poll: from y, all `POLL_STEPS` both ways along directions (k, n)."""
     steps = np.concatenate([POLL_STEPS, np.negative(POLL_STEPS)])
     rows = y + (steps[:, None, None] * directions).reshape(-1, len(y))
     return np.clip(rows, 0.0, 1.0)
 
 
 def _towards(y: FloatArray, minimum: FloatArray) -> FloatArray:
+    """Return points on the way from y to a minimum, one for each fraction in `DAMPING`."""
     return np.array([y + part * (minimum - y) for part in DAMPING])
 
 
 def _better(at: At, end: End, rows: FloatArray) -> Procedure[End]:
-    """Return the best of an answer and some points."""
+    """Evaluate rows (k, n); return the best of them if it is better than the answer, else that."""
     new = best_of(rows, (yield from at(rows)))
     return end if end.no_worse(new) else End(new.y, new.values, end.settled)
 

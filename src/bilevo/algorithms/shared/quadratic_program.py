@@ -1,8 +1,9 @@
 """The quadratic programs of `sqp`: steps to the minimum of a model under linearized constraints.
 
 They are solved as least distance problems: C. Lawson and R. Hanson, "Solving least squares
-problems", 1974, chapter 23. scipy solves the non-negative least squares in them. Two constraints
-that leave no room between them are an equality, which is eliminated first (chapter 20).
+problems", 1974, chapter 23. Each of these becomes a problem of non-negative least squares, which
+scipy solves. If two constraints leave no room between them, they are treated as one equality, which
+is eliminated first (chapter 20).
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import numpy as np
 
 from bilevo.core.arrays import TINY, BoolArray, FloatArray
 
-OPPOSITE = 1e-10  # 1 plus the cosine between rows that are opposite up to rounding
-THIN = 1e-11  # of the box: less room between two constraints is none
-DEPENDENT = 1e-10  # of the largest singular value: smaller ones belong to repeated equalities
+OPPOSITE = 1e-10  # Two rows are opposite if 1 plus the cosine between them is below this.
+THIN = 1e-11  # Room between two constraints below this fraction of the box counts as none.
+# Equalities are repeated if singular values are below this fraction of the largest one.
+DEPENDENT = 1e-10
 
 
 def quadratic_step(
@@ -29,7 +31,7 @@ def quadratic_step(
 
     The bounds are below <= p <= above. Constraints are met with a margin in the units of p. If the
     constraints contradict each other or the bounds, the step makes the largest violation small, and
-    the multipliers are 0.
+    the multipliers are 0. The step is 0 if B is singular.
     """
     multipliers = np.zeros(len(c))
     with np.errstate(all="ignore"):
@@ -54,9 +56,9 @@ def quadratic_step(
 
 
 def opposites(rows: FloatArray, offsets: FloatArray, margin: float) -> BoolArray:
-    """Tell which constraints (k, k) leave no room between them, if each keeps a margin.
+    """Tell which two constraints leave no room between them, as a matrix (k, k).
 
-    A constraint is row p <= offset, with a row of length 1.
+    A constraint is row p <= offset, with a row of length 1. Each constraint keeps a margin.
     """
     room = offsets[:, None] + offsets[None, :]
     return np.asarray((rows @ rows.T < OPPOSITE - 1) & (room <= 2 * margin + THIN))
@@ -71,9 +73,10 @@ def step_on_equalities(
     below: FloatArray,
     above: FloatArray,
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Return the step and the multipliers where opposite rows are equalities; None if none.
+    """Return the step and the multipliers, with opposite rows as equalities; None if not found.
 
-    The step is q + Z t. The shortest step q meets the equalities, and Z spans what they leave free.
+    The step is q + Z t. Here q is the shortest step that meets the equalities, and Z spans the
+    directions that they leave free.
     """
     d, first = len(g), opposite.argmax(axis=1)
     one = np.flatnonzero(opposite.any(axis=1) & (first > np.arange(len(rows))))
@@ -91,7 +94,7 @@ def step_on_equalities(
     t, shadow = free
     step, multipliers = q + Z @ t, np.zeros(len(rows))
     multipliers[rest] = shadow[: len(rest)]
-    pull = -(g + B @ step + shadow @ A)  # what the equalities have to hold
+    pull = -(g + B @ step + shadow @ A)  # what the equalities' multipliers have to balance
     along = np.linalg.lstsq(E.T, pull, rcond=DEPENDENT)[0]
     multipliers[one], multipliers[other] = np.maximum(along, 0.0), np.maximum(-along, 0.0)
     return step, multipliers
@@ -100,7 +103,10 @@ def step_on_equalities(
 def free_step(
     g: FloatArray, B: FloatArray, A: FloatArray, b: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Return argmin g t + t B t / 2 subject to A t <= b, and its multipliers; None if none."""
+    """Return argmin g t + t B t / 2 subject to A t <= b, and its multipliers.
+
+    Returns None if no solution is found.
+    """
     try:
         newton = np.asarray(-np.linalg.solve(B, g), dtype=np.float64)
     except np.linalg.LinAlgError:
@@ -119,7 +125,11 @@ def constrained_step(
     below: FloatArray,
     above: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the step p and the multipliers under rows p <= offsets and below <= p <= above."""
+    """Return the step p and the multipliers under rows p <= offsets and below <= p <= above.
+
+    If no p meets all of these, a slack is added to all rows, with a high price. The multipliers are
+    then 0.
+    """
     k, d = rows.shape
     A = np.concatenate([rows, np.eye(d), -np.eye(d)])
     b = np.concatenate([offsets, above, -below])
@@ -154,6 +164,7 @@ def least_distance(
 def _least_distance(
     B: FloatArray, A: FloatArray, b: FloatArray, newton: FloatArray, scale: float
 ) -> tuple[FloatArray, FloatArray] | None:
+    """Solve the problem of `least_distance` after B was divided by `scale`; None if that fails."""
     from scipy.optimize import nnls
 
     try:

@@ -2,7 +2,7 @@
 
 R. Wilson, "A simplicial algorithm for concave programming", PhD thesis, Harvard, 1963. The penalty
 is by M. Powell, "A fast algorithm for nonlinearly constrained optimization calculations", 1978.
-The quadratic program is in quadratic_program.
+The module quadratic_program solves the quadratic programs.
 
 This is textbook SQP in the unit box, for algorithms that search locally at either level. A solver
 of scipy cannot be used, because it cannot wait for requested values. Details:
@@ -29,7 +29,7 @@ from bilevo.algorithms.shared.quadratic_program import quadratic_step
 from bilevo.core.arrays import TINY, FloatArray
 from bilevo.core.request import Procedure, Values
 
-SLOPE_DIFFERENCE = 2.0**-26  # Distance of neighbours that give slopes: the root of the precision.
+SLOPE_DIFFERENCE = 2.0**-26  # Distance of neighbours that give slopes; about sqrt(machine epsilon).
 MARGIN = 1e-9  # The default of `LocalRule.margin`.
 TRIALS = 8  # How many step lengths are tried before a direction is given up.
 CURVED = 1e-3  # A step shows curvature if its cosine with the gradient's change is larger.
@@ -84,7 +84,7 @@ def sqp(
 ) -> Procedure[SearchEnd]:
     """Minimize in a box from a point; return the best point seen. `at` requests values.
 
-    A Hessian or values at the start that the caller passes are not evaluated again.
+    If the caller passes a Hessian, or the values at the start, they are not evaluated again.
     """
     search = LocalSearch(Sampler(at, low, high, rule.max_points, rule.difference, rule.unit), rule)
     yield from search.begin(np.clip(point, low, high), hessian, values)
@@ -183,7 +183,8 @@ class LocalSearch:
     def rescales(self, model: Model) -> bool:
         """Tell whether measured curvatures improve the model.
 
-        They are the objective's. Where constraints are active, the model has the Lagrangian's.
+        They do not if constraints are active: the curvatures measured are those of the objective,
+        but the model then needs those of the Lagrangian.
         """
         return self.rule.trusting and model.penalty == 0
 
@@ -248,7 +249,7 @@ class Model:
     def settled(self, proposal: Proposal, tolerance: float) -> bool:
         """Tell whether a step is short because little gain is left, not because B is too large."""
         with np.errstate(all="ignore"):
-            residual = self.B @ proposal.step  # of the first-order conditions
+            residual = self.B @ proposal.step  # how far the first-order conditions are from met
             softest = max(float(np.diag(self.B).min()), TINY)
             left = float(residual @ residual) / softest
             return -proposal.slope < tolerance and left < 1e4 * tolerance
@@ -352,6 +353,9 @@ def updated_hessian(
 
 
 def is_definite(B: FloatArray) -> bool:
-    """Tell whether B is positive definite beyond rounding, so that the model has a minimum."""
+    """Tell whether B is clearly positive definite, so that the model has a minimum.
+
+    An eigenvalue that is positive only by rounding does not count as positive.
+    """
     eigenvalues = np.linalg.eigvalsh(B)
     return bool(eigenvalues[0] > INDEFINITE * eigenvalues[-1])

@@ -1,4 +1,8 @@
-"""What f looks like around a follower's answer: its scale, where it is level, what it resolves."""
+"""What f looks like around a follower's answer.
+
+`look_around` finds the local scale of f, where f is level, and how exactly f shows the answer in
+spite of rounding.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +16,19 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.request import Procedure, Values
 from bilevo.core.tolerances import FAR, NEAR, UNRESOLVED, local_scale, negligible, rounding, sharp
 
-STEPS = (1e-5, 1e-4, NEAR, FAR, 0.1, 0.5)  # of the box
-VISIBLE = 4.0  # times the rounding of f: a change that is not rounding
+STEPS = (1e-5, 1e-4, NEAR, FAR, 0.1, 0.5)  # Steps at which f is seen, as fractions of the box.
+VISIBLE = 4.0  # A change of f above this multiple of its rounding is real.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Surroundings:
     """What f looks like around an answer.
 
-    `level` (k, n) are points at which f is the same. `unresolved` (k, n) are the farthest points,
-    one for each direction, at which rounding of f may hide that another answer is better; nearer
-    ones than `UNRESOLVED` are left out. `tolerated` is how much less f is because the answer uses
-    the tolerance on constraints.
+    `f` is its value at the answer, and `scale` its local scale (see `core.tolerances`). `level`
+    (k, n) are points at which f is the same. Rounding of f may hide that another answer near this
+    one is better. `unresolved` (k, n) has the farthest such point in each direction, if it is
+    farther away than `UNRESOLVED`. If constraints of the answer are positive but tolerated, this
+    lowers f by about `tolerated`.
     """
 
     f: float
@@ -34,17 +39,17 @@ class Surroundings:
 
     @property
     def negligible(self) -> float:
-        """Return the difference of f that does not count here."""
+        """Return the largest difference of f that does not count around this answer."""
         return negligible(self.f, self.scale) + self.tolerated
 
     @property
     def sharp(self) -> float:
-        """Return the difference of f within a set over which f is level."""
+        """Return the largest difference of f with which f still counts as level."""
         return sharp(self.f, self.scale)
 
 
 def look_around(at: At, end: End) -> Procedure[Surroundings]:
-    """Evaluate f around an answer, along the axes and along its curvatures."""
+    """Evaluate f around an answer, along the axes and along the principal directions of f."""
     n = len(end.y)
     model = yield from curvature_at(at, end.y, STEPS[1])
     axes = some_axes(n) if model is None else np.concatenate([np.eye(n), model.axes()[1]])
@@ -56,7 +61,7 @@ def look_around(at: At, end: End) -> Procedure[Surroundings]:
     f = np.where(values.violation > end.violation, np.inf, values.objective)
     f = np.where(moved, f, end.f).reshape(len(STEPS), -1)
     scale = local_scale(end.f, *f[2:4])
-    if not scale:  # where all neighbours are infeasible, their f shows the scale
+    if not scale:  # if all neighbours are infeasible, their f has to show the scale
         with np.errstate(all="ignore"):
             free = end.f + np.abs(values.objective - end.f).reshape(len(STEPS), -1)
         scale = local_scale(end.f, *free[2:4])
@@ -67,9 +72,11 @@ def look_around(at: At, end: End) -> Procedure[Surroundings]:
 
 
 def _tolerated(end: End, around: Values, axes: int) -> float:
-    """Return how much less f is because constraints are positive, if an answer is feasible.
+    """Return how much lower f is because some constraints are positive, but tolerated.
 
-    The slopes of f along these constraints, from the nearest points, show what their values gain.
+    The nearest points show how f changes with each of these constraints. That slope times the
+    constraint's value is its part. Returns 0 if no constraint is positive, or if the answer is
+    infeasible.
     """
     c = end.values.constraints[0]
     used = np.flatnonzero(c > 0)
@@ -84,10 +91,11 @@ def _tolerated(end: End, around: Values, axes: int) -> float:
 
 
 def _radii(f: float, around: FloatArray) -> FloatArray:
-    """Return how far rounding hides changes of f, from values at all steps (k, directions).
+    """Return for each direction how far from the answer rounding hides changes of f.
 
-    The first visible change is taken to be the square of the distance. Where none is visible, f is
-    level, and the radius 0.
+    `around` (k, directions) holds f at all k `STEPS`. It is assumed that f grows with the square of
+    the distance up to the first step at which a change is visible. If no change is visible in a
+    direction, f is level there, and the radius is 0.
     """
     with np.errstate(all="ignore"):
         change = np.abs(around - f)

@@ -74,8 +74,8 @@ def tie_order(
 def flat_directions(at: At, y: FloatArray, scale: float = 0.0) -> Procedure[FloatArray]:
     """Return directions (k, n) in which f has no curvature at y, by finite differences.
 
-    `at` evaluates the follower at rows of y. A curvature counts as none if it is small relative to
-    the largest one, or to `scale`.
+    `at` evaluates the follower at rows of y. A curvature counts as none if it is at most `FLAT`
+    times the sum of the largest curvature and `scale`. If f fails near y, no direction is returned.
     """
     n = len(y)
     h = np.where(y > 0.5, -FLAT_DIFFERENCE, FLAT_DIFFERENCE)
@@ -145,7 +145,7 @@ def search_widely(
     is y (n,), the follower's value and the follower's violation.
     """
     cma, k = CMAES(), flat.size
-    reach = 2 * math.sqrt(len(flat.y))  # 0 to 1 in CMA-ES is -reach / 2 to reach / 2 here
+    reach = 2 * math.sqrt(len(flat.y))  # 0 to 1 in CMA-ES stands for -reach / 2 to reach / 2
     state = cma.start(Start(np.full(k, 0.5), 0.01 * np.eye(k), np.zeros(k)))
     chosen, chosen_F = None, math.inf
     for _ in range(50 + 30 * k):
