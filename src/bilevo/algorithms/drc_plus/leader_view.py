@@ -33,6 +33,7 @@ LEADER_DIFFERENCE = 1e-5  # The step of finite differences in x, as a fraction o
 LEADER_TOLERANCE = 1e-9  # A descent ends if it expects a smaller gain in F, in units of `F_scale`.
 LEADER_ITERATIONS = 15  # The most iterations of a descent, of m + 1 points each.
 USUAL_ERROR = 0.01  # Exact searches leave an error of f of about this part of their tolerance.
+MAX_NOISE = 1e-4  # Errors of f are taken to leave no more than this in F, in units of `F_scale`.
 FLAT_REACH = 0.05  # How far f must stay level along a flat direction, as a fraction of the box.
 F_ERROR = 0.05  # The largest error of F by an unfinished follower, relative to a difference in F.
 
@@ -91,6 +92,8 @@ class LeaderView:
         if self.elite is not None and math.isfinite(self.elite.f):
             error = max(rounding(self.elite.f), USUAL_ERROR * self.known.tight)
             noise = self.sensitivity * math.sqrt(error)
+        # `sensitivity` may be from places where the scale of f is another one.
+        noise = min(noise, self.F_scale.tolerance(MAX_NOISE))
         return max(self.F_scale.tolerance(absolute), noise)
 
     def f_tolerance(self, difference: float) -> float:
