@@ -39,7 +39,7 @@ from bilevo.verification.follower_problem import (
 )
 from bilevo.verification.tie_search import TieRule, search_ties, tied_ends
 
-# The most answers from which ties are searched for the best F; as many again for the worst F.
+# How many searches look for the tie with the best F, at most. As many look for the worst F.
 TIE_SEARCHES = {Effort.LOW: 1, Effort.NORMAL: 2, Effort.HIGH: 3}
 
 
@@ -103,7 +103,7 @@ class Verification:
         if best.violation > 0 or not np.isfinite(best.f):
             return
         self._around = around = run(look_around(at_lower, best))
-        # Local searches keep a margin to constraints, so their ties are less sharp.
+        # Local searches end a margin away from constraints, so f of tied answers differs more.
         slack = around.negligible if self._constrained else around.sharp
         rule = TieRule(best.f + slack, best.violation, around.scale)
         twins = TieRule(best.f + around.negligible, best.violation, around.scale)
@@ -128,7 +128,7 @@ class Verification:
         return self.follower.best
 
     def _hidden(self) -> float:
-        """Return how far from the best answer rounding of f hides answers with another F.
+        """Return how far from the best answer F may differ while f does not, because of rounding.
 
         The distance is a fraction of the box; it is 0 if there are no such answers.
         """

@@ -244,7 +244,7 @@ class FollowerProblem:
     def claimed(self, y: FloatArray) -> Answer:
         """Return the answer under test, in unit coordinates; `y` is in the user's units.
 
-        An evaluation that fails raises its error, because the run could evaluate this pair.
+        If the evaluation fails, its error is raised: the run evaluated this pair without an error.
         """
         at = self.evaluations
         values = at(Level.LOWER, self._x, y[None].copy(), on_failure="raise")
@@ -255,7 +255,7 @@ class FollowerProblem:
         return self.evaluations(Level.UPPER, self._x, y[None].copy(), on_failure="raise")
 
     def ends(self, y: FloatArray) -> list[End]:
-        """Evaluate points (k, n) in unit coordinates; return each as an `End` to start from."""
+        """Evaluate points (k, n) in unit coordinates; return them as ends that searches start from."""
         rows = split(self(Level.LOWER, y), [1] * len(y))
         return [End(point, values) for point, values in zip(y, rows, strict=True)]
 

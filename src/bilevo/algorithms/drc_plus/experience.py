@@ -126,9 +126,9 @@ class Experience:
 
     @property
     def tight(self) -> float:
-        """Return the tolerance on f of exact searches, below which errors do not count.
+        """Return the smallest tolerance on f with which a follower is solved.
 
-        It is not less than the change of f by the error that finite differences leave in y.
+        Finite differences leave an error in y. The tolerance is at least what this error costs in f.
         """
         return max(SHARP * self.unit, DIFFERENCES * self.spread)
 
@@ -175,7 +175,7 @@ class WarmTask:
     smooth: bool = True  # whether the last local search ended near a minimum
     tolerance: float = math.inf  # the tolerance on f with which the last search was made
     hessian: FloatArray | None = None  # the Hessian that its next search starts with
-    executions: int = 0  # evaluations so far
+    executions: int = 0  # evaluations so far; each one counts as an execution
     moved: float = math.inf  # how much the last search changed F; inf if that is not known
 
     @classmethod

@@ -35,7 +35,7 @@ LEADER_ITERATIONS = 15  # The most iterations of a descent, of m + 1 points each
 USUAL_ERROR = 0.01  # Exact searches leave an error of f of about this part of their tolerance.
 MAX_NOISE = 1e-4  # Errors of f are taken to leave no more than this in F, in units of `F_scale`.
 FLAT_REACH = 0.05  # How far f must stay level along a flat direction, as a fraction of the box.
-F_ERROR = 0.05  # The largest error of F by an unfinished follower, relative to a difference in F.
+F_ERROR = 0.05  # An unfinished follower may cause this part of the difference in F to be seen.
 
 
 @dataclass(slots=True, eq=False)
@@ -122,7 +122,7 @@ class LeaderView:
         self.flat = np.asarray(flat[change <= self.known.tie(pair.f)])
 
     def resolve_ties(self, task: WarmTask, again: bool = True) -> Procedure[WarmTask]:
-        """Return the task with that tie around its answer that is best for the leader.
+        """Return the task; the nearby tied answer that is best for the leader replaces its answer.
 
         Flat directions may change with x. If f rises along the known ones, they are found again.
         This is done only once, which is what `again` is for.
@@ -199,7 +199,8 @@ class LeaderView:
         yield from self.evaluate_leaders([new])
         new = yield from self.resolve_ties(new)
         new.executions += task.executions
-        if new.pair.violation == task.pair.violation:  # so F was known before
+        # F was known before: the violation of a pair is inf until F is evaluated.
+        if new.pair.violation == task.pair.violation:
             new.moved = abs(new.pair.F - task.pair.F)
             gain = task.pair.f - new.pair.f
             if gain > 0 and math.isfinite(new.moved):
@@ -225,7 +226,7 @@ class Phi:
         self.constrained = tasks[0].G.size > 0
         for i, task in enumerate(tasks):
             if task.solved and state.is_improved_by(task.pair):
-                if len(tasks) == 1:  # the end of a step, not neighbours for differences
+                if len(tasks) == 1:  # A step ended there; several rows are for finite differences.
                     tasks[i] = yield from state.test_against_neighbours(self.follower, task)
                 if state.is_improved_by(tasks[i].pair):
                     yield from state.accept_elite(tasks[i].pair)
