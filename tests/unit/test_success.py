@@ -120,6 +120,12 @@ def test_a_second_certificate_replaces_the_first() -> None:
     assert result.success and result.message == "F reached the target; what was found"
 
 
+def test_a_verified_pair_that_violates_a_constraint_is_no_success() -> None:
+    result = ended(StopReason.TARGET, PAIR)
+    result.accept(certificate(True, feasible=False))
+    assert result.certified and not result.success
+
+
 def test_published_methods_name_verify_and_it_makes_the_success() -> None:
     result = bilevo.minimize(quadratic(), method="bl-cma-es", rng=1)
     assert result.status == "stagnation" and not result.success and not result.certified

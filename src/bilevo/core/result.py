@@ -221,7 +221,8 @@ class Result:
         """Adopt a certificate, and set `certified`, `success` and `message` accordingly."""
         self.certificate, self.certified = certificate, bool(certificate.confirmed)
         self.follower_gap = certificate.follower_gap
-        self.success = self.status in SUCCESSFUL_ENDS and self.feasible and self.certified
+        feasible = self.feasible and certificate.feasible
+        self.success = self.status in SUCCESSFUL_ENDS and feasible and self.certified
         ending = self.message.partition("; ")[0]
         self.message = f"{ending}; {certificate.message}"
 

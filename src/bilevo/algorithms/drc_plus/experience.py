@@ -128,7 +128,7 @@ class Experience:
     def tight(self) -> float:
         """Return the smallest tolerance on f with which a follower is solved.
 
-        Finite differences leave an error in y. The tolerance is at least what this error costs in f.
+        Finite differences leave an error in y. The tolerance is at least what that costs in f.
         """
         return max(SHARP * self.unit, DIFFERENCES * self.spread)
 
