@@ -255,7 +255,7 @@ class FollowerProblem:
         return self.evaluations(Level.UPPER, self._x, y[None].copy(), on_failure="raise")
 
     def ends(self, y: FloatArray) -> list[End]:
-        """Evaluate points (k, n) in unit coordinates; return them as ends that searches start from."""
+        """Evaluate points (k, n) in unit coordinates; return them as ends, to search from."""
         rows = split(self(Level.LOWER, y), [1] * len(y))
         return [End(point, values) for point, values in zip(y, rows, strict=True)]
 
