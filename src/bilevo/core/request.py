@@ -226,12 +226,12 @@ def run(procedure: Procedure[T], answer: Callable[[Any], Any]) -> T:
 
 def relayed(
     procedure: Procedure[T],
-    asked: Callable[[Request], Request],
+    asked: Callable[[Request], Request | None],
     answered: Callable[[Level, Values], Values],
 ) -> Procedure[T]:
-    """Run a procedure, and return its result.
+    """Run a procedure with its requests changed by `asked`, and their values by `answered`.
 
-    `asked` changes the procedure's requests, and `answered` changes the values sent back to it.
+    A request that `asked` changes to None is not made; only an `Incumbent` can be left out.
     """
     sent = None
     while True:
@@ -240,8 +240,10 @@ def relayed(
         except StopIteration as end:
             result: T = end.value
             return result
-        values = yield asked(request)
-        sent = answered(request.level, values) if isinstance(request, Evaluate) else None
+        sent, changed = None, asked(request)
+        if changed is not None:
+            values = yield changed
+            sent = answered(request.level, values) if isinstance(request, Evaluate) else None
 
 
 def together(procedures: Iterable[Procedure[T]]) -> Procedure[list[T]]:

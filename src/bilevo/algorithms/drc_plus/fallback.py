@@ -19,7 +19,7 @@ from bilevo.algorithms.shared.follower_search import ABSOLUTE, FollowerSearch, P
 from bilevo.algorithms.shared.leader import LeaderState, alone_reaches
 from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Spec
-from bilevo.core.request import Incumbent, Level, Procedure, T
+from bilevo.core.request import Incumbent, Level, Procedure, T, Values, relayed
 from bilevo.core.streams import stream
 from bilevo.optimizers.protocol import AnyOptimizer
 
@@ -60,19 +60,11 @@ class FallbackDRC(DRC):
 
 
 def without_incumbents(procedure: Procedure[T], known: Experience) -> Procedure[T]:
-    """Run a procedure and return its result, but do not pass its best pairs on to the driver.
+    """Run a procedure without telling its best pairs, and note the lower evaluations it makes."""
 
-    The lower evaluations that the run has spent are noted in `known`.
-    """
-    sent = None
-    while True:
-        try:
-            request = procedure.send(sent)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        sent = None
-        if not isinstance(request, Incumbent):
-            sent = yield request
-            if request.level is Level.LOWER:
-                known.spent = sent.spent
+    def note(level: Level, values: Values) -> Values:
+        if level is Level.LOWER:
+            known.spent = values.spent
+        return values
+
+    return relayed(procedure, lambda r: None if isinstance(r, Incumbent) else r, note)
