@@ -128,9 +128,9 @@ class Verification:
         return self.follower.best
 
     def _hidden(self) -> float:
-        """Return how far from the best answer F may differ while f does not, because of rounding.
+        """Return how far from the best answer rounding makes f equal although F differs.
 
-        The distance is a fraction of the box; it is 0 if there are no such answers.
+        The distance is a fraction of the box; it is 0 if there is no such point.
         """
         if self._around is None or not len(self._around.unresolved):
             return 0.0

@@ -66,7 +66,7 @@ class DRCPlusState(LeaderView):
     ends: FloatArray = field(kw_only=True)  # where descents ended, (k, m)
     descending: int = 0  # evaluations that descents have used
     sampling: int = 0  # evaluations that `search` has used
-    restart_elite: Pair | None = None  # the elite when a restart last found it improved
+    restart_elite: Pair | None = None  # the elite at the last restart that saw a gain
     fruitless: int = 0  # restarts since then; none of them found a better elite
     smoothness_at: int = 0  # evaluations so far when the smoothness of f was last tested
     check_evals: int = 0  # evaluations that the last check of an elite took

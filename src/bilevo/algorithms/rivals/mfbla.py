@@ -49,7 +49,7 @@ from bilevo.core.streams import stream
 
 LOWEST, USUAL, FULL = 0, 1, 2  # Fidelities. All children are rated at `USUAL` or lower.
 EFFORT = 1 / 10, 1 / 3, 1 / 2  # The shares of the lower budget that DE gets at each fidelity.
-CHECKED, CHECKED_AT_RANDOM = 0.1, 2  # The share of best children, and the others, rated twice.
+CHECKED, CHECKED_AT_RANDOM = 0.1, 2  # Rated twice: this share of the best, this many others.
 # The fidelity rises if the rank correlation is below the first number, and falls above the second.
 DISAGREE, AGREE = 0.8, 0.95
 NEAR_SHARE = 2 / 3  # The share of a follower's first points that are around a known answer.

@@ -14,7 +14,7 @@ from bilevo.core.arrays import TINY, BoolArray, FloatArray
 
 OPPOSITE = 1e-10  # Two rows are opposite if 1 plus the cosine between them is below this.
 THIN = 1e-11  # Room between two constraints below this fraction of the box counts as none.
-# Equalities are repeated if singular values are below this fraction of the largest one.
+# Equalities are dependent if singular values are below this fraction of the largest.
 DEPENDENT = 1e-10
 
 

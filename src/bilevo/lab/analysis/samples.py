@@ -69,10 +69,10 @@ class Case(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The completed runs of a method on a case, by column, and the numbers of its failed runs."""
+    """The completed runs of a method on a case, by column, and its failed runs by `number`."""
 
     columns: dict[str, FloatArray]
-    failures: FloatArray  # the numbers of failed runs
+    failures: FloatArray  # `number` of each failed run
     F_star: float = np.nan  # NaN if it is not known
     known: frozenset[str] = frozenset()  # qualities in which a failed run counts as the worst
 
@@ -105,7 +105,7 @@ class Group:
     def numbered_standing(
         self, indicator: str, floor: float | None = None
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the numbers of runs, and the value that each run has in comparisons."""
+        """Return the `number` of each run, and the value that the run has in comparisons."""
         numbers, values = self.columns["number"], self.values(indicator, floor)
         if indicator in self.known:
             wrong = self._violates("violation")
@@ -224,7 +224,7 @@ def registered_methods() -> dict[str, registry.Method]:
 
 
 def ordered_methods(methods: Iterable[str]) -> list[str]:
-    """Sort methods: registered ones first, each followed by its forms ("x/plain", "x+y")."""
+    """Sort methods: registered ones first, each before its variations ("x/plain", "x+y")."""
     names, known = list(methods), list(registered_methods())
     bases = list(dict.fromkeys([*known, *map(base_method, names)]))
 

@@ -7,7 +7,7 @@
   without ties are tested exactly. Samples whose values are all equal have p = 1.
 - The signed-rank test (scipy.stats.wilcoxon) pairs runs of the same number. Nothing else connects
   them: seeds of different methods share nothing. Pairs of equal values are taken out first, as
-  Wilcoxon did, so that more of the other pairs can be tested exactly.
+  Wilcoxon did, so that the exact test can be used more often.
 - A test is made only if the samples are large enough to show a difference at all.
 - Holm's correction is written here because scipy has only the correction of Benjamini and Hochberg,
   which controls another error.
