@@ -292,8 +292,9 @@ class Spec:
 
     The driver maps [0, 1]^m x [0, 1]^n to the user's bounds, so an algorithm needs no bounds, and
     variables of very different widths look alike. `spread` (m + n,) holds the standard deviations
-    that a search over the whole box starts with. `kernel` says what computes CMA-ES: "numpy" or compiled "numba". `ctol`
-    (upper, lower) is what the driver forgives in constraints (see `bilevo.core.feasibility`).
+    that a search over the whole box starts with. `kernel` says what computes CMA-ES: "numpy", or
+    compiled "numba". `ctol` (upper, lower) is what the driver forgives in constraints (see
+    `bilevo.core.feasibility`).
 
     `step_cost` is the largest cost of a step of the problem's own solver, or None if there is no
     solver. A solver's answers are in the user's units, because no algorithm searches them; `spread`
