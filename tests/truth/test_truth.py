@@ -83,6 +83,13 @@ def test_no_wrong_answer_of_any_construction_is_a_success_or_confirmed(name: str
     check_run(construct(name, SEED))
 
 
+# Successes that a thorough `verify` once refuted: rounding of f, and a basin among ripples.
+@pytest.mark.parametrize("index", [106, 171])
+def test_a_success_that_was_refuted_is_no_more(index: int) -> None:
+    assert not attempt(index, seed=1004, run=1004).refuted
+    assert not attempt(index, seed=1004, run=1).refuted
+
+
 @pytest.mark.parametrize("index", QUICK)
 def test_no_success_on_random_problems_is_refuted(index: int) -> None:
     outcome = attempt(index, seed=SEED, max_evals=8000)

@@ -125,6 +125,7 @@ def test_a_first_run_loads_what_it_uses_only(monkeypatch: pytest.MonkeyPatch) ->
         "polish",
         "quadratic_program",
         "sqp",
+        "surroundings",
         "ties",
     )
     plus = ("box_search", "certificate", "experience", "fallback", "leader_view")

@@ -266,7 +266,7 @@ def test_spread_points_find_a_deep_basin_of_a_few_per_cent_of_the_box(seed: int)
 
     bed = Bed(box_of(f, n=1))
     found = bed.driven.run(
-        search_spread_points(bed.solver, np.array([0.5, 0.5]), stream(seed, "spread"), 32)
+        search_spread_points(bed.solver, np.array([0.5, 0.5]), stream(seed, "spread"), 32, 5)
     )
     assert min(task.pair.f for task in found) < -0.07
 

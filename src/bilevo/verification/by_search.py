@@ -21,12 +21,12 @@ from bilevo.algorithms.shared.independent_search import (
     independent_search,
 )
 from bilevo.algorithms.shared.polish import End
-from bilevo.algorithms.shared.surroundings import Surroundings, look_around
+from bilevo.algorithms.shared.surroundings import Surroundings, hidden_distance, look_around
 from bilevo.core.problem import Problem
 from bilevo.core.request import Level, Values, split
 from bilevo.core.result import Certificate
 from bilevo.core.streams import stream
-from bilevo.core.tolerances import alike, rounding
+from bilevo.core.tolerances import rounding
 from bilevo.run.session import Stopped
 from bilevo.verification.certificate import UNKNOWN, Evidence, Tie, make_certificate
 from bilevo.verification.follower_problem import (
@@ -36,6 +36,7 @@ from bilevo.verification.follower_problem import (
     FollowerProblem,
     Settings,
     at_lower,
+    at_upper,
 )
 from bilevo.verification.tie_search import TieRule, search_ties, tied_ends
 
@@ -128,19 +129,12 @@ class Verification:
         return self.follower.best
 
     def _hidden(self) -> float:
-        """Return how far from the best answer rounding makes f equal although F differs.
-
-        The distance is a fraction of the box; it is 0 if there is no such point.
-        """
+        """Return how far from the best answer rounding makes f equal although F differs."""
         if self._around is None or not len(self._around.unresolved):
             return 0.0
         self._evaluate_leader([self.best])
         F = float(self._upper[self.best.y.tobytes()].objective[0])
-        points = self._around.unresolved
-        other = self.follower(Level.UPPER, points).objective
-        differs = np.array([not alike(F, value) for value in other.tolist()])
-        away = np.abs(points - self.best.y).max(axis=1)
-        return float(away[differs].max(initial=0.0))
+        return self.follower.run(hidden_distance(at_upper, self.best.y, F, self._around))
 
     def _evaluate_leader(self, ends: Sequence[End]) -> None:
         """Evaluate F, in one batch, at those of the answers where it is not known yet."""

@@ -32,7 +32,6 @@ BASIN_WIDTH = 0.01  # CMA-ES has found a basin if its deviations are smaller (fr
 FULL_WIDTH = 0.3  # The first deviations of a search of the whole box, as fractions of the box.
 CONVERGED = 1e-9  # CMA-ES ends if f changes by less, in units of the scale of f.
 MAX_RESTARTS = 8  # The most restarts of CMA-ES where f is not smooth.
-MAX_STARTS = 3  # The most local searches from spread points are this number plus n.
 PROBE_STEPS = 0.2 * 1.5 ** -np.arange(12.0)  # Steps that probe for basins (fractions of the box).
 
 
@@ -199,17 +198,16 @@ def probe_axes(follower: LocalFollower, task: WarmTask) -> Procedure[WarmTask]:
 
 
 def search_spread_points(
-    follower: LocalFollower, x: FloatArray, rng: np.random.Generator, count: int
+    follower: LocalFollower, x: FloatArray, rng: np.random.Generator, count: int, most: int
 ) -> Procedure[list[WarmTask]]:
     """Search locally from those of `count` spread points that have no better neighbour.
 
-    If the local search to the best answer did not settle, CMA-ES searches around this answer.
+    At most `most` local searches are made. If the local search to the best answer did not settle, CMA-ES searches around this answer.
     Returns a task for the end of each search.
     """
-    n = follower.spec.n
-    points = latin_hypercube(count, n, rng)
+    points = latin_hypercube(count, follower.spec.n, rng)
     values = yield from follower.known.evaluate(x, points)
-    chosen = basin_points(points, values, 0, MAX_STARTS + n)
+    chosen = basin_points(points, values, 0, most)
     starts = [WarmTask.at(x, points[i : i + 1], values.part(i, i + 1)) for i in chosen]
     found = yield from search_all(follower, starts)
     best = found[0]

@@ -8,6 +8,7 @@ checks have replaced by better ones. The searches use nothing else of the run.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -19,11 +20,19 @@ from bilevo.algorithms.drc_plus.box_search import (
 )
 from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask
 from bilevo.algorithms.drc_plus.local_follower import LocalFollower
-from bilevo.algorithms.shared.follower_search import FollowerCheck
-from bilevo.core.request import Procedure
+from bilevo.algorithms.shared.follower_search import FollowerCheck, evaluate_answers
+from bilevo.algorithms.shared.polish import End
+from bilevo.algorithms.shared.surroundings import hidden_distance, look_around
+from bilevo.core.request import Level, Procedure
+from bilevo.core.tolerances import UNRESOLVED
 
 MAX_SEARCHES = 5  # The most independent searches of a check.
-SPREAD_POINTS = 40  # The points spread over the box are this number plus 8 n.
+SPREAD_POINTS = 40  # A look at spread points evaluates this number plus 8 n of them,
+LOCAL_SEARCHES = 3  # and makes at most this number plus n local searches.
+FINAL_SHARE = 0.2  # The look at a run's end takes about this share of its evaluations,
+MAX_THOROUGH = 20  # but is at most this many times as thorough as the usual one.
+# A run is stricter than verification, whose estimates of distances differ from the run's.
+RESOLVED = UNRESOLVED / 3
 
 
 @dataclass(slots=True, eq=False)
@@ -35,6 +44,7 @@ class Check:
     ends: list[WarmTask] = field(default_factory=list)  # the best answer of each search
     found: list[WarmTask] = field(default_factory=list)  # all answers, also of searches from `own`
     spent: int = 0  # lower evaluations of all searches
+    doubt: str = ""  # why the answer may be wrong although searches agree
 
     @property
     def best(self) -> WarmTask:
@@ -80,28 +90,32 @@ class Check:
     def verdict(self, f: float) -> FollowerCheck:
         """Return what the check says about an answer with this f.
 
-        The answer is certified if the check is confirmed, the answer is as good as the best one,
-        and rounding of f does not hide where its minimum is.
+        The answer is certified if the check is confirmed and without doubt, and the answer is as
+        good as the best one.
         """
         gap = max(0.0, f - self.best.pair.f)
-        doubt = "" if self.known.resolves(f) else "rounding of f hides where its minimum is"
         as_good = gap <= self.known.tie(f) and self.best.pair.lower_violation == 0
-        certified = self.confirmed and as_good and not doubt
-        return FollowerCheck(gap, certified, len(self.ends), self.agreeing, self.spent, doubt)
+        certified = self.confirmed and as_good and not self.doubt
+        return FollowerCheck(gap, certified, len(self.ends), self.agreeing, self.spent, self.doubt)
 
 
 def check_answer(
-    follower: LocalFollower, own: WarmTask, rng: np.random.Generator, least: int = 2
+    follower: LocalFollower,
+    own: WarmTask,
+    rng: np.random.Generator,
+    least: int = 2,
+    thorough: float = 1.0,
 ) -> Procedure[Check]:
     """Search a follower independently, at least `least` times and until enough searches agree.
 
-    If f is not smooth, searches seldom agree, and `least` searches are made.
+    If f is not smooth, searches seldom agree, and `least` searches are made. Spread points and
+    local searches are `thorough` times as many as usual.
     """
     known, before = follower.known, follower.known.spent
     check = Check(known, own)
     for number in range(MAX_SEARCHES):
         if number == 0 and not known.rough:
-            yield from search_from_all_over(follower, check, rng)
+            yield from search_from_all_over(follower, check, rng, thorough)
         else:
             relaxed, doublings = number % 2 == 1, max(0, number - 2)
             end = yield from search_box(follower, own.pair.x, rng, relaxed, doublings, exact=True)
@@ -113,15 +127,40 @@ def check_answer(
     return check
 
 
+def final_thoroughness(n: int, spent: int) -> float:
+    """Return how thorough the look at a run's end is, after `spent` evaluations.
+
+    Local searches are taken to need ten iterations.
+    """
+    usual = SPREAD_POINTS + 8 * n + (LOCAL_SEARCHES + n) * 10 * (n + 2)
+    return min(max(1.0, FINAL_SHARE * spent / usual), MAX_THOROUGH)
+
+
+def find_doubt(follower: LocalFollower, task: WarmTask) -> Procedure[str]:
+    """Look whether rounding of f hides where its minimum is; return the doubt, or an empty text.
+
+    This costs evaluations only if rounding may matter.
+    """
+    pair, known = task.pair, follower.known
+    if known.clearly_resolves(pair.f) or pair.violation > 0:
+        return ""
+    at = partial(known.evaluate, pair.x)
+    around = yield from look_around(at, End(pair.y, task.lower), RESOLVED)
+    leader = partial(evaluate_answers, pair.x, level=Level.UPPER)
+    hidden = yield from hidden_distance(leader, pair.y, pair.F, around)
+    return "rounding of f hides where its minimum is" if hidden else ""
+
+
 def search_from_all_over(
-    follower: LocalFollower, check: Check, rng: np.random.Generator
+    follower: LocalFollower, check: Check, rng: np.random.Generator, thorough: float
 ) -> Procedure[None]:
     """Search from spread points, from the answer under test and from refuted answers.
 
     All answers are added to the check. The best one from spread points counts as one search.
     """
     x, n = check.own.pair.x, follower.spec.n
-    found = yield from search_spread_points(follower, x, rng, SPREAD_POINTS + 8 * n)
+    count, most = int(thorough * (SPREAD_POINTS + 8 * n)), int(thorough * (LOCAL_SEARCHES + n))
+    found = yield from search_spread_points(follower, x, rng, count, most)
     end = found[0]
     for new in found[1:]:
         end = end.better(new)

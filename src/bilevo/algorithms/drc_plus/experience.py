@@ -120,9 +120,12 @@ class Experience:
         same = bool(np.abs(one.y - other.y).max() <= SAME)
         return one.lower_violation > 0 or same or abs(one.f - other.f) <= close
 
-    def resolves(self, f: float) -> bool:
-        """Tell whether f shows where its minimum is, in spite of rounding."""
-        return self.spread == 0 or rounding(f) <= (UNRESOLVED / 0.3) ** 2 * self.spread
+    def clearly_resolves(self, f: float) -> bool:
+        """Tell whether f clearly shows where its minimum is, in spite of rounding.
+
+        `spread` is a rough estimate, so rounding must be far below what would hide the minimum.
+        """
+        return self.spread == 0 or rounding(f) <= 1e-4 * UNRESOLVED**2 * self.spread
 
     @property
     def tight(self) -> float:

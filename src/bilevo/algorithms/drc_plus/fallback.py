@@ -1,6 +1,7 @@
 """The fallback of drc-plus for followers that are not smooth: DRC with shorter follower searches.
 
-It runs the competition of drc with three changes, none of which needs smooth followers:
+It starts at the elite, and runs the competition of drc with three changes, none of which needs
+smooth followers:
 
 - A follower search ends when its value has settled over a window that is one execution shorter.
 - Changes of f below a tenth of the spread of F in the last generation are ignored, because they
@@ -12,6 +13,8 @@ It runs the competition of drc with three changes, none of which needs smooth fo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from bilevo.algorithms.drc import DRC
 from bilevo.algorithms.drc_plus.experience import Experience
@@ -30,6 +33,13 @@ REFINED = 0.25  # The probability of refining the elite if the candidate is wors
 @dataclass(frozen=True, slots=True)
 class FallbackDRC(DRC):
     """DRC with follower searches that stop sooner."""
+
+    def start_at(self, spec: Spec, elite: Pair) -> Procedure[LeaderState]:
+        """Return the first state of a search whose mean is at an elite."""
+        state = yield from self.init(spec)
+        state.leader.mean[:] = np.concatenate([elite.x, elite.y])
+        state.elite = elite
+        return state
 
     def follower_searches(
         self,

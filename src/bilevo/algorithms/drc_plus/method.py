@@ -30,7 +30,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from bilevo.algorithms.drc_plus.box_search import search_box, test_smoothness
-from bilevo.algorithms.drc_plus.certificate import Check, check_answer
+from bilevo.algorithms.drc_plus.certificate import (
+    Check,
+    check_answer,
+    final_thoroughness,
+    find_doubt,
+)
 from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask
 from bilevo.algorithms.drc_plus.fallback import FallbackDRC, without_incumbents
 from bilevo.algorithms.drc_plus.leader_view import descent, is_better, is_smooth_end
@@ -158,13 +163,22 @@ class DRCPlus(Algorithm[DRCPlusState]):
         yield from state.accept_elite(task.pair)
 
     def check_stop(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
-        """Test the stop rules; before the run ends, certify the elite."""
+        """Test the stop rules; before the run ends, certify the elite.
+
+        This check is more thorough after a long run. If it refutes the elite, the run continues.
+        """
         target, spent = AtTarget(spec.target), first_met([budget_of(spec)], state.progress())
         if spent or state.stop or target.met(state.progress()):
-            yield from self.certify_elite(spec, state)
+            elite, thorough = state.the_elite, final_thoroughness(spec.n, state.total)
+            state.certified &= thorough < 2 * state.thorough
+            yield from self.certify_elite(spec, state, thorough)
+            if are_distinct(state.the_elite, elite):
+                state.stop, state.fruitless = None, 0
         state.stop = first_met([target], state.progress()) or spent or state.stop
 
-    def certify_elite(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
+    def certify_elite(
+        self, spec: Spec, state: DRCPlusState, thorough: float = 1.0
+    ) -> Procedure[None]:
         """Solve the elite's follower again by independent searches; replace a refuted elite.
 
         If the corrected elite is worse than the last certified elite, that one becomes the elite
@@ -173,8 +187,8 @@ class DRCPlus(Algorithm[DRCPlusState]):
         if state.certified or not self.certificate:
             return
         elite, last, rng = state.the_elite, state.certified_elite, state.stream(spec, "certify")
-        own = WarmTask.of_pair(elite, np.empty(0))
-        check = yield from check_answer(self.follower(spec, state), own, rng)
+        own, follower = WarmTask.of_pair(elite, np.empty(0)), self.follower(spec, state)
+        check = yield from check_answer(follower, own, rng, thorough=thorough)
         chosen = yield from self.choose_answer(state, check)
         missed = reached(spec, elite) and not reached(spec, chosen.pair)
         close = elite.f - chosen.pair.f <= ROUGH_F * (state.known.unit + abs(elite.f))
@@ -185,12 +199,14 @@ class DRCPlus(Algorithm[DRCPlusState]):
                 state.known.refute(elite.y)
             state.known.learn(chosen.pair)
         pair = state.elite = chosen.pair
+        check.doubt = yield from find_doubt(follower, chosen)
         pair.check = check.verdict(pair.f)
         if last is not None and last is not elite:
             unsure = state.known.rough and not pair.certified
             if last.certified and (unsure or not pair.no_worse(last)):
                 state.elite = last
         state.certified_elite, state.certified = state.the_elite, True
+        state.thorough = thorough
         state.check_evals, state.checked_at = check.spent, state.total
         yield state.the_elite.incumbent
 
@@ -224,8 +240,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
         """
         drc = FallbackDRC()
         if state.fallback is None:
-            state.fallback = yield from drc.init(spec)
-            state.fallback.elite = state.elite
+            state.fallback = yield from drc.start_at(spec, state.the_elite)
             state.smoothness_at = state.total
         if state.total >= RETEST * state.smoothness_at:
             yield from self.test_smoothness_again(spec, state)

@@ -14,7 +14,16 @@ from bilevo.algorithms.shared.differences import At
 from bilevo.algorithms.shared.polish import End, curvature_at, some_axes
 from bilevo.core.arrays import FloatArray
 from bilevo.core.request import Procedure, Values
-from bilevo.core.tolerances import FAR, NEAR, UNRESOLVED, local_scale, negligible, rounding, sharp
+from bilevo.core.tolerances import (
+    FAR,
+    NEAR,
+    UNRESOLVED,
+    alike,
+    local_scale,
+    negligible,
+    rounding,
+    sharp,
+)
 
 STEPS = (1e-5, 1e-4, NEAR, FAR, 0.1, 0.5)  # Steps at which f is seen, as fractions of the box.
 VISIBLE = 4.0  # A change of f above this multiple of its rounding is real.
@@ -27,7 +36,7 @@ class Surroundings:
     `f` is its value at the answer, and `scale` its local scale (see `core.tolerances`). `level`
     (k, n) are points at which f is the same. Rounding of f may hide that another answer near this
     one is better. `unresolved` (k, n) has the farthest such point in each direction, if it is
-    farther away than `UNRESOLVED`. If constraints of the answer are positive but tolerated, this
+    farther away than a limit. If constraints of the answer are positive but tolerated, this
     lowers f by about `tolerated`.
     """
 
@@ -48,8 +57,11 @@ class Surroundings:
         return sharp(self.f, self.scale)
 
 
-def look_around(at: At, end: End) -> Procedure[Surroundings]:
-    """Evaluate f around an answer, along the axes and along the principal directions of f."""
+def look_around(at: At, end: End, limit: float = UNRESOLVED) -> Procedure[Surroundings]:
+    """Evaluate f around an answer, along the axes and along the principal directions of f.
+
+    Rounding must not hide the answer by more than `limit`, a fraction of the box.
+    """
     n = len(end.y)
     model = yield from curvature_at(at, end.y, STEPS[1])
     axes = some_axes(n) if model is None else np.concatenate([np.eye(n), model.axes()[1]])
@@ -67,8 +79,22 @@ def look_around(at: At, end: End) -> Procedure[Surroundings]:
         scale = local_scale(end.f, *free[2:4])
     level = moved & (np.abs(f.ravel() - end.f) <= sharp(end.f, scale))
     hidden = end.y + _radii(end.f, f)[:, None] * directions
-    unresolved = np.clip(hidden[_radii(end.f, f) > UNRESOLVED], 0.0, 1.0)
+    unresolved = np.clip(hidden[_radii(end.f, f) > limit], 0.0, 1.0)
     return Surroundings(end.f, scale, rows[level], unresolved, _tolerated(end, values, len(axes)))
+
+
+def hidden_distance(at: At, y: FloatArray, F: float, around: Surroundings) -> Procedure[float]:
+    """Return how far from the answer y rounding makes f equal although F differs.
+
+    `at` evaluates the leader, and F is its value at y. The distance is a fraction of the box; it is
+    0 if there is no such point.
+    """
+    if not len(around.unresolved):
+        return 0.0
+    values = yield from at(around.unresolved)
+    differs = np.array([not alike(F, other) for other in values.objective.tolist()])
+    away = np.abs(around.unresolved - y).max(axis=1)
+    return float(away[differs].max(initial=0.0))
 
 
 def _tolerated(end: End, around: Values, axes: int) -> float:
