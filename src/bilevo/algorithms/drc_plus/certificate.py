@@ -32,7 +32,7 @@ LOCAL_SEARCHES = 3  # and makes at most this number plus n local searches.
 FINAL_SHARE = 0.2  # The look at a run's end takes about this share of its evaluations,
 MAX_THOROUGH = 20  # but is at most this many times as thorough as the usual one.
 # A run is stricter than verification, whose estimates of distances differ from the run's.
-RESOLVED = UNRESOLVED / 3
+RESOLVED_LIMIT = UNRESOLVED / 3
 
 
 @dataclass(slots=True, eq=False)
@@ -145,7 +145,7 @@ def find_doubt(follower: LocalFollower, task: WarmTask) -> Procedure[str]:
     if known.clearly_resolves(pair.f) or pair.violation > 0:
         return ""
     at = partial(known.evaluate, pair.x)
-    around = yield from look_around(at, End(pair.y, task.lower), RESOLVED)
+    around = yield from look_around(at, End(pair.y, task.lower), RESOLVED_LIMIT)
     leader = partial(evaluate_answers, pair.x, level=Level.UPPER)
     hidden = yield from hidden_distance(leader, pair.y, pair.F, around)
     return "rounding of f hides where its minimum is" if hidden else ""
