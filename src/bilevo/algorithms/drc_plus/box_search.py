@@ -202,8 +202,8 @@ def search_spread_points(
 ) -> Procedure[list[WarmTask]]:
     """Search locally from those of `count` spread points that have no better neighbour.
 
-    At most `most` local searches are made. If the local search to the best answer did not settle, CMA-ES searches around this answer.
-    Returns a task for the end of each search.
+    At most `most` local searches are made. If the local search to the best answer did not settle,
+    CMA-ES searches around this answer. Returns a task for the end of each search.
     """
     points = latin_hypercube(count, follower.spec.n, rng)
     values = yield from follower.known.evaluate(x, points)
