@@ -19,12 +19,13 @@ from bilevo.algorithms.drc_plus.box_search import (
     tasks_at,
 )
 from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask
+from bilevo.algorithms.drc_plus.leader_view import LeaderView
 from bilevo.algorithms.drc_plus.local_follower import LocalFollower
-from bilevo.algorithms.shared.follower_search import FollowerCheck, evaluate_answers
+from bilevo.algorithms.shared.follower_search import FollowerCheck, Pair, evaluate_answers
 from bilevo.algorithms.shared.polish import End
 from bilevo.algorithms.shared.surroundings import hidden_distance, look_around
 from bilevo.core.request import Level, Procedure
-from bilevo.core.tolerances import UNRESOLVED
+from bilevo.core.tolerances import UNRESOLVED, rounding
 
 MAX_SEARCHES = 5  # The most independent searches of a check.
 SPREAD_POINTS = 40  # A look at spread points evaluates this number plus 8 n of them,
@@ -169,3 +170,31 @@ def search_from_all_over(
     again = yield from search_all(follower, starts)
     check.ends.append(end)
     check.found += [*found, *again]
+
+
+def choose_answer(state: LeaderView, check: Check, optimism: bool) -> Procedure[WarmTask]:
+    """Return the leader's choice among the best answers that a check found.
+
+    If an answer with a lower f is close to the answer under test, it replaces that answer, whatever
+    F is, because their difference is an error of the search. Without `optimism`, ties are ignored.
+    """
+    own, best = check.own, check.best
+    error = own.pair.f - best.pair.f > 10 * state.known.tight + rounding(best.pair.f)
+    replaced = not check.stands or (error and not are_distinct(own.pair, best.pair))
+    chosen = best if replaced else own
+    ties = [t for t in check.ties() if t is not chosen] if optimism else []
+    if not replaced and best is not own and are_distinct(own.pair, best.pair):
+        ties.append(best)
+    new = [chosen, *ties] if replaced else ties
+    if new:
+        yield from state.evaluate_leaders(new)
+    if replaced and optimism:
+        chosen = yield from state.resolve_ties(chosen)
+    for tie in ties:
+        chosen = chosen if chosen.pair.no_worse(tie.pair) else tie
+    return chosen
+
+
+def are_distinct(one: Pair, other: Pair) -> bool:
+    """Tell whether two answers are different ones, not the same one with an error."""
+    return bool(np.abs(one.y - other.y).max() > DISTINCT)

@@ -16,10 +16,11 @@ from functools import partial
 
 import numpy as np
 
-from bilevo.algorithms.drc_plus.experience import Experience, WarmTask
+from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask
 from bilevo.algorithms.drc_plus.local_follower import CONSTRAINT_MARGIN, ITERATIONS, UNKNOWN
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair, evaluate_answers, evaluate_pairs
+from bilevo.algorithms.shared.leader import leader_ranking
 from bilevo.algorithms.shared.sqp import LocalRule, SearchEnd, sqp
 from bilevo.algorithms.shared.ties import FlatSet, flat_directions
 from bilevo.core.arrays import FloatArray
@@ -219,11 +220,15 @@ class Phi:
     follower: WarmFollower
     relaxed: bool = True
     constrained: bool = False  # whether the leader has constraints; known after the first call
+    steps: list[WarmTask] = field(default_factory=list)  # where steps ended, also rejected ones
 
     def __call__(self, rows: FloatArray) -> Procedure[Values]:
         state = self.state
         tasks = yield from together(self.solved(row) for row in rows)
         self.constrained = tasks[0].G.size > 0
+        if len(tasks) == 1:  # a step of the search, not finite differences
+            tasks[0] = yield from self.on_branch(tasks[0])
+            self.steps.append(tasks[0])
         for i, task in enumerate(tasks):
             if task.solved and state.is_improved_by(task.pair):
                 if len(tasks) == 1:  # A step ended there; several rows are for finite differences.
@@ -238,6 +243,26 @@ class Phi:
         G = np.array([task.G for task in tasks]).reshape(len(tasks), -1)
         return Values(F, violation, G, state.spent)
 
+    def on_branch(self, task: WarmTask) -> Procedure[WarmTask]:
+        """Try the answer of the best step at a task's x, if the task's answer is another, worse one.
+
+        It is worse for the leader. It may be the follower's answer, or come from a wrong start.
+        """
+        if not self.steps:
+            return task
+        i = int(leader_ranking([step.pair for step in self.steps])[0])
+        best, y = self.steps[i].pair, self.steps[i].pair.y
+        if np.abs(task.pair.y - y).max() <= DISTINCT or task.pair.no_worse(best):
+            return task
+        start = yield from self.follower.at(task.pair.x, y[None])
+        new = yield from self.follower.search_locally(start, self.state.known.tight)
+        if task.better(new) is task:
+            return task
+        yield from self.state.evaluate_leaders([new])
+        new = yield from self.state.resolve_ties(new)
+        self.state.known.learn(new.pair)
+        return new
+
     def solved(self, x: FloatArray) -> Procedure[WarmTask]:
         """Solve the follower of a leader x (m,)."""
         task = yield from self.follower.start(x, np.ones(len(x)))
@@ -245,16 +270,12 @@ class Phi:
         return (yield from self.state.solve(self.follower, task, self.state.known.tight, rng))
 
 
-def descent(
-    state: LeaderView, follower: WarmFollower, x: FloatArray, ceiling: float
-) -> Procedure[SearchEnd]:
-    """Search phi locally from x, and return how the search ended.
+def leader_rule(state: LeaderView, m: int, ceiling: float = math.inf) -> LocalRule:
+    """Return the rule of a local search over x.
 
     It stops early if phi is not expected to fall below `ceiling`.
     """
-    m = len(x)
-    box = np.zeros(m), np.ones(m)
-    rule = LocalRule(
+    return LocalRule(
         LEADER_ITERATIONS * (m + 1),
         state.F_tolerance(LEADER_TOLERANCE),
         difference=LEADER_DIFFERENCE,
@@ -264,15 +285,22 @@ def descent(
         repairing=True,
         trusting=True,
     )
+
+
+def descent(
+    state: LeaderView, follower: WarmFollower, x: FloatArray, ceiling: float
+) -> Procedure[tuple[SearchEnd, list[WarmTask]]]:
+    """Search phi locally from x; return how the search ended, and where its steps led."""
+    box, rule = (np.zeros(len(x)), np.ones(len(x))), leader_rule(state, len(x), ceiling)
     phi = Phi(state, follower)
     end = yield from sqp(phi, x, *box, rule)
     if not phi.constrained:
-        return end
+        return end, phi.steps
     phi.relaxed = False
     values = yield from phi(end.point[None])
     if 0 < values.violation[0] < math.inf:
         end = yield from sqp(phi, end.point, *box, rule, values=values)
-    return end
+    return end, phi.steps
 
 
 def is_smooth_end(state: LeaderView, end: SearchEnd) -> bool:

@@ -30,13 +30,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from bilevo.algorithms.drc_plus.box_search import search_box, test_smoothness
+from bilevo.algorithms.drc_plus.branches import (
+    descend_on_branch,
+    explore_leaders,
+    has_jumped,
+    locate_change,
+)
 from bilevo.algorithms.drc_plus.certificate import (
-    Check,
+    are_distinct,
     check_answer,
+    choose_answer,
     final_thoroughness,
     find_doubt,
 )
-from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask
+from bilevo.algorithms.drc_plus.experience import Experience, WarmTask
 from bilevo.algorithms.drc_plus.fallback import FallbackDRC, without_incumbents
 from bilevo.algorithms.drc_plus.leader_view import descent, is_better, is_smooth_end
 from bilevo.algorithms.drc_plus.local_follower import ITERATIONS
@@ -52,7 +59,6 @@ from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, together
 from bilevo.core.stop_rules import AtTarget, BudgetUsed, Settled, first_met
 from bilevo.core.streams import stream
-from bilevo.core.tolerances import rounding
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
 
@@ -65,6 +71,7 @@ RETEST = 4  # The fallback tests smoothness again when evaluations have grown by
 # If f is not smooth, an elite at the target keeps its answer although its f is too large by up to
 # this fraction of the scale of f plus |f|. The answer is not certified then.
 ROUGH_F = 1e-2
+EXPLORED_DESCENTS = 2  # How many descents follow a look at leaders all over the box.
 # This many restarts without a better elite end a run, and four times as many if it has a target.
 FRUITLESS_RESTARTS = 2
 
@@ -81,6 +88,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
     descents: bool = True
     hops: bool = True
     optimism: bool = True
+    branches: bool = True
     certificate: bool = True
     fallback: bool = True
 
@@ -170,7 +178,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
         target, spent = AtTarget(spec.target), first_met([budget_of(spec)], state.progress())
         if spent or state.stop or target.met(state.progress()):
             elite, thorough = state.the_elite, final_thoroughness(spec.n, state.total)
-            state.certified &= thorough < 2 * state.thorough
+            state.certified &= thorough < 4 * state.thorough
             yield from self.certify_elite(spec, state, thorough)
             if are_distinct(state.the_elite, elite):
                 state.stop, state.fruitless = None, 0
@@ -178,24 +186,27 @@ class DRCPlus(Algorithm[DRCPlusState]):
 
     def certify_elite(
         self, spec: Spec, state: DRCPlusState, thorough: float = 1.0
-    ) -> Procedure[None]:
+    ) -> Procedure[Pair | None]:
         """Solve the elite's follower again by independent searches; replace a refuted elite.
 
+        Returns the pair that refutes the elite, or None.
         If the corrected elite is worse than the last certified elite, that one becomes the elite
         again. It also does if followers are not smooth and the corrected elite is not certified.
         """
         if state.certified or not self.certificate:
-            return
+            return None
         elite, last, rng = state.the_elite, state.certified_elite, state.stream(spec, "certify")
         own, follower = WarmTask.of_pair(elite, np.empty(0)), self.follower(spec, state)
         check = yield from check_answer(follower, own, rng, thorough=thorough)
-        chosen = yield from self.choose_answer(state, check)
+        chosen = yield from choose_answer(state, check, self.optimism)
         missed = reached(spec, elite) and not reached(spec, chosen.pair)
         close = elite.f - chosen.pair.f <= ROUGH_F * (state.known.unit + abs(elite.f))
         if state.known.rough and missed and close:
             chosen = own  # It is as exact as the followers of this run are, but not certified.
+        refuted = False
         if chosen is not own:
-            if are_distinct(chosen.pair, elite) and not check.stands:
+            refuted = are_distinct(chosen.pair, elite) and not check.stands
+            if refuted:
                 state.known.refute(elite.y)
             state.known.learn(chosen.pair)
         pair = state.elite = chosen.pair
@@ -209,28 +220,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
         state.thorough = thorough
         state.check_evals, state.checked_at = check.spent, state.total
         yield state.the_elite.incumbent
-
-    def choose_answer(self, state: DRCPlusState, check: Check) -> Procedure[WarmTask]:
-        """Return the leader's choice among the best answers that a check found.
-
-        If an answer with a lower f is close to the answer under test, it replaces that answer,
-        whatever F is, because their difference is an error of the search.
-        """
-        own, best = check.own, check.best
-        error = own.pair.f - best.pair.f > 10 * state.known.tight + rounding(best.pair.f)
-        replaced = not check.stands or (error and not are_distinct(own.pair, best.pair))
-        chosen = best if replaced else own
-        ties = [t for t in check.ties() if t is not chosen] if self.optimism else []
-        if not replaced and best is not own and are_distinct(own.pair, best.pair):
-            ties.append(best)
-        new = [chosen, *ties] if replaced else ties
-        if new:
-            yield from state.evaluate_leaders(new)
-        if replaced and self.optimism:
-            chosen = yield from state.resolve_ties(chosen)
-        for tie in ties:
-            chosen = chosen if chosen.pair.no_worse(tie.pair) else tie
-        return chosen
+        return pair if refuted else None
 
     def run_fallback(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
         """Make a generation of DRC, for followers that are not smooth.
@@ -282,20 +272,59 @@ class DRCPlus(Algorithm[DRCPlusState]):
         smooth, tolerance = False, state.F_tolerance(spec.ftol)
         for _ in range(MOST_REFUTATIONS):
             before = state.the_elite
-            end = yield from descent(state, self.follower(spec, state), pair.x, ceiling)
+            end, steps = yield from descent(state, self.follower(spec, state), pair.x, ceiling)
             if math.isfinite(end.objective):
                 state.remember_end(end.point)
             smooth = is_smooth_end(state, end)
             if not is_better(state.the_elite, before, tolerance):
                 break
+            if self.branches:
+                yield from self.follow_jump(spec, state, steps)
             if not smooth and end.hessian is not None:
                 yield from self.polish(spec, state, end.hessian, end.left)
             found = state.the_elite
-            yield from self.certify_elite(spec, state)
+            rival = yield from self.certify_elite(spec, state)
+            if rival is not None and self.branches:
+                yield from self.stay_on_branch(spec, state, found, rival)
             pair = state.the_elite
             if pair is found or state.known.rough:
                 break
         return smooth
+
+    def follow_jump(
+        self, spec: Spec, state: DRCPlusState, steps: list[WarmTask]
+    ) -> Procedure[None]:
+        """Go from the elite towards the nearest step with another answer, up to where phi jumps."""
+        elite = state.the_elite
+        jumped = [task for task in steps if has_jumped(elite, task.pair)]
+        worse = [task for task in jumped if not task.pair.no_worse(elite)]
+        if not worse:
+            return
+        away = [float(np.abs(task.pair.x - elite.x).max()) for task in worse]
+        good, bad = WarmTask.of_pair(elite, np.empty(0)), worse[int(np.argmin(away))]
+        found = yield from locate_change(state, self.follower(spec, state), good, bad)
+        if found is not good and state.is_improved_by(found.pair):
+            yield from state.accept_elite(found.pair)
+
+    def stay_on_branch(
+        self, spec: Spec, state: DRCPlusState, own: Pair, rival: Pair
+    ) -> Procedure[None]:
+        """Descend along the branch of a refuted elite, where its rival is not better."""
+        found = yield from descend_on_branch(state, self.follower(spec, state), own, rival)
+        if found is not None and state.is_improved_by(found.pair):
+            yield from state.accept_elite(found.pair)
+            yield from self.certify_elite(spec, state)
+
+    def explore(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
+        """Look at leaders all over the box, and descend from the best ones."""
+        rng, follower = state.stream(spec, "explore"), self.follower(spec, state)
+        tasks = yield from explore_leaders(state, follower, rng)
+        for task in tasks[:EXPLORED_DESCENTS]:
+            elite = state.the_elite
+            if state.is_improved_by(task.pair):
+                yield from state.accept_elite(task.pair)
+            ceiling = elite.F if elite.violation == 0 else math.inf
+            yield from self.descend(spec, state, task.pair, ceiling)
 
     def polish(
         self, spec: Spec, state: DRCPlusState, hessian: FloatArray, left: float
@@ -348,24 +377,30 @@ class DRCPlus(Algorithm[DRCPlusState]):
         """Descend from the best pair once CMA-ES is narrow; restart CMA-ES once it has ended."""
         search = state.search
         assert search.best is not None
-        ended = search.ended
+        ended = search.ended or search.nears(np.concatenate([state.ends, state.the_elite.x[None]]))
         if ended or search.width < search.descended / 8:
             search.descended = search.width
             if self.may_descend(state) and not reached(spec, state.the_elite):
                 ended |= yield from self.descend(spec, state, search.best)
         if ended:
             yield from self.certify_elite(spec, state)
-            self.restart(spec, state)
+            explores = self.branches and self.may_descend(state) and state.restart_elite is not None
+            if explores:
+                yield from self.explore(spec, state)
+            self.restart(spec, state, 1 + explores)
 
-    def restart(self, spec: Spec, state: DRCPlusState) -> None:
-        """Restart CMA-ES at random with twice the population, or stop after fruitless restarts."""
+    def restart(self, spec: Spec, state: DRCPlusState, searches: int) -> None:
+        """Restart CMA-ES at random with twice the population, or stop after fruitless searches.
+
+        `searches` is the number of searches since the last restart.
+        """
         tolerance = state.F_tolerance(spec.ftol)
         if state.restart_elite is None or is_better(
             state.the_elite, state.restart_elite, tolerance
         ):
             state.restart_elite, state.fruitless = state.the_elite, 0
         else:
-            state.fruitless += 1
+            state.fruitless += searches
         most = FRUITLESS_RESTARTS if spec.target is None else 4 * FRUITLESS_RESTARTS
         state.stop = first_met([Settled()], state.progress(settled=state.fruitless >= most))
         rng = state.stream(spec, "restart")
@@ -434,11 +469,6 @@ class DRCPlus(Algorithm[DRCPlusState]):
             tasks[i] = yield from state.test_against_neighbours(follower, tasks[i])
         if state.is_improved_by(tasks[i].pair):
             yield from state.accept_elite(tasks[i].pair)
-
-
-def are_distinct(one: Pair, other: Pair) -> bool:
-    """Tell whether two answers are different ones, not the same one with an error."""
-    return bool(np.abs(one.y - other.y).max() > DISTINCT)
 
 
 def budget_of(spec: Spec) -> BudgetUsed:

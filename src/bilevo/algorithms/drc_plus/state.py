@@ -16,6 +16,8 @@ from bilevo.core.stop_rules import Progress
 from bilevo.optimizers.cma_es import CMAES, CMAState
 from bilevo.optimizers.protocol import Start
 
+NARROW = 0.03  # A search by CMA-ES is narrow if its deviations are smaller (fractions of the box).
+
 
 @dataclass(slots=True, eq=False)
 class LeaderSearch:
@@ -44,6 +46,11 @@ class LeaderSearch:
     def ended(self) -> bool:
         patience = 10 + math.ceil(30 * self.leader.d / self.population)
         return self.stale > patience or self.width < 1e-9 or not self.leader.sigma < 1e3
+
+    def nears(self, ends: FloatArray) -> bool:
+        """Tell whether the search narrows to where a local search has ended; `ends` is (k, m)."""
+        near = np.abs(ends - self.leader.mean) <= 3 * self.deviations
+        return self.width < NARROW and bool(near.all(axis=1).any())
 
     def tell(self, x: FloatArray, pairs: list[Pair], tolerance: float) -> None:
         """Learn from a generation; only a gain in F above the tolerance counts as progress."""

@@ -1,0 +1,237 @@
+"""Branches of a follower: leaders that are looked at with a fresh search of their followers.
+
+A follower with several basins has several answers that change continuously with x: its branches.
+Where another branch becomes the follower's best, y*(x) and phi jump. Searches that start from known
+answers stay on their branch, and never see that another one is better. So
+
+- `explore_leaders` solves the followers of leaders all over the box from spread points, and tries
+  every answer found at all of these leaders;
+- `descend_on_branch` searches phi locally along one branch, with the constraint that another branch
+  is no better for the follower. The leader's optimum often lies where the two are equal;
+- `locate_change` finds by bisection where phi jumps between two leaders.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bilevo.algorithms.drc_plus.box_search import search_all, search_spread_points, tasks_at
+from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask
+from bilevo.algorithms.drc_plus.leader_view import LeaderView, leader_rule
+from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
+from bilevo.algorithms.shared.follower_search import Pair
+from bilevo.algorithms.shared.leader import leader_ranking
+from bilevo.algorithms.shared.sqp import sqp
+from bilevo.core.arrays import FloatArray
+from bilevo.core.order import no_worse
+from bilevo.core.request import Procedure, Values, together
+from bilevo.optimizers.sampling import latin_hypercube
+
+LEADERS = 4  # The leaders looked at are this number times m + 1,
+MAX_LEADERS = 24  # but not more than this.
+SPREAD_POINTS = 8  # Each of their followers is evaluated at this number plus 4 n spread points,
+LOCAL_SEARCHES = 3  # and at most this many local searches start from these points.
+MAX_BRANCHES = 8  # The most answers that are tried at all leaders.
+# An answer may have jumped if it changes by more than `JUMP` plus `SLOPE` times the change of x.
+JUMP, SLOPE = 0.05, 4.0
+BISECTIONS = 40  # The most bisections between two leaders.
+
+
+def explore_leaders(
+    state: LeaderView, follower: WarmFollower, rng: np.random.Generator
+) -> Procedure[list[WarmTask]]:
+    """Look at leaders all over the box, and return their tasks, the leader's best first."""
+    m = follower.spec.m
+    x = latin_hypercube(min(LEADERS * (m + 1), MAX_LEADERS), m, rng)
+    ends = yield from together(spread_ends(follower, row, rng) for row in x)
+    tasks = yield from try_all_answers(follower, [best_of(found) for found in ends])
+    chosen = []
+    for task, found in zip(tasks, ends, strict=True):
+        ties = ties_of(task, found, follower.known)
+        yield from state.evaluate_leaders(ties)
+        best = ties[int(leader_ranking([tie.pair for tie in ties])[0])]
+        best = yield from state.resolve_ties(best)
+        state.known.learn(best.pair)
+        chosen.append(best)
+    return [chosen[i] for i in leader_ranking([task.pair for task in chosen])]
+
+
+def spread_ends(
+    follower: WarmFollower, x: FloatArray, rng: np.random.Generator
+) -> Procedure[list[WarmTask]]:
+    """Solve a follower from spread points; return where the local searches ended."""
+    count = SPREAD_POINTS + 4 * follower.spec.n
+    return search_spread_points(follower, x, rng, count, LOCAL_SEARCHES)
+
+
+def best_of(tasks: Sequence[WarmTask]) -> WarmTask:
+    """Return the task with the best answer for the follower; all must have the same x."""
+    best = tasks[0]
+    for task in tasks[1:]:
+        best = best.better(task)
+    return best
+
+
+def try_all_answers(
+    follower: WarmFollower, tasks: Sequence[WarmTask]
+) -> Procedure[list[WarmTask]]:
+    """Try the distinct answers of all tasks at each task's x; return tasks with the better ones."""
+    answers = distinct_answers([task.pair.y for task in tasks])
+    return (yield from together(try_answers(follower, task, answers) for task in tasks))
+
+
+def try_answers(
+    follower: WarmFollower, task: WarmTask, answers: FloatArray
+) -> Procedure[WarmTask]:
+    """Search from the best of some answers (k, n), if it is better than a task's answer."""
+    start = yield from follower.at(task.pair.x, answers)
+    if task.better(start) is task:
+        return task
+    (new,) = yield from search_all(follower, [start])
+    return task.better(new)
+
+
+def distinct_answers(answers: Sequence[FloatArray]) -> FloatArray:
+    """Return up to `MAX_BRANCHES` answers (k, n) that differ most from each other."""
+    y = np.array(answers)
+    chosen, distance = [0], np.abs(y - y[0]).max(axis=1)
+    while len(chosen) < MAX_BRANCHES and distance.max() > DISTINCT:
+        chosen.append(int(distance.argmax()))
+        distance = np.minimum(distance, np.abs(y - y[chosen[-1]]).max(axis=1))
+    return np.asarray(y[chosen])
+
+
+def ties_of(task: WarmTask, found: Sequence[WarmTask], known: Experience) -> list[WarmTask]:
+    """Return a task, and those of the found ones that are as good for the follower but differ."""
+    chosen, limit = [task], task.pair.f + known.tie(task.pair.f)
+    for other in found:
+        pair = other.pair
+        far = all(np.abs(pair.y - one.pair.y).max() > DISTINCT for one in chosen)
+        if far and pair.lower_violation <= task.pair.lower_violation and pair.f <= limit:
+            chosen.append(other)
+    return chosen
+
+
+@dataclass(slots=True, eq=False)
+class Branch:
+    """One branch of the follower: the answers that are known on it."""
+
+    known: Experience
+
+    @classmethod
+    def at(cls, pair: Pair) -> Branch:
+        known = Experience.none(len(pair.x), len(pair.y))
+        known.learn(pair)
+        return cls(known)
+
+    def solve(
+        self, state: LeaderView, follower: WarmFollower, x: FloatArray
+    ) -> Procedure[WarmTask]:
+        """Solve the follower at x by a local search from the branch's answer."""
+        start = yield from follower.at(x, self.known.predictions(x, np.ones(len(x)), True))
+        task = yield from follower.search_locally(start, state.known.tight)
+        if self.is_near(task.pair):
+            self.known.learn(task.pair)
+        return task
+
+    def is_near(self, pair: Pair) -> bool:
+        """Tell whether an answer lies on the branch: it is near that of the nearest leader."""
+        x, y = self.known.x, self.known.y
+        nearest = int(np.abs(x - pair.x).max(axis=1).argmin())
+        known = Pair(x[nearest], y[nearest], 0.0, 0.0)
+        return not has_jumped(known, pair)
+
+
+@dataclass(slots=True, eq=False)
+class BranchPhi:
+    """F along a branch, as a function that `sqp` can call.
+
+    Its first constraint says that a rival branch is no better for the follower. `best` is the best
+    pair that meets all constraints.
+    """
+
+    state: LeaderView
+    follower: WarmFollower
+    own: Branch
+    rival: Branch
+    best: WarmTask | None = None
+    unit: float = field(default=1.0)  # the size of f, in which the first constraint is measured
+
+    def __call__(self, rows: FloatArray) -> Procedure[Values]:
+        state, follower = self.state, self.follower
+        both = [(self.own, row) for row in rows] + [(self.rival, row) for row in rows]
+        tasks = yield from together(branch.solve(state, follower, row) for branch, row in both)
+        tasks, others = tasks[: len(rows)], tasks[len(rows) :]
+        yield from state.evaluate_leaders(tasks)
+        excess = np.array([t.pair.f - o.pair.f for t, o in zip(tasks, others, strict=True)])
+        feasible = np.array([task.pair.lower_violation == 0 for task in tasks])
+        lost = np.array([not self.own.is_near(task.pair) for task in tasks])
+        F = np.array([task.pair.F for task in tasks])
+        F = np.where(feasible & ~lost, F, np.inf)
+        G = np.array([task.G for task in tasks]).reshape(len(tasks), -1)
+        c = np.column_stack([excess / self.unit, G])
+        c = np.where(np.isfinite(c), c, np.inf)
+        violation = np.array([max(t.pair.violation, 0.0) for t in tasks])
+        violation = np.where(np.isfinite(F), violation + np.maximum(c[:, 0], 0.0), np.inf)
+        for i, task in enumerate(tasks):
+            self.keep(task, float(F[i]), float(violation[i]))
+        return Values(F, violation, c, state.spent)
+
+    def keep(self, task: WarmTask, F: float, violation: float) -> None:
+        """Keep a task whose pair is feasible if it is the best one so far."""
+        if violation > 0 or not math.isfinite(F):
+            return
+        if self.best is None or F < self.best.pair.F:
+            self.best = task
+
+
+def descend_on_branch(
+    state: LeaderView, follower: WarmFollower, own: Pair, rival: Pair
+) -> Procedure[WarmTask | None]:
+    """Search phi locally along the branch of `own`, where that of `rival` is no better.
+
+    Both are answers to the same x. Returns the best task, or None if there is none.
+    """
+    unit = max(state.known.unit, abs(own.f - rival.f))
+    phi = BranchPhi(state, follower, Branch.at(own), Branch.at(rival), unit=unit)
+    m = len(own.x)
+    yield from sqp(phi, own.x, np.zeros(m), np.ones(m), leader_rule(state, m))
+    return phi.best
+
+
+def has_jumped(one: Pair, other: Pair) -> bool:
+    """Tell whether the answer changes so much between two leaders that it may have jumped."""
+    away = float(np.abs(one.x - other.x).max())
+    return float(np.abs(one.y - other.y).max()) > JUMP + SLOPE * away
+
+
+def locate_change(
+    state: LeaderView, follower: WarmFollower, good: WarmTask, bad: WarmTask
+) -> Procedure[WarmTask]:
+    """Return the task nearest to where phi jumps up between a good leader and a bad one.
+
+    Both answers are tried at every leader in between. The bisection ends if the two answers become
+    the same, because phi does not jump then.
+    """
+    for _ in range(BISECTIONS):
+        x = (good.pair.x + bad.pair.x) / 2
+        near = np.abs(good.pair.x - bad.pair.x).max() < 1e-12
+        if near or np.abs(good.pair.y - bad.pair.y).max() <= DISTINCT:
+            break
+        points = np.array([good.pair.y, bad.pair.y])
+        starts = yield from tasks_at(follower, x, points)
+        ends = yield from search_all(follower, starts)
+        ties = ties_of(best_of(ends), ends, state.known)
+        yield from state.evaluate_leaders(ties)
+        task = ties[int(leader_ranking([tie.pair for tie in ties])[0])]
+        task = yield from state.resolve_ties(task)
+        pair, limit = task.pair, good.pair
+        if no_worse(pair.F, pair.violation, limit.F, limit.violation):
+            good = task
+        else:
+            bad = task
+    return good
