@@ -107,7 +107,7 @@ def distinct_answers(answers: Sequence[FloatArray]) -> FloatArray:
 
 def ties_of(task: WarmTask, found: Sequence[WarmTask], known: Experience) -> list[WarmTask]:
     """Return a task, and those of the found ones that are as good for the follower but differ."""
-    chosen, limit = [task], task.pair.f + known.tie(task.pair.f)
+    chosen, limit = [task], task.pair.f + known.equal(task.pair.f)
     for other in found:
         pair = other.pair
         far = all(np.abs(pair.y - one.pair.y).max() > DISTINCT for one in chosen)
@@ -204,7 +204,12 @@ def descend_on_branch(
 
 
 def has_jumped(one: Pair, other: Pair) -> bool:
-    """Tell whether the answer changes so much between two leaders that it may have jumped."""
+    """Tell whether the answer changes so much between two leaders that it may have jumped.
+
+    It has jumped if it is feasible for one leader only.
+    """
+    if (one.lower_violation > 0) != (other.lower_violation > 0):
+        return True
     away = float(np.abs(one.x - other.x).max())
     return float(np.abs(one.y - other.y).max()) > JUMP + SLOPE * away
 
@@ -220,7 +225,8 @@ def locate_change(
     for _ in range(BISECTIONS):
         x = (good.pair.x + bad.pair.x) / 2
         near = np.abs(good.pair.x - bad.pair.x).max() < 1e-12
-        if near or np.abs(good.pair.y - bad.pair.y).max() <= DISTINCT:
+        infeasible = bad.pair.lower_violation > 0
+        if near or not (infeasible or np.abs(good.pair.y - bad.pair.y).max() > DISTINCT):
             break
         points = np.array([good.pair.y, bad.pair.y])
         starts = yield from tasks_at(follower, x, points)

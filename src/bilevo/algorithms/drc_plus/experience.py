@@ -108,6 +108,13 @@ class Experience:
         """Return the largest difference from the value `f` with which an answer is still a tie."""
         return NEGLIGIBLE * self.unit + rounding(f)
 
+    def equal(self, f: float) -> float:
+        """Return the largest difference from `f` with which values of f are equal.
+
+        It is far below that of a tie, because a search for the best x would use all that it allows.
+        """
+        return SHARP * self.unit + rounding(f)
+
     def agree(self, one: Pair, other: Pair) -> bool:
         """Tell whether two answers to one x are equally good, as far as searches can tell.
 

@@ -256,9 +256,12 @@ class Phi:
             return task
         start = yield from self.follower.at(task.pair.x, y[None])
         new = yield from self.follower.search_locally(start, self.state.known.tight)
-        if task.better(new) is task:
+        tied = new.pair.f <= task.pair.f + self.state.known.equal(task.pair.f)
+        if task.better(new) is task and not (tied and new.pair.lower_violation == 0):
             return task
         yield from self.state.evaluate_leaders([new])
+        if task.better(new) is task and task.pair.no_worse(new.pair):
+            return task
         new = yield from self.state.resolve_ties(new)
         self.state.known.learn(new.pair)
         return new
@@ -288,13 +291,20 @@ def leader_rule(state: LeaderView, m: int, ceiling: float = math.inf) -> LocalRu
 
 
 def descent(
-    state: LeaderView, follower: WarmFollower, x: FloatArray, ceiling: float
+    state: LeaderView,
+    follower: WarmFollower,
+    x: FloatArray,
+    ceiling: float = math.inf,
+    relaxed: bool = True,
 ) -> Procedure[tuple[SearchEnd, list[WarmTask]]]:
-    """Search phi locally from x; return how the search ended, and where its steps led."""
+    """Search phi locally from x; return how the search ended, and where its steps led.
+
+    If `relaxed`, the leader's constraints are ignored at first.
+    """
     box, rule = (np.zeros(len(x)), np.ones(len(x))), leader_rule(state, len(x), ceiling)
-    phi = Phi(state, follower)
+    phi = Phi(state, follower, relaxed)
     end = yield from sqp(phi, x, *box, rule)
-    if not phi.constrained:
+    if not (phi.constrained and relaxed):
         return end, phi.steps
     phi.relaxed = False
     values = yield from phi(end.point[None])

@@ -71,7 +71,7 @@ RETEST = 4  # The fallback tests smoothness again when evaluations have grown by
 # If f is not smooth, an elite at the target keeps its answer although its f is too large by up to
 # this fraction of the scale of f plus |f|. The answer is not certified then.
 ROUGH_F = 1e-2
-EXPLORED_DESCENTS = 2  # How many descents follow a look at leaders all over the box.
+EXPLORED_DESCENTS = 3  # How many descents follow a look at leaders all over the box.
 # This many restarts without a better elite end a run, and four times as many if it has a target.
 FRUITLESS_RESTARTS = 2
 
@@ -263,7 +263,12 @@ class DRCPlus(Algorithm[DRCPlusState]):
     # The leader's local search
 
     def descend(
-        self, spec: Spec, state: DRCPlusState, pair: Pair, ceiling: float = math.inf
+        self,
+        spec: Spec,
+        state: DRCPlusState,
+        pair: Pair,
+        ceiling: float = math.inf,
+        relaxed: bool = True,
     ) -> Procedure[bool]:
         """Search locally from a pair; certify a new elite, and search again if it is refuted.
 
@@ -272,7 +277,9 @@ class DRCPlus(Algorithm[DRCPlusState]):
         smooth, tolerance = False, state.F_tolerance(spec.ftol)
         for _ in range(MOST_REFUTATIONS):
             before = state.the_elite
-            end, steps = yield from descent(state, self.follower(spec, state), pair.x, ceiling)
+            end, steps = yield from descent(
+                state, self.follower(spec, state), pair.x, ceiling, relaxed
+            )
             if math.isfinite(end.objective):
                 state.remember_end(end.point)
             smooth = is_smooth_end(state, end)
@@ -323,8 +330,8 @@ class DRCPlus(Algorithm[DRCPlusState]):
             elite = state.the_elite
             if state.is_improved_by(task.pair):
                 yield from state.accept_elite(task.pair)
-            ceiling = elite.F if elite.violation == 0 else math.inf
-            yield from self.descend(spec, state, task.pair, ceiling)
+            ceiling = elite.F if elite.violation == task.pair.violation == 0 else math.inf
+            yield from self.descend(spec, state, task.pair, ceiling, relaxed=False)
 
     def polish(
         self, spec: Spec, state: DRCPlusState, hessian: FloatArray, left: float
