@@ -59,14 +59,14 @@ FORMULAS = {
     "lampariellosagratella2017ex32": Formulas(
         x=[(-10, 10)],
         y=[(-10, 10)],
-        F=lambda x, y: squares(x, y),
+        F=squares,
         f=lambda x, y: squares(x + y - 1),
         best=((0.5,), (0.5,)),
     ),
     "lampariellosagratella2017ex35": Formulas(
         x=[(-1, 1)],
         y=[(0, 1)],
-        F=lambda x, y: squares(x, y),
+        F=squares,
         f=lambda x, y: -y,
         g=lambda x, y: [2 * x + y - 2],
         best=((0.8,), (0.4,)),

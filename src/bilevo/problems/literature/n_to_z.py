@@ -157,7 +157,7 @@ FORMULAS = {
     "paulaviciusadjiman2017a": Formulas(
         x=[(-1, 1)],
         y=[(-1, 1)],
-        F=lambda x, y: squares(x, y),
+        F=squares,
         f=lambda x, y: y * y * (x - 0.5 * y * y),
         best=((0.5,), (0,)),
     ),
