@@ -19,8 +19,6 @@ The classes follow from the formulas, by hand; the tests check them at random po
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from bilevo.core.problem import Problem
 
 __all__ = ["CLASSES", "make"]
@@ -93,9 +91,14 @@ CLASSES = {
 
 def make(name: str) -> Problem:
     """Make a problem of the suite. Its formulas are loaded now, because few users need them."""
-    module = next(module for last, module in _MODULES.items() if name[0] <= last)
-    problem: Problem = import_module(f"{__name__}.{module}").FORMULAS[name].problem(name)
-    return problem
+    if name[0] <= "g":
+        from bilevo.problems.literature.a_to_g import A_TO_G
 
+        return A_TO_G[name].problem(name)
+    if name[0] <= "m":
+        from bilevo.problems.literature.h_to_m import H_TO_M
 
-_MODULES = {"g": "a_to_g", "m": "h_to_m", "z": "n_to_z"}  # by the last letter of their names
+        return H_TO_M[name].problem(name)
+    from bilevo.problems.literature.n_to_z import N_TO_Z
+
+    return N_TO_Z[name].problem(name)

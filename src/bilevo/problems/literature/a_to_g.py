@@ -31,7 +31,7 @@ def _vicente(a: FloatArray, b: FloatArray, y1: FloatArray, y2: FloatArray) -> li
     ]
 
 
-FORMULAS = {
+A_TO_G = {
     "aiyoshishimizu1984ex2": Formulas(
         x=[(0, 50)] * 2,
         y=[(-10, 20)] * 2,

@@ -57,9 +57,9 @@ def _constraints(formula: Formula) -> Function:
 
 def _optimum(F: Function, f: Function, x: Sequence[float], y: Sequence[float]) -> Optimum:
     """Return the optimum with the values that the formulas have there."""
-    pair = np.array([x], float), np.array([y], float)
-    values = (float(function(*pair)[0]) + 0.0 for function in (F, f))  # not -0
-    return Optimum(*values, pair[0][0], pair[1][0])
+    rows = np.array([x], float), np.array([y], float)
+    values = [float(function(*rows)[0]) + 0.0 for function in (F, f)]  # adding 0 makes 0 of -0
+    return Optimum(values[0], values[1], rows[0][0], rows[1][0])
 
 
 def squares(*columns: FloatArray) -> FloatArray:

@@ -26,7 +26,7 @@ def _hill(own: FloatArray, height: FloatArray, other: FloatArray) -> list[FloatA
     ]
 
 
-FORMULAS = {
+H_TO_M = {
     "hatzetal2013": Formulas(
         x=[(-10, 10)],
         y=[(0, 10)] * 2,

@@ -29,7 +29,8 @@ def _wave(*xy: FloatArray) -> FloatArray:
     x, y = xy[:10], xy[10:]
     waves = [np.cos(column / math.sqrt(i)) for i, column in enumerate(y, start=1)]
     with np.errstate(over="ignore"):
-        return np.exp(squares(*x) * (squares(*y) / 4000 + 1 - np.multiply.reduce(waves)))
+        exponent = squares(*x) * (squares(*y) / 4000 + 1 - np.multiply.reduce(waves))
+        return np.asarray(np.exp(exponent))
 
 
 def _quotient(x: FloatArray, y1: FloatArray, y2: FloatArray) -> FloatArray:
@@ -38,7 +39,7 @@ def _quotient(x: FloatArray, y1: FloatArray, y2: FloatArray) -> FloatArray:
         return -y1 / x
 
 
-FORMULAS = {
+N_TO_Z = {
     "niewangye2017ex34": Formulas(
         x=[(2, 3)],
         y=[(0, 10), (-10, 10)],
