@@ -8,6 +8,7 @@ import os
 import sys
 import traceback
 import warnings
+from collections.abc import Mapping
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -192,23 +193,42 @@ def show(
 
 
 @app.command(name="list")
-def list_all() -> int:
-    """Show the methods and the problems."""
+def list_all(suite: Literal["literature"] | None = None, /) -> int:
+    """Show the methods and the problems.
+
+    Parameters
+    ----------
+    suite
+        literature shows the problems of that suite, and nothing else.
+    """
     from rich.console import Console
+
+    console = Console()
+    classes = problems.literature.CLASSES
+    if suite is not None:
+        console.print(problem_table("problems of the literature", list(classes), classes))
+        return 0
+    others = [name for name in problems.names() if name not in classes]
+    console.print(method_table())
+    console.print(problem_table("problems (F* of smd at m=2, n=3)", others))
+    console.print(f"`bilevo list literature` shows {len(classes)} small problems of other papers")
+    return 0
+
+
+def problem_table(title: str, names: list[str], classes: Mapping[str, str] | None = None) -> Any:
+    """Return a table of problems, with their classes if these are given."""
     from rich.table import Table
     from rich.text import Text
 
-    title = "problems (F* of smd at m=2, n=3)"
-    suites = Table("problem", "m", "n", "F*", title=title, title_justify="left")
-    for name in problems.names():
+    head = ("problem", "m", "n", "F*") + (() if classes is None else ("class",))
+    table = Table(*head, title=title, title_justify="left")
+    for name in names:
         problem = problems.get(name)
         size = ("any", "any") if name in problems.scalable() else (str(problem.m), str(problem.n))
         known = "unknown" if problem.optimum is None else f"{problem.optimum.F:.6g}"
-        suites.add_row(*(Text(printable(word)) for word in (name, *size, known)))
-    console = Console()
-    console.print(method_table())
-    console.print(suites)
-    return 0
+        words = (name, *size, known) + (() if classes is None else (classes[name],))
+        table.add_row(*(Text(printable(word)) for word in words))
+    return table
 
 
 def method_table() -> Any:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from bilevo import algorithms, kernels, registry
+from bilevo import algorithms, kernels, problems, registry
 from bilevo.cli import main
 
 FIELDS = ["x", "y", "F", "f", "violation", "nfev_upper", "nfev_lower", "nfev", "nit"]
@@ -181,6 +181,18 @@ def test_list_names_every_method_and_problem(capsys) -> None:
     shown = capsys.readouterr().out
     for name in ("drc-cma-es", "bl-cma-es", "nested-cma-es", "smd14", "tp10", "gold-mining"):
         assert name in shown
+
+
+def test_list_shows_the_literature_by_itself(capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["list"]) == 0
+    assert "vogel2012" not in (shown := capsys.readouterr().out) and "list literature" in shown
+    assert main(["list", "literature"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    (row,) = (line for line in lines if "vogel2012" in line)
+    assert row.strip("│ ").split() == ["vogel2012", "│", "1", "│", "1", "│", "1", "│", "ties"]
+    assert sum("20" in line or "19" in line for line in lines) >= len(problems.literature.CLASSES)
 
 
 def test_list_reads_well_in_80_columns(capsys, monkeypatch) -> None:

@@ -108,6 +108,8 @@ def test_importing_bilevo_is_light() -> None:
     assert not found & HEAVY
     ours = {name for name in found if name.startswith(("bilevo.algorithms.", "bilevo.optimizers."))}
     assert not ours | (found & {"bilevo.verification.by_search", "bilevo.run.pool"})
+    formulas = {name for name in found if name.startswith("bilevo.problems.literature.")}
+    assert not formulas
 
 
 def test_a_first_run_loads_what_it_uses_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ REFERENCE = [
     for reference in json.loads((DATA / f"oracle_{suite}.json").read_text())["problems"]
 ]
 EXACT = [name for name in names() if "noise" not in name]  # of the others f differs from f*
+UNKNOWN = ("ludebsinha2016d", "ludebsinha2016f", "zlobec2001a")  # see docs/errata.md
 SIZES = [(2, 3), (3, 4), (5, 5), (10, 10), (30, 30)]
 
 
@@ -50,7 +51,7 @@ def test_bounds_are_those_of_the_reference(reference: dict) -> None:
 def test_the_known_optimum_is_feasible_and_has_its_values(name: str) -> None:
     problem = get(name)
     if problem.optimum is None:
-        assert name in ("gold-mining", "decision-making")
+        assert name in ("gold-mining", "decision-making", *UNKNOWN)
         return
     F, G, f, g = problem.evaluate(problem.optimum.x, problem.optimum.y)
     assert F[0] == pytest.approx(problem.optimum.F, abs=1e-9)

@@ -42,6 +42,7 @@ SUITES = {
     "rotated": tuple(f"smd{i}-rot" for i in range(1, 9)),
     "nonsmooth": ("smd1-abs", "smd2-abs", "smd5-abs", "smd1-max", "tp9", "tp10"),
     "noisy": tuple(f"smd{i}-noise{digit}" for i in (1, 2, 3, 5) for digit in (6, 3)),
+    "literature": tuple(problems.literature.CLASSES),
 }
 MAX_PLAN = 2**20  # The largest plan file, in bytes.
 MAX_RUNS = 1_000_000  # The most runs of a plan.

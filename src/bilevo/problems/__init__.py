@@ -1,4 +1,4 @@
-"""The test suites: SMD1-14 (scalable) and harder variants, TP1-10, and two real problems."""
+"""The test suites: SMD1-14 and harder variants, TP1-10, two real problems, and the literature's."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from collections.abc import Callable
 from functools import partial
 
 from bilevo.core.problem import Problem
+from bilevo.problems import literature
 from bilevo.problems.realworld import decision_making, gold_mining
 from bilevo.problems.smd import SMD, smd
 from bilevo.problems.tp import TP
 from bilevo.problems.variants import VARIANTS
 
-__all__ = ["get", "names", "scalable"]
+__all__ = ["get", "literature", "names", "scalable"]
 
 _FIXED = {
     **{f"tp{number}": make for number, make in TP.items()},
     "gold-mining": gold_mining,
     "decision-making": decision_making,
 }
+_LITERATURE = {name: partial(literature.make, name) for name in literature.CLASSES}
 _SMD: dict[str, Callable[[int, int], Problem]] = {
     f"smd{number}": partial(smd, number) for number in SMD
 }
@@ -29,7 +31,7 @@ def names() -> list[str]:
 
     New names come last, because exports number problems by their places in this list.
     """
-    return [*_SMD, *_FIXED, *VARIANTS]
+    return [*_SMD, *_FIXED, *VARIANTS, *_LITERATURE]
 
 
 def scalable() -> list[str]:
@@ -48,7 +50,8 @@ def get(name: str, m: int | None = None, n: int | None = None) -> Problem:
             raise ValueError(f"{size} must be a whole number, got {value!r}")
     if name in _SCALABLE:
         return _SCALABLE[name](2 if m is None else m, 3 if n is None else n)
-    if name not in _FIXED:
+    make = _FIXED.get(name) or _LITERATURE.get(name)
+    if make is None:
         from difflib import get_close_matches  # here, as few calls need it
 
         near = ", ".join(get_close_matches(name, names(), n=3))
@@ -56,7 +59,7 @@ def get(name: str, m: int | None = None, n: int | None = None) -> Problem:
             f"unknown problem {name!r}; similar names in `bilevo list`: {near or 'none'}. On the "
             "command line, name a problem of your own as module:object"
         )
-    problem = _FIXED[name]()
+    problem = make()
     if (m is not None and m != problem.m) or (n is not None and n != problem.n):
         raise ValueError(f"{name} has m={problem.m}, n={problem.n} only; got m={m}, n={n}")
     return problem

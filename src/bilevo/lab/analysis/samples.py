@@ -53,7 +53,12 @@ class Case(NamedTuple):
 
     @property
     def suite(self) -> str:
-        """Return the problem's name without its number: smd for smd10, smd-rot for smd10-rot."""
+        """Return the problem's name without its number: smd for smd10, smd-rot for smd10-rot.
+
+        Problems of the literature are one suite, because their names end with years and examples.
+        """
+        if self.problem in problems.literature.CLASSES:
+            return "literature"
         variant = VARIANT.fullmatch(self.problem)
         return f"smd{variant[1]}" if variant else self.problem.rstrip(DECIMALS)
 
