@@ -27,7 +27,6 @@ from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.leader import leader_ranking
 from bilevo.algorithms.shared.sqp import sqp
 from bilevo.core.arrays import FloatArray
-from bilevo.core.order import no_worse
 from bilevo.core.request import Procedure, Values, together
 from bilevo.optimizers.sampling import latin_hypercube
 
@@ -39,6 +38,7 @@ MAX_BRANCHES = 8  # The most answers that are tried at all leaders.
 # An answer may have jumped if it changes by more than `JUMP` plus `SLOPE` times the change of x.
 JUMP, SLOPE = 0.05, 4.0
 BISECTIONS = 40  # The most bisections between two leaders.
+NEAREST = 1e-12  # Leaders that are closer than this (fractions of the box) are the same.
 
 
 def explore_leaders(
@@ -203,7 +203,7 @@ def descend_on_branch(
     return phi.best
 
 
-def has_jumped(one: Pair, other: Pair) -> bool:
+def has_jumped(one: Pair, other: Pair, slope: float = SLOPE) -> bool:
     """Tell whether the answer changes so much between two leaders that it may have jumped.
 
     It has jumped if it is feasible for one leader only.
@@ -211,33 +211,59 @@ def has_jumped(one: Pair, other: Pair) -> bool:
     if (one.lower_violation > 0) != (other.lower_violation > 0):
         return True
     away = float(np.abs(one.x - other.x).max())
-    return float(np.abs(one.y - other.y).max()) > JUMP + SLOPE * away
+    return float(np.abs(one.y - other.y).max()) > JUMP + slope * away
 
 
 def locate_change(
-    state: LeaderView, follower: WarmFollower, good: WarmTask, bad: WarmTask
+    state: LeaderView, follower: WarmFollower, one: WarmTask, other: WarmTask
 ) -> Procedure[WarmTask]:
-    """Return the task nearest to where phi jumps up between a good leader and a bad one.
+    """Find by bisection where the answer jumps between two leaders; return the leader's best task.
 
     Both answers are tried at every leader in between. The bisection ends if the two answers become
-    the same, because phi does not jump then.
+    the same, because there is no jump then.
     """
+    best = one if one.pair.no_worse(other.pair) else other
     for _ in range(BISECTIONS):
-        x = (good.pair.x + bad.pair.x) / 2
-        near = np.abs(good.pair.x - bad.pair.x).max() < 1e-12
-        infeasible = bad.pair.lower_violation > 0
-        if near or not (infeasible or np.abs(good.pair.y - bad.pair.y).max() > DISTINCT):
+        near = np.abs(one.pair.x - other.pair.x).max() < NEAREST
+        if near or not has_jumped(one.pair, other.pair, slope=0.0):
             break
-        points = np.array([good.pair.y, bad.pair.y])
-        starts = yield from tasks_at(follower, x, points)
+        points = np.array([one.pair.y, other.pair.y])
+        starts = yield from tasks_at(follower, (one.pair.x + other.pair.x) / 2, points)
         ends = yield from search_all(follower, starts)
         ties = ties_of(best_of(ends), ends, state.known)
         yield from state.evaluate_leaders(ties)
         task = ties[int(leader_ranking([tie.pair for tie in ties])[0])]
         task = yield from state.resolve_ties(task)
-        pair, limit = task.pair, good.pair
-        if no_worse(pair.F, pair.violation, limit.F, limit.violation):
-            good = task
+        best = best if best.pair.no_worse(task.pair) else task
+        if is_closer(task.pair, one.pair, other.pair):
+            one = task
         else:
-            bad = task
-    return good
+            other = task
+    return best
+
+
+def is_closer(pair: Pair, one: Pair, other: Pair) -> bool:
+    """Tell whether a pair's answer is more like that of `one` than that of `other`."""
+    if (one.lower_violation > 0) != (other.lower_violation > 0):
+        return (pair.lower_violation > 0) == (one.lower_violation > 0)
+    to_one, to_other = np.abs(pair.y - one.y).max(), np.abs(pair.y - other.y).max()
+    return bool(to_one <= to_other)
+
+
+def jumps_between(tasks: Sequence[WarmTask]) -> list[tuple[WarmTask, WarmTask]]:
+    """Return pairs of neighbours among leaders between which the answer jumps.
+
+    Each leader is compared with the one nearest to it in each direction along each axis, which are
+    all its neighbours if m is 1.
+    """
+    x = np.array([task.pair.x for task in tasks])
+    found: dict[tuple[int, int], None] = {}
+    for i, row in enumerate(x):
+        away = x - row
+        distance = np.abs(away).max(axis=1)
+        for side in (away.T > 0).tolist() + (away.T < 0).tolist():
+            apart = np.where(side, distance, np.inf)
+            j = int(apart.argmin())
+            if math.isfinite(apart[j]) and has_jumped(tasks[i].pair, tasks[j].pair):
+                found[min(i, j), max(i, j)] = None
+    return [(tasks[i], tasks[j]) for i, j in sorted(found)]

@@ -34,6 +34,7 @@ from bilevo.algorithms.drc_plus.branches import (
     descend_on_branch,
     explore_leaders,
     has_jumped,
+    jumps_between,
     locate_change,
 )
 from bilevo.algorithms.drc_plus.certificate import (
@@ -71,6 +72,7 @@ RETEST = 4  # The fallback tests smoothness again when evaluations have grown by
 # If f is not smooth, an elite at the target keeps its answer although its f is too large by up to
 # this fraction of the scale of f plus |f|. The answer is not certified then.
 ROUGH_F = 1e-2
+MAX_JUMPS = 3  # The most jumps between these leaders that are located.
 EXPLORED_DESCENTS = 3  # How many descents follow a look at leaders all over the box.
 # This many restarts without a better elite end a run, and four times as many if it has a target.
 FRUITLESS_RESTARTS = 2
@@ -310,7 +312,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
         away = [float(np.abs(task.pair.x - elite.x).max()) for task in worse]
         good, bad = WarmTask.of_pair(elite, np.empty(0)), worse[int(np.argmin(away))]
         found = yield from locate_change(state, self.follower(spec, state), good, bad)
-        if found is not good and state.is_improved_by(found.pair):
+        if state.is_improved_by(found.pair):
             yield from state.accept_elite(found.pair)
 
     def stay_on_branch(
@@ -326,6 +328,9 @@ class DRCPlus(Algorithm[DRCPlusState]):
         """Look at leaders all over the box, and descend from the best ones."""
         rng, follower = state.stream(spec, "explore"), self.follower(spec, state)
         tasks = yield from explore_leaders(state, follower, rng)
+        for pair in jumps_between(tasks)[:MAX_JUMPS]:
+            tasks.append((yield from locate_change(state, follower, *pair)))
+        tasks = [tasks[i] for i in leader_ranking([task.pair for task in tasks])]
         for task in tasks[:EXPLORED_DESCENTS]:
             elite = state.the_elite
             if state.is_improved_by(task.pair):
