@@ -220,8 +220,10 @@ def locate_change(
     """Find by bisection where the answer jumps between two leaders; return the leader's best task.
 
     Both answers are tried at every leader in between. The bisection ends if the two answers become
-    the same, because there is no jump then.
+    the same, because there is no jump then. It also ends if the best F is not expected to become as
+    good as that of the elite: with every bisection, F changes half as much as before.
     """
+    changes = [math.inf, math.inf]
     best = one if one.pair.no_worse(other.pair) else other
     for _ in range(BISECTIONS):
         near = np.abs(one.pair.x - other.pair.x).max() < NEAREST
@@ -235,10 +237,12 @@ def locate_change(
         task = ties[int(leader_ranking([tie.pair for tie in ties])[0])]
         task = yield from state.resolve_ties(task)
         best = best if best.pair.no_worse(task.pair) else task
-        if is_closer(task.pair, one.pair, other.pair):
-            one = task
-        else:
-            other = task
+        first = is_closer(task.pair, one.pair, other.pair)
+        changes[not first] = abs(task.pair.F - (one if first else other).pair.F)
+        one, other = (task, other) if first else (one, task)
+        gain = 2 * max(changes)
+        if best.pair.violation == 0 and best.pair.F - gain > state.the_elite.F:
+            break
     return best
 
 

@@ -213,12 +213,15 @@ class LeaderView:
 class Phi:
     """phi as a function that `sqp` can call; a pair that improves the elite becomes the elite.
 
-    While `relaxed` is True, the leader's constraints are ignored.
+    While `relaxed` is True, the leader's constraints are ignored. If the search starts where the
+    follower has no feasible answer (`repairs`), the follower's smallest violation is a constraint
+    of the leader. Otherwise such leaders count as failed.
     """
 
     state: LeaderView
     follower: WarmFollower
     relaxed: bool = True
+    repairs: bool = False
     constrained: bool = False  # whether the leader has constraints; known after the first call
     steps: list[WarmTask] = field(default_factory=list)  # where steps ended, also rejected ones
 
@@ -235,13 +238,20 @@ class Phi:
                     tasks[i] = yield from state.test_against_neighbours(self.follower, task)
                 if state.is_improved_by(tasks[i].pair):
                     yield from state.accept_elite(tasks[i].pair)
-        F = np.array([t.pair.F if t.pair.lower_violation == 0 else np.inf for t in tasks])
+        return self.values(tasks)
+
+    def values(self, tasks: list[WarmTask]) -> Values:
+        """Return phi, its violation and its constraints at solved tasks."""
+        F = np.array([task.pair.F for task in tasks])
+        lower = np.array([[task.pair.lower_violation] for task in tasks])
+        if not self.repairs:
+            F, lower = np.where(lower[:, 0] == 0, F, np.inf), lower[:, :0]
         if self.relaxed:
-            violation = np.where(np.isfinite(F), 0.0, np.inf)
-            return Values(F, violation, np.empty((len(F), 0)), state.spent)
+            violation = np.where(np.isfinite(F), lower.sum(axis=1), np.inf)
+            return Values(F, violation, lower, self.state.spent)
         violation = np.array([task.pair.violation for task in tasks])
         G = np.array([task.G for task in tasks]).reshape(len(tasks), -1)
-        return Values(F, violation, G, state.spent)
+        return Values(F, violation, np.concatenate([lower, G], axis=1), self.state.spent)
 
     def on_branch(self, task: WarmTask) -> Procedure[WarmTask]:
         """Try the answer of the best step at a task's x, if the task's answer is another, worse one.
@@ -293,16 +303,17 @@ def leader_rule(state: LeaderView, m: int, ceiling: float = math.inf) -> LocalRu
 def descent(
     state: LeaderView,
     follower: WarmFollower,
-    x: FloatArray,
+    pair: Pair,
     ceiling: float = math.inf,
     relaxed: bool = True,
 ) -> Procedure[tuple[SearchEnd, list[WarmTask]]]:
-    """Search phi locally from x; return how the search ended, and where its steps led.
+    """Search phi locally from a pair; return how the search ended, and where its steps led.
 
     If `relaxed`, the leader's constraints are ignored at first.
     """
-    box, rule = (np.zeros(len(x)), np.ones(len(x))), leader_rule(state, len(x), ceiling)
-    phi = Phi(state, follower, relaxed)
+    x, m = pair.x, len(pair.x)
+    box, rule = (np.zeros(m), np.ones(m)), leader_rule(state, m, ceiling)
+    phi = Phi(state, follower, relaxed, repairs=pair.lower_violation > 0)
     end = yield from sqp(phi, x, *box, rule)
     if not (phi.constrained and relaxed):
         return end, phi.steps

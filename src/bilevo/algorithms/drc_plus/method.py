@@ -280,7 +280,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
         for _ in range(MOST_REFUTATIONS):
             before = state.the_elite
             end, steps = yield from descent(
-                state, self.follower(spec, state), pair.x, ceiling, relaxed
+                state, self.follower(spec, state), pair, ceiling, relaxed
             )
             if math.isfinite(end.objective):
                 state.remember_end(end.point)
