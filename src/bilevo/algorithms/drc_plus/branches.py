@@ -30,13 +30,15 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.request import Procedure, Values, together
 from bilevo.optimizers.sampling import latin_hypercube
 
-LEADERS = 4  # The leaders looked at are this number times m + 1,
+LEADERS = 6  # The leaders looked at are this number times m + 1,
 MAX_LEADERS = 24  # but not more than this.
 SPREAD_POINTS = 8  # Each of their followers is evaluated at this number plus 4 n spread points,
 LOCAL_SEARCHES = 3  # and at most this many local searches start from these points.
 MAX_BRANCHES = 8  # The most answers that are tried at all leaders.
 # An answer may have jumped if it changes by more than `JUMP` plus `SLOPE` times the change of x.
 JUMP, SLOPE = 0.05, 4.0
+BETWEEN = 0.1  # An answer between two others is at least this part of their distance from both.
+MAX_JUMPS = 12  # How many jumps between leaders are looked for at most.
 BISECTIONS = 40  # The most bisections between two leaders.
 NEAREST = 1e-12  # Leaders that are closer than this (fractions of the box) are the same.
 
@@ -44,7 +46,7 @@ NEAREST = 1e-12  # Leaders that are closer than this (fractions of the box) are 
 def explore_leaders(
     state: LeaderView, follower: WarmFollower, rng: np.random.Generator
 ) -> Procedure[list[WarmTask]]:
-    """Look at leaders all over the box, and return their tasks, the leader's best first."""
+    """Look at leaders all over the box, and return their tasks."""
     m = follower.spec.m
     x = latin_hypercube(min(LEADERS * (m + 1), MAX_LEADERS), m, rng)
     ends = yield from together(spread_ends(follower, row, rng) for row in x)
@@ -57,7 +59,7 @@ def explore_leaders(
         best = yield from state.resolve_ties(best)
         state.known.learn(best.pair)
         chosen.append(best)
-    return [chosen[i] for i in leader_ranking([task.pair for task in chosen])]
+    return chosen
 
 
 def spread_ends(
@@ -214,13 +216,24 @@ def has_jumped(one: Pair, other: Pair, slope: float = SLOPE) -> bool:
     return float(np.abs(one.y - other.y).max()) > JUMP + slope * away
 
 
+def best_of_each_branch(tasks: Sequence[WarmTask], most: int) -> list[WarmTask]:
+    """Return up to `most` tasks: the leader's best on each branch, and then the next best ones."""
+    ranked = [tasks[i] for i in leader_ranking([task.pair for task in tasks])]
+    chosen: list[WarmTask] = []
+    for task in ranked:
+        if all(has_jumped(task.pair, other.pair) for other in chosen):
+            chosen.append(task)
+    others = [task for task in ranked if task not in chosen]
+    return (chosen + others)[:most]
+
+
 def locate_change(
     state: LeaderView, follower: WarmFollower, one: WarmTask, other: WarmTask
 ) -> Procedure[WarmTask]:
     """Find by bisection where the answer jumps between two leaders; return the leader's best task.
 
-    Both answers are tried at every leader in between. The bisection ends if the two answers become
-    the same, because there is no jump then. It also ends if the best F is not expected to become as
+    Both answers are tried at every leader in between. The bisection ends if the answer changes
+    continuously (see `is_between`). It also ends if the best F is not expected to become as
     good as that of the elite: with every bisection, F changes half as much as before.
     """
     changes = [math.inf, math.inf]
@@ -232,6 +245,8 @@ def locate_change(
         points = np.array([one.pair.y, other.pair.y])
         starts = yield from tasks_at(follower, (one.pair.x + other.pair.x) / 2, points)
         ends = yield from search_all(follower, starts)
+        if is_between(ends, one.pair, other.pair):
+            break
         ties = ties_of(best_of(ends), ends, state.known)
         yield from state.evaluate_leaders(ties)
         task = ties[int(leader_ranking([tie.pair for tie in ties])[0])]
@@ -246,6 +261,21 @@ def locate_change(
     return best
 
 
+def is_between(ends: Sequence[WarmTask], one: Pair, other: Pair) -> bool:
+    """Tell whether the answer changes continuously between two leaders.
+
+    `ends` are where searches from both answers ended at a leader in between. They must have ended
+    at one answer, and it must lie between the two.
+    """
+    first, second = (end.pair for end in ends)
+    feasible = first.lower_violation == second.lower_violation == 0
+    if not feasible or np.abs(first.y - second.y).max() > DISTINCT:
+        return False
+    jump = float(np.abs(one.y - other.y).max())
+    least = min(float(np.abs(first.y - end.y).max()) for end in (one, other))
+    return least > BETWEEN * jump
+
+
 def is_closer(pair: Pair, one: Pair, other: Pair) -> bool:
     """Tell whether a pair's answer is more like that of `one` than that of `other`."""
     if (one.lower_violation > 0) != (other.lower_violation > 0):
@@ -255,7 +285,7 @@ def is_closer(pair: Pair, one: Pair, other: Pair) -> bool:
 
 
 def jumps_between(tasks: Sequence[WarmTask]) -> list[tuple[WarmTask, WarmTask]]:
-    """Return pairs of neighbours among leaders between which the answer jumps.
+    """Return pairs of neighbours among leaders between which the answer may jump, the best first.
 
     Each leader is compared with the one nearest to it in each direction along each axis, which are
     all its neighbours if m is 1.
@@ -268,6 +298,8 @@ def jumps_between(tasks: Sequence[WarmTask]) -> list[tuple[WarmTask, WarmTask]]:
         for side in (away.T > 0).tolist() + (away.T < 0).tolist():
             apart = np.where(side, distance, np.inf)
             j = int(apart.argmin())
-            if math.isfinite(apart[j]) and has_jumped(tasks[i].pair, tasks[j].pair):
+            if math.isfinite(apart[j]) and has_jumped(tasks[i].pair, tasks[j].pair, slope=0.0):
                 found[min(i, j), max(i, j)] = None
-    return [(tasks[i], tasks[j]) for i, j in sorted(found)]
+    rank = {i: place for place, i in enumerate(leader_ranking([task.pair for task in tasks]))}
+    order = sorted(found, key=lambda pair: (min(rank[pair[0]], rank[pair[1]]), pair))
+    return [(tasks[i], tasks[j]) for i, j in order[:MAX_JUMPS]]

@@ -25,7 +25,7 @@ from bilevo.algorithms.shared.follower_search import FollowerCheck, Pair, evalua
 from bilevo.algorithms.shared.polish import End
 from bilevo.algorithms.shared.surroundings import hidden_distance, look_around
 from bilevo.core.request import Level, Procedure
-from bilevo.core.tolerances import UNRESOLVED, rounding
+from bilevo.core.tolerances import ALIKE, UNRESOLVED, rounding
 
 MAX_SEARCHES = 5  # The most independent searches of a check.
 SPREAD_POINTS = 40  # A look at spread points evaluates this number plus 8 n of them,
@@ -138,15 +138,19 @@ def final_thoroughness(n: int, spent: int) -> float:
 
 
 def find_doubt(follower: LocalFollower, task: WarmTask) -> Procedure[str]:
-    """Look whether rounding of f hides where its minimum is; return the doubt, or an empty text.
+    """Return why a checked answer may be wrong, or an empty text.
 
-    This costs evaluations only if rounding may matter.
+    Rounding of f may hide where its minimum is. Or constraints are positive, but tolerated, and f
+    is much lower for it. To look costs evaluations only if one of these may be the case.
     """
     pair, known = task.pair, follower.known
-    if known.clearly_resolves(pair.f) or pair.violation > 0:
+    tolerated = bool((task.lower.constraints > 0).any())
+    if pair.violation > 0 or (known.clearly_resolves(pair.f) and not tolerated):
         return ""
     at = partial(known.evaluate, pair.x)
     around = yield from look_around(at, End(pair.y, task.lower), RESOLVED_LIMIT)
+    if around.tolerated > ALIKE * known.unit:
+        return f"constraints that are violated within ctol change f by {around.tolerated:.1g}"
     leader = partial(evaluate_answers, pair.x, level=Level.UPPER)
     hidden = yield from hidden_distance(leader, pair.y, pair.F, around)
     return "rounding of f hides where its minimum is" if hidden else ""

@@ -25,12 +25,13 @@ noise), DRC with shorter follower searches takes over the run (see fallback).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bilevo.algorithms.drc_plus.box_search import search_box, test_smoothness
 from bilevo.algorithms.drc_plus.branches import (
+    best_of_each_branch,
     descend_on_branch,
     explore_leaders,
     has_jumped,
@@ -72,7 +73,6 @@ RETEST = 4  # The fallback tests smoothness again when evaluations have grown by
 # If f is not smooth, an elite at the target keeps its answer although its f is too large by up to
 # this fraction of the scale of f plus |f|. The answer is not certified then.
 ROUGH_F = 1e-2
-MAX_JUMPS = 3  # The most jumps between these leaders that are located.
 EXPLORED_DESCENTS = 3  # How many descents follow a look at leaders all over the box.
 # This many restarts without a better elite end a run, and four times as many if it has a target.
 FRUITLESS_RESTARTS = 2
@@ -212,7 +212,9 @@ class DRCPlus(Algorithm[DRCPlusState]):
                 state.known.refute(elite.y)
             state.known.learn(chosen.pair)
         pair = state.elite = chosen.pair
-        check.doubt = yield from find_doubt(follower, chosen)
+        if any(task.lower.constraints.size for task in check.found) and chosen is own:
+            chosen = yield from follower.at(pair.x, pair.y[None])  # own has no constraints
+        check.doubt = yield from find_doubt(follower, replace(chosen, pair=pair))
         pair.check = check.verdict(pair.f)
         if last is not None and last is not elite:
             unsure = state.known.rough and not pair.certified
@@ -328,10 +330,9 @@ class DRCPlus(Algorithm[DRCPlusState]):
         """Look at leaders all over the box, and descend from the best ones."""
         rng, follower = state.stream(spec, "explore"), self.follower(spec, state)
         tasks = yield from explore_leaders(state, follower, rng)
-        for pair in jumps_between(tasks)[:MAX_JUMPS]:
+        for pair in jumps_between(tasks):
             tasks.append((yield from locate_change(state, follower, *pair)))
-        tasks = [tasks[i] for i in leader_ranking([task.pair for task in tasks])]
-        for task in tasks[:EXPLORED_DESCENTS]:
+        for task in best_of_each_branch(tasks, EXPLORED_DESCENTS):
             elite = state.the_elite
             if state.is_improved_by(task.pair):
                 yield from state.accept_elite(task.pair)
