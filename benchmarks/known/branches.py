@@ -56,7 +56,7 @@ class Branches:
 
     def centres(self, x: FloatArray) -> FloatArray:
         """Return the wells' places (rows, k, n) at leaders x (rows, m)."""
-        return self.places + np.einsum("knm,rm->rkn", self.slopes, x)
+        return np.asarray(self.places + np.einsum("knm,rm->rkn", self.slopes, x))
 
     def pulls(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """Return how much each well lowers f (rows, k)."""

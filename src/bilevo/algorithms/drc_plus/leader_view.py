@@ -254,9 +254,10 @@ class Phi:
         return Values(F, violation, np.concatenate([lower, G], axis=1), self.state.spent)
 
     def on_branch(self, task: WarmTask) -> Procedure[WarmTask]:
-        """Try the answer of the best step at a task's x, if the task's answer is another, worse one.
+        """Try the answer of the best step at a task's x, if the task has another answer.
 
-        It is worse for the leader. It may be the follower's answer, or come from a wrong start.
+        This is done only if the task is worse for the leader. Its answer may be the follower's, or
+        may come from a wrong start.
         """
         if not self.steps:
             return task

@@ -5,14 +5,16 @@ follower searches compete for evaluations. Here most follower searches need only
 one step, because they start from answers of other followers (see warm_follower). The other
 ingredients build on that:
 
-- **Competition** (`compete`). The followers of a generation start at their predicted answers. Then
-  only the searches for leaders in the better half continue, a few iterations per round. If F hardly
-  changes for the two best leaders, all predictions are accepted. The tolerance on f depends on the
+- **Competition** (see competition). The followers of a generation start at their predicted
+  answers, and only those of the better leaders are improved. The tolerance on f depends on the
   differences in F that the leader has to see.
 - **Descent** (`descend`; see leader_view). A local search over x improves the leader, too.
 - **Global search.** Descents from altered copies of the elite (`hop`) alternate with CMA-ES over x
   with restarts (`sample`). CMA-ES gets a quarter of the evaluations. Once CMA-ES is narrow, a
   descent replaces the rest of it. If a descent ends at a kink, a small CMA-ES follows (`polish`).
+- **Branches** (`explore`; see branches). Before the run ends, leaders all over the box are looked
+  at, with searches of their followers from scratch. Descents start from the best leader of each
+  branch of answers, and jumps between branches are located.
 - **Certificate** (`certify_elite`). The elite is the best pair so far. After a descent to a new
   elite, and before the run ends, independent searches solve the elite's follower again. If they
   find a better answer, the elite is refuted: the better answer replaces the elite's answer, and
@@ -45,28 +47,25 @@ from bilevo.algorithms.drc_plus.certificate import (
     final_thoroughness,
     find_doubt,
 )
+from bilevo.algorithms.drc_plus.competition import accept_best, compete
 from bilevo.algorithms.drc_plus.experience import Experience, WarmTask
 from bilevo.algorithms.drc_plus.fallback import FallbackDRC, without_incumbents
 from bilevo.algorithms.drc_plus.leader_view import descent, is_better, is_smooth_end
-from bilevo.algorithms.drc_plus.local_follower import ITERATIONS
-from bilevo.algorithms.drc_plus.state import DRCPlusState, LeaderSearch, spread_of
+from bilevo.algorithms.drc_plus.state import DRCPlusState, LeaderSearch
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair
-from bilevo.algorithms.shared.leader import leader_ranking, note_tasks, reached
+from bilevo.algorithms.shared.leader import note_tasks, reached
 from bilevo.core.algorithm import Algorithm, registered
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import StopReason
 from bilevo.core.feasibility import USUAL_CTOL
 from bilevo.core.problem import Spec
-from bilevo.core.request import Procedure, together
+from bilevo.core.request import Procedure
 from bilevo.core.stop_rules import AtTarget, BudgetUsed, Settled, first_met
 from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
 
-ACCEPTED_CHANGE = 0.1  # Predictions are accepted if F changes by less, relative to its spread.
-ROUND_ITERATIONS = 3  # Iterations of a follower search before leaders are ranked again.
-ROUNDS = 3  # The most rounds of competition in a generation.
 DESCENT_SHARE = 3  # Evaluations that descents may use for each evaluation of CMA-ES.
 MOST_REFUTATIONS = 3  # A descent is not repeated after this many refuted elites.
 RETEST = 4  # The fallback tests smoothness again when evaluations have grown by this factor.
@@ -141,6 +140,14 @@ class DRCPlus(Algorithm[DRCPlusState]):
     def may_hop(self, state: DRCPlusState) -> bool:
         share = state.descending <= DESCENT_SHARE * state.sampling
         return self.hops and self.may_descend(state) and share
+
+    def may_explore(self, spec: Spec, state: DRCPlusState) -> bool:
+        """Tell whether leaders all over the box are looked at before the next restart.
+
+        They are after the first restart; with a target, after the first fruitless restart.
+        """
+        late = state.restart_elite is not None if spec.target is None else state.fruitless > 0
+        return self.branches and self.may_descend(state) and late
 
     # The first pair, and the end
 
@@ -378,10 +385,11 @@ class DRCPlus(Algorithm[DRCPlusState]):
         """Make a generation of CMA-ES."""
         rng = state.stream(spec, "leader")
         x = CMAES(search.population).ask(search.leader, rng)
-        tasks = yield from self.compete(spec, state, x, search.deviations)
+        follower = self.follower(spec, state)
+        tasks = yield from compete(state, follower, x, search.deviations, self.competition)
         if search is state.search:  # other searches are too narrow to show how much F varies
             state.F_scale.see(np.array([task.pair.F for task in tasks]))
-        yield from self.accept_best(spec, state, tasks)
+        yield from accept_best(state, follower, tasks)
         pairs = [task.pair for task in tasks]
         note_tasks(state, [task.executions for task in tasks], pairs)
         search.tell(x, pairs, 0.1 * state.F_tolerance(spec.ftol))
@@ -397,7 +405,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
                 ended |= yield from self.descend(spec, state, search.best)
         if ended:
             yield from self.certify_elite(spec, state)
-            explores = self.branches and self.may_descend(state) and state.restart_elite is not None
+            explores = self.may_explore(spec, state)
             if explores:
                 yield from self.explore(spec, state)
             self.restart(spec, state, 1 + explores)
@@ -420,68 +428,6 @@ class DRCPlus(Algorithm[DRCPlusState]):
         largest = 16 * CMAES().population_size(spec.m)
         population = min(2 * state.search.population, largest)
         state.search = LeaderSearch.start(Start.uniform(spec.spread[: spec.m], rng), population)
-
-    def compete(
-        self, spec: Spec, state: DRCPlusState, x: FloatArray, scale: FloatArray
-    ) -> Procedure[list[WarmTask]]:
-        """Return a task per leader; improve the better half (all tasks without `competition`)."""
-        follower = self.follower(spec, state)
-        tasks = yield from together(follower.start(row, scale) for row in x)
-        yield from state.evaluate_leaders(tasks)
-        if not self.competition:
-            everyone = list(range(len(tasks)))
-            yield from self.improve(spec, state, tasks, everyone, state.known.tight, ITERATIONS)
-            return tasks
-        for number in range(ROUNDS):
-            order = leader_ranking([task.pair for task in tasks])
-            chosen = [int(i) for i in order[: len(tasks) // 2] if not tasks[i].solved]
-            if not chosen:
-                break
-            spread = spread_of([task.pair for task in tasks])
-            if number == 0:  # the two best leaders show how good all predictions are
-                chosen = chosen[:2]
-            tolerance = state.f_tolerance(spread)
-            yield from self.improve(spec, state, tasks, chosen, tolerance, ROUND_ITERATIONS)
-            moved = max(tasks[i].moved for i in chosen)
-            if number == 0 and moved <= ACCEPTED_CHANGE * spread < math.inf:
-                break
-        return tasks
-
-    def improve(
-        self,
-        spec: Spec,
-        state: DRCPlusState,
-        tasks: list[WarmTask],
-        chosen: list[int],
-        tolerance: float,
-        iterations: int,
-    ) -> Procedure[None]:
-        """Improve the answers of chosen tasks side by side, and replace these tasks."""
-        follower = self.follower(spec, state)
-        new = yield from together(
-            state.solve(follower, tasks[i], tolerance, state.stream(spec, "bout"), iterations)
-            for i in chosen
-        )
-        for i, task in zip(chosen, new, strict=True):
-            tasks[i] = task
-
-    def accept_best(
-        self, spec: Spec, state: DRCPlusState, tasks: list[WarmTask]
-    ) -> Procedure[None]:
-        """Solve the follower of the best pair exactly, and make the pair the elite.
-
-        In between, the pair's answer is compared with answers of other followers. All this is done
-        only as long as the pair improves the elite (`is_improved_by`).
-        """
-        i = int(leader_ranking([task.pair for task in tasks])[0])
-        follower = self.follower(spec, state)
-        tight, rng = state.known.tight, state.stream(spec, "elect")
-        if state.is_improved_by(tasks[i].pair) and tasks[i].tolerance > tight:
-            tasks[i] = yield from state.solve(follower, tasks[i], tight, rng, thorough=True)
-        if state.is_improved_by(tasks[i].pair):
-            tasks[i] = yield from state.test_against_neighbours(follower, tasks[i])
-        if state.is_improved_by(tasks[i].pair):
-            yield from state.accept_elite(tasks[i].pair)
 
 
 def budget_of(spec: Spec) -> BudgetUsed:
