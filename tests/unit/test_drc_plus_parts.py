@@ -280,7 +280,7 @@ def test_a_run_ends_by_itself(name: str) -> None:
 @pytest.mark.parametrize(("name", "F"), [("no-x", 20.0), ("no-y", 5.0), ("no-variables", 15.0)])
 def test_a_level_without_variables_ends_a_run_soon(name: str, F: float) -> None:
     result = minimize_counted(ODD[name], method=METHOD, rng=1)
-    assert result.status == "stagnation" and result.nfev < 6000
+    assert result.status == "stagnation" and result.nfev < 8000
     assert pytest.approx(F, abs=1e-6) == result.F
 
 

@@ -130,7 +130,15 @@ def test_a_first_run_loads_what_it_uses_only(monkeypatch: pytest.MonkeyPatch) ->
         "surroundings",
         "ties",
     )
-    plus = ("box_search", "certificate", "experience", "fallback", "leader_view")
+    plus = (
+        "box_search",
+        "branches",
+        "certificate",
+        "competition",
+        "experience",
+        "fallback",
+        "leader_view",
+    )
     plus += ("local_follower", "method", "state", "warm_follower")
     used = ["drc", "drc_plus", "shared", *(f"shared.{name}" for name in shared)]
     used += [f"drc_plus.{name}" for name in plus]

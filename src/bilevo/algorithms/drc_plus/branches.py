@@ -32,8 +32,8 @@ from bilevo.optimizers.sampling import latin_hypercube
 
 LEADERS = 5  # The leaders looked at are this number times m + 1,
 MAX_LEADERS = 24  # but not more than this.
-SPREAD_POINTS = 8  # Each of their followers is evaluated at this number plus 4 n spread points,
-LOCAL_SEARCHES = 3  # and at most this many local searches start from these points.
+EXPLORED_POINTS = 8  # Each of their followers is evaluated at this number plus 4 n spread points,
+EXPLORED_SEARCHES = 3  # and at most this many local searches start from these points.
 MAX_BRANCHES = 8  # The most answers that are tried at all leaders.
 # An answer may have jumped if it changes by more than `JUMP` plus `SLOPE` times the change of x.
 JUMP, SLOPE = 0.05, 4.0
@@ -66,8 +66,8 @@ def spread_ends(
     follower: WarmFollower, x: FloatArray, rng: np.random.Generator
 ) -> Procedure[list[WarmTask]]:
     """Solve a follower from spread points; return where the local searches ended."""
-    count = SPREAD_POINTS + 4 * follower.spec.n
-    return search_spread_points(follower, x, rng, count, LOCAL_SEARCHES)
+    count = EXPLORED_POINTS + 4 * follower.spec.n
+    return search_spread_points(follower, x, rng, count, EXPLORED_SEARCHES)
 
 
 def best_of(tasks: Sequence[WarmTask]) -> WarmTask:
