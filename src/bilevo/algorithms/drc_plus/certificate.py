@@ -137,13 +137,15 @@ def final_thoroughness(n: int, spent: int) -> float:
     return min(max(1.0, FINAL_SHARE * spent / usual), MAX_THOROUGH)
 
 
-def find_doubt(follower: LocalFollower, task: WarmTask) -> Procedure[str]:
+def find_doubt(follower: LocalFollower, check: Check, task: WarmTask) -> Procedure[str]:
     """Return why a checked answer may be wrong, or an empty text.
 
     Rounding of f may hide where its minimum is. Or constraints are positive, but tolerated, and f
     is much lower for it. To look costs evaluations only if one of these may be the case.
     """
     pair, known = task.pair, follower.known
+    if task is check.own and any(found.lower.constraints.size for found in check.found):
+        task = yield from follower.at(pair.x, pair.y[None])  # its constraints are not known
     tolerated = bool((task.lower.constraints > 0).any())
     if pair.violation > 0 or (known.clearly_resolves(pair.f) and not tolerated):
         return ""

@@ -27,7 +27,7 @@ noise), DRC with shorter follower searches takes over the run (see fallback).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -41,6 +41,7 @@ from bilevo.algorithms.drc_plus.branches import (
     locate_change,
 )
 from bilevo.algorithms.drc_plus.certificate import (
+    Check,
     are_distinct,
     check_answer,
     choose_answer,
@@ -73,8 +74,8 @@ RETEST = 4  # The fallback tests smoothness again when evaluations have grown by
 # this fraction of the scale of f plus |f|. The answer is not certified then.
 ROUGH_F = 1e-2
 EXPLORED_DESCENTS = 3  # How many descents follow a look at leaders all over the box.
-# This many restarts without a better elite end a run, and four times as many if it has a target.
-FRUITLESS_RESTARTS = 2
+# This many searches without a better elite end a run, and four times as many if it has a target.
+FRUITLESS_SEARCHES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,30 +199,23 @@ class DRCPlus(Algorithm[DRCPlusState]):
     ) -> Procedure[Pair | None]:
         """Solve the elite's follower again by independent searches; replace a refuted elite.
 
-        Returns the pair that refutes the elite, or None.
         If the corrected elite is worse than the last certified elite, that one becomes the elite
         again. It also does if followers are not smooth and the corrected elite is not certified.
+        Returns the pair that refutes the elite, or None.
         """
         if state.certified or not self.certificate:
             return None
         elite, last, rng = state.the_elite, state.certified_elite, state.stream(spec, "certify")
         own, follower = WarmTask.of_pair(elite, np.empty(0)), self.follower(spec, state)
         check = yield from check_answer(follower, own, rng, thorough=thorough)
-        chosen = yield from choose_answer(state, check, self.optimism)
-        missed = reached(spec, elite) and not reached(spec, chosen.pair)
-        close = elite.f - chosen.pair.f <= ROUGH_F * (state.known.unit + abs(elite.f))
-        if state.known.rough and missed and close:
-            chosen = own  # It is as exact as the followers of this run are, but not certified.
-        refuted = False
+        chosen = yield from self.choose_checked(spec, state, check)
+        refuted = are_distinct(chosen.pair, elite) and not check.stands
+        if refuted:
+            state.known.refute(elite.y)
         if chosen is not own:
-            refuted = are_distinct(chosen.pair, elite) and not check.stands
-            if refuted:
-                state.known.refute(elite.y)
             state.known.learn(chosen.pair)
         pair = state.elite = chosen.pair
-        if any(task.lower.constraints.size for task in check.found) and chosen is own:
-            chosen = yield from follower.at(pair.x, pair.y[None])  # own has no constraints
-        check.doubt = yield from find_doubt(follower, replace(chosen, pair=pair))
+        check.doubt = yield from find_doubt(follower, check, chosen)
         pair.check = check.verdict(pair.f)
         if last is not None and last is not elite:
             unsure = state.known.rough and not pair.certified
@@ -232,6 +226,17 @@ class DRCPlus(Algorithm[DRCPlusState]):
         state.check_evals, state.checked_at = check.spent, state.total
         yield state.the_elite.incumbent
         return pair if refuted else None
+
+    def choose_checked(self, spec: Spec, state: DRCPlusState, check: Check) -> Procedure[WarmTask]:
+        """Return the task that is the elite after a check.
+
+        If f is not smooth, an elite at the target keeps its answer if that is nearly as good as the
+        best (see `ROUGH_F`): it is as exact as the followers of such a run are.
+        """
+        elite, chosen = check.own.pair, (yield from choose_answer(state, check, self.optimism))
+        missed = reached(spec, elite) and not reached(spec, chosen.pair)
+        close = elite.f - chosen.pair.f <= ROUGH_F * (state.known.unit + abs(elite.f))
+        return check.own if state.known.rough and missed and close else chosen
 
     def run_fallback(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
         """Make a generation of DRC, for followers that are not smooth.
@@ -422,7 +427,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
             state.restart_elite, state.fruitless = state.the_elite, 0
         else:
             state.fruitless += searches
-        most = FRUITLESS_RESTARTS if spec.target is None else 4 * FRUITLESS_RESTARTS
+        most = FRUITLESS_SEARCHES if spec.target is None else 4 * FRUITLESS_SEARCHES
         state.stop = first_met([Settled()], state.progress(settled=state.fruitless >= most))
         rng = state.stream(spec, "restart")
         largest = 16 * CMAES().population_size(spec.m)

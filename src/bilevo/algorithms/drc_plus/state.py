@@ -74,7 +74,7 @@ class DRCPlusState(LeaderView):
     descending: int = 0  # evaluations that descents have used
     sampling: int = 0  # evaluations that `search` has used
     restart_elite: Pair | None = None  # the elite at the last restart that saw a gain
-    fruitless: int = 0  # restarts since then; none of them found a better elite
+    fruitless: int = 0  # searches since then; none of them found a better elite
     smoothness_at: int = 0  # evaluations so far when the smoothness of f was last tested
     thorough: float = 1.0  # how thorough the last check of an elite was
     check_evals: int = 0  # evaluations that the last check of an elite took
