@@ -200,7 +200,7 @@ def verify(
         An int, numpy SeedSequence or Generator: the same seed gives the same certificate.
     effort
         "low", "normal" or "high": how many searches are made. None is low after a run of fewer than
-        2,000 evaluations, else normal. docs/concepts.md says what each effort finds and costs.
+        2,000 evaluations, high from 20,000 on. docs/concepts.md says what each finds and costs.
     ctol
         The tolerance on constraints, as in `minimize`. None is the tolerance of the run. The scales
         of constraints are also those of the run.

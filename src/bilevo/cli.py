@@ -127,8 +127,8 @@ def solve(
     verified
         Solve the follower of the answer again by independent searches; they decide the success.
     verify_effort
-        How hard --verify looks; by default, low after a run of fewer than 2,000 evaluations, and
-        else normal.
+        How hard --verify looks; by default, low after a run of fewer than 2,000 evaluations, high
+        after 20,000 or more, and else normal.
     as_json
         Print one JSON object and nothing else on standard output.
     progress

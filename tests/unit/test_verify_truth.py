@@ -193,7 +193,7 @@ def test_the_effort_follows_the_cost_of_the_run() -> None:
     cheap = claim(problem, [1.0], [1.0, 1.0])
     dear = dataclasses.replace(cheap, nfev_lower=2000)
     low, normal = verify(problem, cheap), verify(problem, dear)
-    high = verify(problem, cheap, effort="high")
+    high = verify(problem, dataclasses.replace(cheap, nfev_lower=20_000))
     assert [c.effort for c in (low, normal, high)] == ["low", "normal", "high"]
     assert low.nfev_lower < normal.nfev_lower < high.nfev_lower
     assert low.searches < normal.searches < high.searches
