@@ -197,7 +197,7 @@ def descend_on_branch(
     unit = max(state.known.unit, abs(own.f - rival.f))
     phi = BranchPhi(state, follower, Branch.at(own), Branch.at(rival), unit=unit)
     m = len(own.x)
-    yield from sqp(phi, own.x, np.zeros(m), np.ones(m), leader_rule(state, m))
+    yield from sqp(phi, own.x, np.zeros(m), np.ones(m), leader_rule(state, follower.spec))
     return phi.best
 
 

@@ -20,7 +20,7 @@ from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask
 from bilevo.algorithms.drc_plus.local_follower import CONSTRAINT_MARGIN, ITERATIONS, UNKNOWN
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair, evaluate_answers, evaluate_pairs
-from bilevo.algorithms.shared.leader import leader_ranking
+from bilevo.algorithms.shared.leader import leader_ranking, reached
 from bilevo.algorithms.shared.sqp import LocalRule, SearchEnd, sqp
 from bilevo.algorithms.shared.ties import FlatSet, flat_directions
 from bilevo.core.arrays import FloatArray
@@ -284,11 +284,12 @@ class Phi:
         return (yield from self.state.solve(self.follower, task, self.state.known.tight, rng))
 
 
-def leader_rule(state: LeaderView, m: int, ceiling: float = math.inf) -> LocalRule:
+def leader_rule(state: LeaderView, spec: Spec, ceiling: float = math.inf) -> LocalRule:
     """Return the rule of a local search over x.
 
-    It stops early if phi is not expected to fall below `ceiling`.
+    The search stops early if phi is not expected to fall below `ceiling`, and at the target.
     """
+    m = spec.m
     return LocalRule(
         LEADER_ITERATIONS * (m + 1),
         state.F_tolerance(LEADER_TOLERANCE),
@@ -298,6 +299,7 @@ def leader_rule(state: LeaderView, m: int, ceiling: float = math.inf) -> LocalRu
         unit=state.F_scale.tolerance(1.0),
         repairing=True,
         trusting=True,
+        done=lambda: reached(spec, state.the_elite),
     )
 
 
@@ -313,7 +315,7 @@ def descent(
     If `relaxed`, the leader's constraints are ignored at first.
     """
     x, m = pair.x, len(pair.x)
-    box, rule = (np.zeros(m), np.ones(m)), leader_rule(state, m, ceiling)
+    box, rule = (np.zeros(m), np.ones(m)), leader_rule(state, follower.spec, ceiling)
     phi = Phi(state, follower, relaxed, repairs=pair.lower_violation > 0)
     end = yield from sqp(phi, x, *box, rule)
     if not (phi.constrained and relaxed):

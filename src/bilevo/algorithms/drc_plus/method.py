@@ -301,7 +301,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
             smooth = is_smooth_end(state, end)
             if not is_better(state.the_elite, before, tolerance):
                 break
-            if self.branches:
+            if self.branches and not reached(spec, state.the_elite):
                 yield from self.follow_jump(spec, state, steps)
             if not smooth and end.hessian is not None:
                 yield from self.polish(spec, state, end.hessian, end.left)

@@ -18,6 +18,7 @@ of scipy cannot be used, because it cannot wait for requested values. Details:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -63,6 +64,7 @@ class LocalRule:
     unit: float = 1.0  # size of the objective to which rounding errors are relative
     repairing: bool = False  # steps that reduce a violation are taken even if they gain little
     trusting: bool = False  # a whole step that gains what was expected ends the search
+    done: Callable[[], bool] = lambda: False  # tells before each step whether to stop
 
 
 class HessianSource(Enum):
@@ -88,7 +90,7 @@ def sqp(
     """
     search = LocalSearch(Sampler(at, low, high, rule.max_points, rule.difference, rule.unit), rule)
     yield from search.begin(np.clip(point, low, high), hessian, values)
-    while search.here is not None:
+    while search.here is not None and not rule.done():
         yield from search.iterate(search.here)
     return search.end
 
