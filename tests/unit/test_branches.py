@@ -109,6 +109,7 @@ def test_a_branch_is_followed_to_where_another_becomes_better() -> None:
     scene = Scene(TWO_BRANCHES)
     own, rival = scene.task(0.6, 0.75), scene.task(0.6, 0.25)
     assert rival.pair.f < own.pair.f
+    scene.state.elite = rival.pair
     found = scene.driven.run(descend_on_branch(scene.state, scene.follower, own.pair, rival.pair))
     assert found is not None
     assert found.pair.x[0] == pytest.approx(0.5, abs=1e-8)

@@ -73,6 +73,7 @@ RETEST = 4  # The fallback tests smoothness again when evaluations have grown by
 # If f is not smooth, an elite at the target keeps its answer although its f is too large by up to
 # this fraction of the scale of f plus |f|. The answer is not certified then.
 ROUGH_F = 1e-2
+RELIABLE = 0.8  # Branches are looked for if more than this share of local searches settles.
 EXPLORED_DESCENTS = 3  # How many descents follow a look at leaders all over the box.
 # This many searches without a better elite end a run, and four times as many if it has a target.
 FRUITLESS_SEARCHES = 2
@@ -148,7 +149,11 @@ class DRCPlus(Algorithm[DRCPlusState]):
         They are after the first restart; with a target, after the first fruitless restart.
         """
         late = state.restart_elite is not None if spec.target is None else state.fruitless > 0
-        return self.branches and self.may_descend(state) and late
+        return self.sees_branches(state) and self.may_descend(state) and late
+
+    def sees_branches(self, state: DRCPlusState) -> bool:
+        """Tell whether local searches of followers are reliable enough to tell branches apart."""
+        return self.branches and state.known.smooth > RELIABLE
 
     # The first pair, and the end
 
@@ -301,13 +306,13 @@ class DRCPlus(Algorithm[DRCPlusState]):
             smooth = is_smooth_end(state, end)
             if not is_better(state.the_elite, before, tolerance):
                 break
-            if self.branches and not reached(spec, state.the_elite):
+            if self.sees_branches(state) and not reached(spec, state.the_elite):
                 yield from self.follow_jump(spec, state, steps)
             if not smooth and end.hessian is not None:
                 yield from self.polish(spec, state, end.hessian, end.left)
             found = state.the_elite
             rival = yield from self.certify_elite(spec, state)
-            if rival is not None and self.branches:
+            if rival is not None and self.sees_branches(state):
                 yield from self.stay_on_branch(spec, state, found, rival)
             pair = state.the_elite
             if pair is found or state.known.rough:
