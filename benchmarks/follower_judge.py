@@ -23,6 +23,7 @@ STARTS = 25  # The random starts of a judgment.
 F_TOLERANCE = 1e-5  # f may be this far above the best f found, in units of max(1, |f|).
 MAX_VIOLATION = 1e-6  # The largest value of a constraint that counts as met.
 SURELY_MET = 1e-11  # A better answer counts only if its constraints are at most this.
+HUGE = 1e6  # Larger values of f are minimized on a logarithmic scale.
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +82,15 @@ def lowest_f(problem: Problem, x: FloatArray, start: FloatArray) -> float:
 def slsqp_answer(
     problem: Problem, x: FloatArray, start: FloatArray, margin: float = 0.0
 ) -> FloatArray:
-    """Return where SLSQP ends for the follower at x; constraints are met with a margin."""
+    """Return where SLSQP ends for the follower at x; constraints are met with a margin.
+
+    Where f is huge, SLSQP minimizes arsinh(f), which has the same minima and moderate slopes.
+    """
+    huge = not abs(problem.values(Level.LOWER, x[None], start[None])[0][0]) <= HUGE
 
     def f(y: FloatArray) -> float:
-        return finite(problem.values(Level.LOWER, x[None], y[None])[0])[0]
+        value = float(finite(problem.values(Level.LOWER, x[None], y[None])[0])[0])
+        return float(np.arcsinh(value)) if huge else value
 
     def g(y: FloatArray) -> FloatArray:
         return -finite(problem.values(Level.LOWER, x[None], y[None])[1][0]) - margin
@@ -127,4 +133,4 @@ def largest(constraints: FloatArray) -> float:
 
 def finite(values: FloatArray) -> FloatArray:
     """Replace what is not a finite number by a large one."""
-    return np.nan_to_num(values, nan=1e10, posinf=1e10, neginf=-1e10)
+    return np.nan_to_num(values, nan=1e300, posinf=1e300, neginf=-1e300)

@@ -181,9 +181,7 @@ def error_of(F: float, best: float) -> float:
     return (F - best) / max(1.0, abs(best))
 
 
-def first_hit(
-    problem: Problem, pairs: Iterable[Pair], best: float, tolerance: float
-) -> int | None:
+def first_hit(problem: Problem, pairs: Iterable[Pair], best: float, tolerance: float) -> int | None:
     """Return the evaluations until the first pair that is near the optimum and right."""
     for pair in pairs:
         near = abs(error_of(pair.F, best)) <= tolerance
@@ -258,7 +256,9 @@ def main() -> int:
     seeds = range(given.seed, given.seed + given.seeds)
     names = [name for name in CLASSES if given.only in name]
     methods = given.methods.split(",")
-    tasks = [Task(name, m, seed, given.max_evals) for m in methods for name in names for seed in seeds]
+    tasks = [
+        Task(name, m, seed, given.max_evals) for m in methods for name in names for seed in seeds
+    ]
     rows = in_processes(carry_out, tasks, given.jobs)
     if given.csv:
         write(given.csv, merged(read(given.csv), rows))

@@ -14,6 +14,7 @@ that is asked for twice in a row of calls is counted once.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,12 +27,17 @@ from bilevo.core.request import Level
 RANDOM_STARTS = 3  # The random starts of a follower in a descent, beside the last answer.
 FINAL_STARTS = 10  # The random starts of a follower at the end of a descent.
 EQUAL_F = 1e-7  # Answers tie if f differs by this at most, in units of max(1, |f|).
-STEP = 1e-5  # The step of the leader's differences, in units of max(1, |x|).
+STEP = 1e-4  # The step of the leader's differences, in units of max(1, |x|).
+PATIENCE = 12  # A descent ends after so many points in a row that are no better.
 REMEMBERED = 1000  # The most points whose values are kept.
 
 
-class OutOfEvaluations(Exception):
+class OutOfEvaluationsError(Exception):
     """The run has used its evaluations."""
+
+
+class StuckError(Exception):
+    """A descent gets no better. At kinks of phi, SLSQP would go on for long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +72,16 @@ class NestedSLSQP:
         """Make descents from random starts until the evaluations are used up."""
         rng = np.random.default_rng([self.seed, 77])
         box = self.problem.x_bounds
-        try:
+        with suppress(OutOfEvaluationsError):
             while True:
-                descent = Descent(self, rng)
-                self.keep(descent.end(rng.uniform(box.lower, box.upper)))
-        except OutOfEvaluations:
-            pass
+                self.keep(Descent(self, rng).end(rng.uniform(box.lower, box.upper)))
 
     def values(self, level: Level, x: FloatArray, y: FloatArray) -> tuple[float, FloatArray]:
         """Evaluate a level at a point, unless it was evaluated there just before."""
         key = bytes(str(level), "ascii") + x.tobytes() + y.tobytes()
         if key not in self.seen:
             if sum(self.counts.values()) >= self.max_evals:
-                raise OutOfEvaluations
+                raise OutOfEvaluationsError
             self.counts[level] += 1
             if len(self.seen) >= REMEMBERED:
                 self.seen.clear()
@@ -142,13 +145,19 @@ class Descent:
         self.slopes: dict[bytes, FloatArray] = {}
 
     def end(self, start: FloatArray) -> Found:
-        """Descend, and return the end with a follower that was solved from more starts."""
+        """Descend, and return the best point with a follower that was solved from more starts."""
+        with suppress(StuckError):
+            self.descend(start)
+        x = min((pair for pair, _ in self.known.values()), key=_rank).x
+        return self.run.pair(x, self.run.follower(x, self.starts(FINAL_STARTS)))
+
+    def descend(self, start: FloatArray) -> None:
         rule = {
             "type": "ineq",
             "fun": lambda x: self.values(x)[1:],
             "jac": lambda x: self.differences(x)[1:],
         }
-        x = run_slsqp(
+        run_slsqp(
             lambda x: self.values(x)[0],
             start,
             self.run.problem.x_bounds,
@@ -157,7 +166,6 @@ class Descent:
             ftol=1e-9,
             maxiter=100,
         )
-        return self.run.pair(x, self.run.follower(x, self.starts(FINAL_STARTS)))
 
     def starts(self, count: int) -> list[FloatArray]:
         box = self.run.problem.y_bounds
@@ -174,13 +182,17 @@ class Descent:
             self.run.keep_unchecked(pair)
             self.last = y
             self.known[key] = pair, self.row(point, y)
+            ranks = [_rank(pair) for pair, _ in self.known.values()]
+            if len(ranks) - ranks.index(min(ranks)) > PATIENCE:
+                raise StuckError
         return self.known[key][1]
 
     def row(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """Return F, -G and one constraint that holds if the follower has a feasible answer."""
         F, G = self.run.values(Level.UPPER, x, y)
         _, g = self.run.values(Level.LOWER, x, y)
-        return np.array([F, *-G, MAX_VIOLATION - largest(g)])
+        violation = largest(g)
+        return np.array([F, *-G, -violation if violation > MAX_VIOLATION else 0.0])
 
     def differences(self, x: FloatArray) -> FloatArray:
         """Return the derivatives of `values`, (values, m); steps go inward at upper bounds."""
@@ -195,7 +207,8 @@ class Descent:
                 moved[i] += step if x[i] + step <= upper else -step
                 there = self.row(moved, self.run.follower(moved, [y]))
                 columns.append((there - here) / (moved[i] - x[i]))
-            self.slopes[key] = np.array(columns).T
+            # SLSQP of SciPy 1.17 goes astray if derivatives are not contiguous in memory.
+            self.slopes[key] = np.ascontiguousarray(np.array(columns).T)
         return self.slopes[key]
 
 
