@@ -44,20 +44,28 @@ class Judgment:
 
 
 def judge_pair(
-    problem: Problem, x: FloatArray, y: FloatArray, seed: int = 1, starts: int = STARTS
+    problem: Problem, x: FloatArray, y: FloatArray, starts: int = STARTS, quick: bool = False
 ) -> Judgment:
-    """Search for a better answer of the follower at x; a pair that is not a number is wrong."""
+    """Search for a better answer of the follower at x; a pair that is not a number is wrong.
+
+    A quick judgment ends as soon as the pair is found to be wrong.
+    """
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         return Judgment(np.inf, np.inf, 0.0)
     _, G, f, g = problem.evaluate(x, y)
     violation = max(largest(G), largest(g))
+    if not np.isfinite(f[0]):
+        return Judgment(np.inf, violation, 0.0)
+    allowed = F_TOLERANCE * max(1.0, abs(float(f[0])))
     box = problem.y_bounds
-    rng = np.random.default_rng([seed, 25])
-    best = float(f[0])
-    for start in (y, *rng.uniform(box.lower, box.upper, (starts, box.size))):
-        best = min(best, lowest_f(problem, x, start))
-    gap = float(f[0]) - best
-    return Judgment(gap, violation, F_TOLERANCE * max(1.0, abs(float(f[0]))))
+    drawn = np.random.default_rng(25).uniform(box.lower, box.upper, (starts, box.size))
+    found = Judgment(0.0, violation, allowed)
+    for start in (y, *drawn):
+        if quick and not found.right:
+            break
+        gap = float(f[0]) - lowest_f(problem, x, start)
+        found = Judgment(max(found.gap, gap), violation, allowed)
+    return found
 
 
 def lowest_f(problem: Problem, x: FloatArray, start: FloatArray) -> float:

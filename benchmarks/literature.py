@@ -185,7 +185,7 @@ def first_hit(problem: Problem, pairs: Iterable[Pair], best: float, tolerance: f
     """Return the evaluations until the first pair that is near the optimum and right."""
     for pair in pairs:
         near = abs(error_of(pair.F, best)) <= tolerance
-        if near and judge_pair(problem, pair.x, pair.y).right:
+        if near and judge_pair(problem, pair.x, pair.y, quick=True).right:
             return pair.nfev
     return None
 
