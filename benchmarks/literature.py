@@ -15,10 +15,10 @@ from __future__ import annotations
 import csv
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -171,8 +171,8 @@ def run_nested(problem: Problem, task: Task) -> Ended:
     run = NestedSLSQP(problem, task.max_evals, task.seed)
     run.run()
     nothing = Pair(np.full(problem.m, np.nan), np.full(problem.n, np.nan), np.nan, 0)
-    found = run.found or [run.unchecked]
-    pairs = [Pair(p.x, p.y, p.F, p.upper + p.lower) for p in found if p is not None]
+    found = run.found or ([] if run.unchecked is None else [run.unchecked])
+    pairs = [Pair(p.x, p.y, p.F, p.upper + p.lower) for p in found]
     counts = run.counts[Level.UPPER], run.counts[Level.LOWER]
     return Ended(pairs or [nothing], False, "max_evals", *counts)
 
@@ -199,7 +199,7 @@ def read(path: Path) -> list[Row]:
 
 
 def row_of(line: dict[str, str]) -> Row:
-    readers = {
+    readers: dict[str, Callable[[str], Any]] = {
         "int": int,
         "float": float,
         "str": str,

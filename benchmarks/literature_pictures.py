@@ -171,8 +171,9 @@ def branches(name: str, grid: tuple[int, int] = GRID) -> Figure:
 def mark_optimum(problem: Problem, upper: Axes, lower: Axes) -> None:
     best = problem.optimum
     if best is not None and best.x is not None and best.y is not None:
-        upper.plot(*best.x, *best.y, **plot.ANSWER)
-        lower.plot(*best.x, best.F, linestyle="none", label="optimum", **plot.ANSWER)
+        star: dict[str, Any] = {**plot.ANSWER, "linestyle": "none"}
+        upper.plot(*best.x, *best.y, **star)
+        lower.plot(*best.x, best.F, label="optimum", **star)
 
 
 def clean(ax: Axes) -> None:
