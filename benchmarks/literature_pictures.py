@@ -28,7 +28,7 @@ BRANCHES = {
     "paulaviciusadjiman2017a": (-1.1, 1.1),
     "vogel2012": (-3.2, 2.2),
 }
-RING: dict[str, Any] = {"marker": "o", "markersize": 17, "color": "black", "fillstyle": "none"}
+RING: dict[str, Any] = {"marker": "o", "markersize": 15, "color": "black", "fillstyle": "none"}
 RING["linestyle"] = "none"
 GRID = (1201, 4001)  # The numbers of x and of y of a grid.
 TIE = 1e-6  # On the grid, answers tie if f differs by this share of the range of f.
@@ -171,7 +171,7 @@ def branches(name: str, grid: tuple[int, int] = GRID) -> Figure:
 def mark_optimum(problem: Problem, upper: Axes, lower: Axes) -> None:
     best = problem.optimum
     if best is not None and best.x is not None and best.y is not None:
-        star: dict[str, Any] = {**plot.ANSWER, "linestyle": "none"}
+        star: dict[str, Any] = {**plot.ANSWER, "linestyle": "none", "zorder": 5}
         upper.plot(*best.x, *best.y, **star)
         lower.plot(*best.x, best.F, label="optimum", **star)
 
