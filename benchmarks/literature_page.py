@@ -17,8 +17,8 @@ DOCS = Path(__file__).parents[1] / "docs"
 PAGE, DATA = DOCS / "literature.md", DOCS / "data" / "literature.csv"
 KINDS = ("linear", "convex", "coupled", "nonconvex", "ties")
 MARKED = marked(r"(\w+)")
-HEADER = ["class", "method", "runs", "within 1e-2", "within 1e-4", "expected to 1e-2"]
-HEADER += ["expected to 1e-4", "median of all", "success", "WRONG+SUCCESS"]
+HEADER = ["class", "method", "runs", "within 1e-2", "within 1e-4", "to 1e-2", "to 1e-4"]
+HEADER += ["median", "success", "WRONG+SUCCESS"]
 
 
 def make() -> None:
