@@ -76,13 +76,17 @@ def best_of(tasks: Sequence[WarmTask]) -> WarmTask:
     return best
 
 
-def try_all_answers(follower: WarmFollower, tasks: Sequence[WarmTask]) -> Procedure[list[WarmTask]]:
+def try_all_answers(
+    follower: WarmFollower, tasks: Sequence[WarmTask]
+) -> Procedure[list[WarmTask]]:
     """Try the distinct answers of all tasks at each task's x; return tasks with the better ones."""
     answers = distinct_answers([task.pair.y for task in tasks])
     return (yield from together(try_answers(follower, task, answers) for task in tasks))
 
 
-def try_answers(follower: WarmFollower, task: WarmTask, answers: FloatArray) -> Procedure[WarmTask]:
+def try_answers(
+    follower: WarmFollower, task: WarmTask, answers: FloatArray
+) -> Procedure[WarmTask]:
     """Search from the best of some answers (k, n), if it is better than a task's answer."""
     start = yield from follower.at(task.pair.x, answers)
     if task.better(start) is task:
