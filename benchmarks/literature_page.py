@@ -130,18 +130,20 @@ def hits_of(rows: Sequence[Row]) -> str:
 
 
 def unknown_table(rows: Sequence[Row]) -> Lines:
-    """Return F of the answers to problems whose optimum is not known, and say which are right."""
+    """Return F of the answers to problems whose optimum is not known, and how many are right."""
     methods = [method for method, _ in by_method(rows)]
     lines = [["problem", *methods]]
     for problem in CLASSES:
         some = [row for row in rows if row.problem == problem and np.isnan(row.F_star)]
         if some:
-            cells = [
-                "; ".join(f"{r.F:.6g} ({follower_word(r)})" for r in some if r.method == name)
-                for name in methods
-            ]
+            cells = [answers_of([row for row in some if row.method == name]) for name in methods]
             lines.append([problem, *cells])
     return lines
+
+
+def answers_of(rows: Sequence[Row]) -> str:
+    values = ", ".join(f"{row.F:.4g}" for row in rows)
+    return f"{values} ({sum(row.right for row in rows)} of {len(rows)} right)"
 
 
 def by_method(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
