@@ -114,8 +114,8 @@ def test_without_a_target_it_ends_by_itself() -> None:
 
 @pytest.mark.parametrize("name", ["smd1-abs", "smd2-noise6"])
 def test_where_followers_are_not_smooth_it_costs_little_more_than_drc(name: str) -> None:
-    plus = [errors(name, seed) for seed in SEEDS]
-    drc = [errors(name, seed, "drc-cma-es") for seed in SEEDS]
+    plus = [errors(name, seed) for seed in range(1, 6)]
+    drc = [errors(name, seed, "drc-cma-es") for seed in range(1, 6)]
     assert median(e for *_, e in plus) <= 1.2 * median(e for *_, e in drc)
 
 
