@@ -103,6 +103,7 @@ def test_an_answer_in_between_shows_that_there_is_no_jump() -> None:
     assert is_between([middle, middle], pair(0.4, 0.2), pair(0.6, 0.8))
     assert not is_between([one_end, one_end], pair(0.4, 0.2), pair(0.6, 0.8))
     assert not is_between([middle, one_end], pair(0.4, 0.2), pair(0.6, 0.8))
+    assert not is_between([middle, middle], pair(0.4, 0.2), pair(0.6, 0.8, violation=1.0))
 
 
 def test_a_branch_is_followed_to_where_another_becomes_better() -> None:

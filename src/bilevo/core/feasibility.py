@@ -1,8 +1,9 @@
 """Feasibility within a tolerance: which values of a constraint count as 0.
 
 A constraint is met if its value is at most its tolerance. The tolerance is `ctol` times the scale
-of the constraint, but at least `LEAST`. The scale is the median of the constraint's absolute values
-at the first points of its level. A value above the tolerance counts in full, not only its excess.
+of the constraint, but at least `LEAST`. The scale is the size that a tenth of the
+constraint's absolute values at the first points of its level does not exceed. (A typical size would
+be too large for constraints that grow fast, such as powers of y.) A value above the tolerance counts in full, not only its excess.
 With ctol = 0 a constraint is met if its value is at most 0.
 
 The driver applies the tolerances where it makes `Values` (`Values.of`). So algorithms, targets and
@@ -25,6 +26,7 @@ from bilevo.core.request import Level
 
 USUAL_CTOL = 1e-9  # The default ctol of drc-plus and drc-race; published methods have 0.
 FIRST = 32  # This many points of a level set the scales of its constraints.
+SMALL = 0.1  # This share of a constraint's sizes at these points is below its scale.
 LEAST = 1e-12  # The smallest tolerance except 0; it covers rounding of constraints near 1.
 REMEMBERED = 2048  # Tolerated violations are remembered for at least this many of the last points.
 
@@ -86,7 +88,8 @@ class Tolerance:
             return
         self.sizes.extend(new)
         self.seen += len(new)
-        self.scales = 2 * np.median(np.array(self.sizes) / 2, axis=0)  # halves do not overflow
+        halves = np.array(self.sizes) / 2  # sums of halves do not overflow
+        self.scales = 2 * np.quantile(halves, SMALL, axis=0)
         if self.seen == FIRST:
             self.sizes = []
 

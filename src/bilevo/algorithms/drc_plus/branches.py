@@ -261,10 +261,11 @@ def is_between(ends: Sequence[WarmTask], one: Pair, other: Pair) -> bool:
     """Tell whether the answer changes continuously between two leaders.
 
     `ends` are where searches from both answers ended at a leader in between. They must have ended
-    at one answer, and it must lie between the two.
+    at one answer, and it must lie between the two. If only one of the leaders has a feasible
+    answer, there is a change to locate.
     """
     first, second = (end.pair for end in ends)
-    feasible = first.lower_violation == second.lower_violation == 0
+    feasible = not any(pair.lower_violation for pair in (first, second, one, other))
     if not feasible or np.abs(first.y - second.y).max() > DISTINCT:
         return False
     jump = float(np.abs(one.y - other.y).max())

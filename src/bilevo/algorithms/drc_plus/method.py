@@ -74,6 +74,7 @@ RETEST = 4  # The fallback tests smoothness again when evaluations have grown by
 # this fraction of the scale of f plus |f|. The answer is not certified then.
 ROUGH_F = 1e-2
 RELIABLE = 0.8  # Branches are looked for if more than this share of local searches settles.
+KINK_WIDTH = 0.01  # The first deviations of CMA-ES around an elite at a kink, before a restart.
 EXPLORED_DESCENTS = 3  # How many descents follow a look at leaders all over the box.
 # This many searches without a better elite end a run, and four times as many if it has a target.
 FRUITLESS_SEARCHES = 2
@@ -96,7 +97,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
     fallback: bool = True
 
     name = registered("drc-plus")
-    revision = 2
+    revision = 3
     ctol = USUAL_CTOL
     State = DRCPlusState
 
@@ -310,7 +311,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
                 yield from self.follow_jump(spec, state, steps)
             if not smooth and end.hessian is not None:
                 yield from self.polish(spec, state, end.hessian, end.left)
-            found = state.the_elite
+            found, state.kinked = state.the_elite, not smooth
             rival = yield from self.certify_elite(spec, state)
             if rival is not None and self.sees_branches(state):
                 yield from self.stay_on_branch(spec, state, found, rival)
@@ -415,6 +416,9 @@ class DRCPlus(Algorithm[DRCPlusState]):
                 ended |= yield from self.descend(spec, state, search.best)
         if ended:
             yield from self.certify_elite(spec, state)
+            if state.kinked and self.may_descend(state) and not reached(spec, state.the_elite):
+                yield from self.polish(spec, state, np.eye(spec.m), KINK_WIDTH**2 / 2)
+                yield from self.certify_elite(spec, state)
             explores = self.may_explore(spec, state)
             if explores:
                 yield from self.explore(spec, state)

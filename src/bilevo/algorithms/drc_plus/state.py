@@ -73,6 +73,7 @@ class DRCPlusState(LeaderView):
     ends: FloatArray = field(kw_only=True)  # where descents ended, (k, m)
     descending: int = 0  # evaluations that descents have used
     sampling: int = 0  # evaluations that `search` has used
+    kinked: bool = False  # whether the last descent to a new elite ended at a kink of phi
     restart_elite: Pair | None = None  # the elite at the last restart that saw a gain
     fruitless: int = 0  # searches since then; none of them found a better elite
     smoothness_at: int = 0  # evaluations so far when the smoothness of f was last tested

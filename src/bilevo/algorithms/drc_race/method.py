@@ -144,7 +144,7 @@ class DRCRace(Algorithm[DRCRaceState]):
     descents: CMAES = field(default_factory=CMAES)
 
     name = registered("drc-race")
-    revision = 2
+    revision = 3
     ctol = USUAL_CTOL
     State = DRCRaceState
     followers = Followers.SOLVER
