@@ -104,9 +104,9 @@ def minimize(
         The tolerance on constraints: a number of 0 or more, or a pair (upper, lower). A constraint
         is met if it is at most `ctol` times its scale, or at most 1e-12 if that is larger; with
         ctol=0, if it is at most 0. The scale is the size that nine tenths of its values exceed at
-        the first 32 points. None is the method's default: 1e-9 for drc-plus and drc-race, and 0 for published
-        methods, so that they give the published figures. A violation that the problem's own solver
-        reports has no scale: it counts as met if it is at most `ctol` itself.
+        the first 32 points. None is the method's default: 1e-9 for drc-plus and drc-race, and 0 for
+        published methods, so that they give the published figures. A violation that the problem's
+        own solver reports has no scale: it counts as met if it is at most `ctol` itself.
     workers
         A number of processes, or an executor: of concurrent.futures, Dask, MPI or loky, or
         `bilevo.RayExecutor()`. All of them give the same result, to the bit.

@@ -1,10 +1,10 @@
 """Feasibility within a tolerance: which values of a constraint count as 0.
 
 A constraint is met if its value is at most its tolerance. The tolerance is `ctol` times the scale
-of the constraint, but at least `LEAST`. The scale is the size that a tenth of the
-constraint's absolute values at the first points of its level does not exceed. (A typical size would
-be too large for constraints that grow fast, such as powers of y.) A value above the tolerance counts in full, not only its excess.
-With ctol = 0 a constraint is met if its value is at most 0.
+of the constraint, but at least `LEAST`. The scale is the size that nine tenths of the constraint's
+absolute values exceed at the first points of its level. A typical size would be too large for
+constraints that grow fast, such as powers of y. A value above the tolerance counts in full, not
+only its excess. With ctol = 0 a constraint is met if its value is at most 0.
 
 The driver applies the tolerances where it makes `Values` (`Values.of`). So algorithms, targets and
 the order of points see a violation of 0 where all constraints are within their tolerances. The
