@@ -10,7 +10,7 @@ from driven import Driven
 
 from bilevo import Problem
 from bilevo.algorithms.drc_plus.box_search import probe_axes, search_box, search_spread_points
-from bilevo.algorithms.drc_plus.certificate import Check, check_answer
+from bilevo.algorithms.drc_plus.certificate import Check, check_answer, find_doubt
 from bilevo.algorithms.drc_plus.experience import ENOUGH_SEARCHES, Experience, WarmTask
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair
@@ -164,9 +164,33 @@ def test_a_penalty_does_not_set_the_scale_of_f() -> None:
 
 @pytest.mark.parametrize(("offset", "resolved"), [(0.0, True), (1e3, True), (1e10, False)])
 def test_an_offset_that_hides_the_minimum_is_noticed(offset: float, resolved: bool) -> None:
-    bed = Bed(box_of(lambda x, y: offset + float(((y - 0.3) ** 2).sum())))
+    def f(x: np.ndarray, y: np.ndarray) -> float:
+        return offset + float(((y - 0.3) ** 2).sum())
+
+    bed = Bed(Problem(lambda x, y: float(y[0]), f, [(0, 1)] * 2, [(0, 1)] * 2))
     task, _ = bed.explored(np.array([0.5, 0.5]))
-    assert bed.known.resolves(task.pair.f) == resolved
+    task.pair.F, task.pair.violation = float(task.pair.y[0]), 0.0
+    check = Check(bed.known, task)
+    doubt = bed.driven.run(find_doubt(bed.solver, check, task))
+    assert ("rounding" in doubt) == (not resolved)
+
+
+def test_an_answer_that_owes_its_f_to_a_tolerated_violation_is_doubted() -> None:
+    """Only y = 0 is feasible, but a violation of v lets y move by the root of v."""
+    problem = Problem(
+        lambda x, y: float(y[0]),
+        lambda x, y: float(y[0]),
+        [(0, 1)] * 2,
+        [(-1, 1)],
+        g=lambda x, y: [y[0] ** 2],
+    )
+    bed = Bed(problem)
+    for y, doubted in (([0.5], False), ([0.4995], True)):
+        task = bed.at(np.array([0.5, 0.5]), np.array(y))
+        task.pair.F, task.pair.violation = 0.0, 0.0
+        task.lower = task.lower._replace(violation=np.zeros(1))  # it is within ctol
+        doubt = bed.driven.run(find_doubt(bed.solver, Check(bed.known, task), task))
+        assert ("ctol" in doubt) == doubted
 
 
 def test_what_a_local_search_cannot_settle_is_solved_all_the_same() -> None:

@@ -202,17 +202,10 @@ def search_spread_points(
 ) -> Procedure[list[WarmTask]]:
     """Search locally from those of `count` spread points that have no better neighbour.
 
-    At most `most` local searches are made. If the local search to the best answer did not settle,
-    CMA-ES searches around this answer. Returns a task for the end of each search.
+    At most `most` local searches are made. Returns a task for the end of each search.
     """
     points = latin_hypercube(count, follower.spec.n, rng)
     values = yield from follower.known.evaluate(x, points)
     chosen = basin_points(points, values, 0, most)
     starts = [WarmTask.at(x, points[i : i + 1], values.part(i, i + 1)) for i in chosen]
-    found = yield from search_all(follower, starts)
-    best = found[0]
-    for new in found[1:]:
-        best = best.better(new)
-    if not best.solved and math.isfinite(best.pair.f):
-        found.append((yield from follower.search_around(best, follower.known.tight, rng)))
-    return found
+    return (yield from search_all(follower, starts))

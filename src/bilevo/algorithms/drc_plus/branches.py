@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bilevo.algorithms.drc_plus.box_search import search_all, search_spread_points, tasks_at
-from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask
+from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask, best_of
 from bilevo.algorithms.drc_plus.leader_view import LeaderView, leader_rule
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair
@@ -68,14 +68,6 @@ def spread_ends(
     """Solve a follower from spread points; return where the local searches ended."""
     count = EXPLORED_POINTS + 4 * follower.spec.n
     return search_spread_points(follower, x, rng, count, EXPLORED_SEARCHES)
-
-
-def best_of(tasks: Sequence[WarmTask]) -> WarmTask:
-    """Return the task with the best answer for the follower; all must have the same x."""
-    best = tasks[0]
-    for task in tasks[1:]:
-        best = best.better(task)
-    return best
 
 
 def try_all_answers(follower: WarmFollower, tasks: Sequence[WarmTask]) -> Procedure[list[WarmTask]]:
@@ -210,6 +202,13 @@ def has_jumped(one: Pair, other: Pair, slope: float = SLOPE) -> bool:
         return True
     away = float(np.abs(one.x - other.x).max())
     return float(np.abs(one.y - other.y).max()) > JUMP + slope * away
+
+
+def nearest_jump(elite: Pair, steps: Sequence[WarmTask]) -> WarmTask | None:
+    """Return the nearest step that is worse than the elite and has another answer; None if none."""
+    jumped = [task for task in steps if has_jumped(elite, task.pair)]
+    worse = [task for task in jumped if not task.pair.no_worse(elite)]
+    return min(worse, key=lambda task: float(np.abs(task.pair.x - elite.x).max()), default=None)
 
 
 def best_of_each_branch(tasks: Sequence[WarmTask], most: int) -> list[WarmTask]:

@@ -7,6 +7,7 @@ checks have replaced by better ones. The searches use nothing else of the run.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -18,7 +19,7 @@ from bilevo.algorithms.drc_plus.box_search import (
     search_spread_points,
     tasks_at,
 )
-from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask
+from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask, best_of
 from bilevo.algorithms.drc_plus.leader_view import LeaderView
 from bilevo.algorithms.drc_plus.local_follower import LocalFollower
 from bilevo.algorithms.shared.follower_search import FollowerCheck, Pair, evaluate_answers
@@ -50,10 +51,7 @@ class Check:
     @property
     def best(self) -> WarmTask:
         """Return the best answer for the follower; the answer under test if none is better."""
-        best = self.own
-        for task in self.found:
-            best = best.better(task)
-        return best
+        return best_of([self.own, *self.found])
 
     @property
     def agreeing(self) -> int:
@@ -163,14 +161,16 @@ def search_from_all_over(
 ) -> Procedure[None]:
     """Search from spread points, from the answer under test and from refuted answers.
 
-    All answers are added to the check. The best one from spread points counts as one search.
+    If the search to the best answer did not settle, CMA-ES searches around this answer. All answers
+    are added to the check. The best one from spread points counts as one search.
     """
     x, n = check.own.pair.x, follower.spec.n
     count, most = int(thorough * (SPREAD_POINTS + 8 * n)), int(thorough * (LOCAL_SEARCHES + n))
     found = yield from search_spread_points(follower, x, rng, count, most)
-    end = found[0]
-    for new in found[1:]:
-        end = end.better(new)
+    end = best_of(found)
+    if not end.solved and math.isfinite(end.pair.f):
+        found.append((yield from follower.search_around(end, follower.known.tight, rng)))
+        end = best_of(found)
     points = np.concatenate([check.own.pair.y[None], follower.known.refuted.reshape(-1, n)])
     starts = yield from tasks_at(follower, x, points)
     again = yield from search_all(follower, starts)

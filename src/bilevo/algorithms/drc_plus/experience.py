@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -211,3 +212,11 @@ class WarmTask:
     def better(self, other: WarmTask) -> WarmTask:
         """Return the other task if its answer is better for the follower, else this one."""
         return self if self.pair.follower_no_worse(other.pair) else other
+
+
+def best_of(tasks: Sequence[WarmTask]) -> WarmTask:
+    """Return the task with the best answer for the follower; all must have the same x."""
+    best = tasks[0]
+    for task in tasks[1:]:
+        best = best.better(task)
+    return best

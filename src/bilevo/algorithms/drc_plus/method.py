@@ -36,9 +36,9 @@ from bilevo.algorithms.drc_plus.branches import (
     best_of_each_branch,
     descend_on_branch,
     explore_leaders,
-    has_jumped,
     jumps_between,
     locate_change,
+    nearest_jump,
 )
 from bilevo.algorithms.drc_plus.certificate import (
     Check,
@@ -52,7 +52,7 @@ from bilevo.algorithms.drc_plus.competition import accept_best, compete
 from bilevo.algorithms.drc_plus.experience import Experience, WarmTask
 from bilevo.algorithms.drc_plus.fallback import FallbackDRC, without_incumbents
 from bilevo.algorithms.drc_plus.leader_view import descent, is_better, is_smooth_end
-from bilevo.algorithms.drc_plus.state import DRCPlusState, LeaderSearch
+from bilevo.algorithms.drc_plus.state import DRCPlusState, LeaderSearch, budget_of
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.leader import note_tasks, reached
@@ -62,7 +62,7 @@ from bilevo.core.budget import StopReason
 from bilevo.core.feasibility import USUAL_CTOL
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure
-from bilevo.core.stop_rules import AtTarget, BudgetUsed, Settled, first_met
+from bilevo.core.stop_rules import AtTarget, Settled, first_met
 from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
@@ -75,6 +75,7 @@ RETEST = 4  # The fallback tests smoothness again when evaluations have grown by
 ROUGH_F = 1e-2
 RELIABLE = 0.8  # Branches are looked for if more than this share of local searches settles.
 KINK_WIDTH = 0.01  # The first deviations of CMA-ES around an elite at a kink, before a restart.
+LOCATING_SHARE = 0.5  # Evaluations to locate jumps, for each one that exploring leaders has taken.
 EXPLORED_DESCENTS = 3  # How many descents follow a look at leaders all over the box.
 # This many searches without a better elite end a run, and four times as many if it has a target.
 FRUITLESS_SEARCHES = 2
@@ -324,16 +325,12 @@ class DRCPlus(Algorithm[DRCPlusState]):
         self, spec: Spec, state: DRCPlusState, steps: list[WarmTask]
     ) -> Procedure[None]:
         """Go from the elite towards the nearest step with another answer, up to where phi jumps."""
-        elite = state.the_elite
-        jumped = [task for task in steps if has_jumped(elite, task.pair)]
-        worse = [task for task in jumped if not task.pair.no_worse(elite)]
-        if not worse:
-            return
-        away = [float(np.abs(task.pair.x - elite.x).max()) for task in worse]
-        good, bad = WarmTask.of_pair(elite, np.empty(0)), worse[int(np.argmin(away))]
-        found = yield from locate_change(state, self.follower(spec, state), good, bad)
-        if state.is_improved_by(found.pair):
-            yield from state.accept_elite(found.pair)
+        good = WarmTask.of_pair(state.the_elite, np.empty(0))
+        bad = nearest_jump(good.pair, steps)
+        if bad is not None:
+            found = yield from locate_change(state, self.follower(spec, state), good, bad)
+            if state.is_improved_by(found.pair):
+                yield from state.accept_elite(found.pair)
 
     def stay_on_branch(
         self, spec: Spec, state: DRCPlusState, own: Pair, rival: Pair
@@ -346,16 +343,20 @@ class DRCPlus(Algorithm[DRCPlusState]):
 
     def explore(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
         """Look at leaders all over the box, and descend from the best ones."""
-        rng, follower = state.stream(spec, "explore"), self.follower(spec, state)
+        rng, before = state.stream(spec, "explore"), state.total
+        follower = self.follower(spec, state)
         tasks = yield from explore_leaders(state, follower, rng)
+        most = state.total + LOCATING_SHARE * (state.total - before)
         for pair in jumps_between(tasks):
-            tasks.append((yield from locate_change(state, follower, *pair)))
+            if state.total < most:
+                tasks.append((yield from locate_change(state, follower, *pair)))
         for task in best_of_each_branch(tasks, EXPLORED_DESCENTS):
             elite = state.the_elite
             if state.is_improved_by(task.pair):
                 yield from state.accept_elite(task.pair)
             ceiling = elite.F if elite.violation == task.pair.violation == 0 else math.inf
             yield from self.descend(spec, state, task.pair, ceiling, relaxed=False)
+        yield from self.certify_elite(spec, state)
 
     def polish(
         self, spec: Spec, state: DRCPlusState, hessian: FloatArray, left: float
@@ -442,9 +443,3 @@ class DRCPlus(Algorithm[DRCPlusState]):
         largest = 16 * CMAES().population_size(spec.m)
         population = min(2 * state.search.population, largest)
         state.search = LeaderSearch.start(Start.uniform(spec.spread[: spec.m], rng), population)
-
-
-def budget_of(spec: Spec) -> BudgetUsed:
-    """Return the limits: `upper_max`, and in total about the evaluations that DRC would use."""
-    upper = spec.budget.upper_max
-    return BudgetUsed(upper=upper, total=upper * spec.budget.lower_window / 2)

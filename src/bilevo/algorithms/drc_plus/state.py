@@ -12,7 +12,8 @@ from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.leader import LeaderState, best_pair, leader_values
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import StopReason
-from bilevo.core.stop_rules import Progress
+from bilevo.core.problem import Spec
+from bilevo.core.stop_rules import BudgetUsed, Progress
 from bilevo.optimizers.cma_es import CMAES, CMAState
 from bilevo.optimizers.protocol import Start
 
@@ -106,3 +107,9 @@ def spread_of(pairs: list[Pair]) -> float:
     """Return the range of F in the better half of the feasible pairs; inf if fewer than three."""
     feasible = sorted(pair.F for pair in pairs if pair.violation == 0)
     return feasible[len(feasible) // 2] - feasible[0] if len(feasible) > 2 else math.inf
+
+
+def budget_of(spec: Spec) -> BudgetUsed:
+    """Return the limits: `upper_max`, and in total about the evaluations that DRC would use."""
+    upper = spec.budget.upper_max
+    return BudgetUsed(upper=upper, total=upper * spec.budget.lower_window / 2)
