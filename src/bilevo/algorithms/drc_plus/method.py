@@ -410,7 +410,8 @@ class DRCPlus(Algorithm[DRCPlusState]):
         """Descend from the best pair once CMA-ES is narrow; restart CMA-ES once it has ended."""
         search = state.search
         assert search.best is not None
-        ended = search.ended or search.nears(np.concatenate([state.ends, state.the_elite.x[None]]))
+        ends = np.concatenate([state.ends, state.the_elite.x[None]])
+        ended = search.ended or (self.may_descend(state) and search.nears(ends))
         if ended or search.width < search.descended / 8:
             search.descended = search.width
             if self.may_descend(state) and not reached(spec, state.the_elite):
