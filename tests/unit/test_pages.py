@@ -16,7 +16,9 @@ from pages import ROOT, blocks, pages, run_page
 from bilevo.algorithms import DRCPlus
 from bilevo.algorithms.drc_plus import (
     box_search,
+    branches,
     certificate,
+    competition,
     leader_view,
     method,
     warm_follower,
@@ -148,7 +150,7 @@ def test_the_page_on_drc_plus_tells_every_switch_and_names_what_there_is() -> No
     page = (ROOT / "docs" / "drc-plus.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \|.*\| (.*) \|$", page, re.MULTILINE)
     assert [name for name, _ in rows] == [field.name for field in fields(DRCPlus)]
-    modules = leader_view, warm_follower, method, box_search, certificate
+    modules = (leader_view, warm_follower, method, box_search, branches, certificate, competition)
     found = {name: value for module in modules for name, value in vars(module).items()}
     found |= {module.__name__.rpartition(".")[2]: module for module in modules}
     for owner, attribute in re.findall(r"`(\w+)\.(\w+)`", " ".join(where for _, where in rows)):
