@@ -96,7 +96,7 @@ def table(problems: int) -> Lines:
     lines: Lines = [["effort", "n", *(f"{volume:.0%} of the box" for volume in VOLUMES), "cost"]]
     measures: list[tuple[str, Callable[..., tuple[float, float]]]]
     measures = [("a run of drc-plus", partial(measure_run, 1.0))]
-    measures += [("its end, 5 times as thorough", partial(measure_run, 5.0))]
+    measures += [("the end of its run, 5 times as thorough", partial(measure_run, 5.0))]
     measures += [(effort, partial(measure, effort)) for effort in Effort]
     for name, measured in measures:
         for n in SIZES:

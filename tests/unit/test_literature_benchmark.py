@@ -39,6 +39,7 @@ def row(**changes) -> Row:
 
 
 @pytest.mark.parametrize("name", ["mitsosbarton2006ex320", "vogel2012", "anetal2009", "dempe1992b"])
+@pytest.mark.rest
 def test_the_optimum_is_called_right(name: str) -> None:
     best = get(name).optimum
     judgment = judge_pair(get(name), best.x, best.y)
