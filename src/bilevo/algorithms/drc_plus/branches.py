@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -51,10 +51,10 @@ def explore_leaders(
     x = latin_hypercube(min(LEADERS * (m + 1), MAX_LEADERS), m, rng)
     ends = yield from together(spread_ends(follower, row, rng) for row in x)
     tasks = yield from try_all_answers(follower, [best_of(found) for found in ends])
+    tied = [ties_of(*pair, follower.known) for pair in zip(tasks, ends, strict=True)]
+    yield from state.evaluate_leaders([tie for ties in tied for tie in ties])
     chosen = []
-    for task, found in zip(tasks, ends, strict=True):
-        ties = ties_of(task, found, follower.known)
-        yield from state.evaluate_leaders(ties)
+    for ties in tied:
         best = ties[int(leader_ranking([tie.pair for tie in ties])[0])]
         best = yield from state.resolve_ties(best)
         state.known.learn(best.pair)
@@ -149,7 +149,7 @@ class BranchPhi:
     own: Branch
     rival: Branch
     best: WarmTask | None = None
-    unit: float = field(default=1.0)  # the size of f, in which the first constraint is measured
+    unit: float = 1.0  # the size of f, in which the first constraint is measured
 
     def __call__(self, rows: FloatArray) -> Procedure[Values]:
         state, follower = self.state, self.follower
