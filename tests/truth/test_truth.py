@@ -72,6 +72,7 @@ def check_certificate(known: Construction, result: bilevo.Result) -> bilevo.Cert
     return certificate
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", SAMPLE)
 def test_no_wrong_answer_is_a_success_or_confirmed(name: str) -> None:
     check_run(construct(name, SEED), max_evals=8000)
@@ -89,6 +90,7 @@ def test_a_success_that_was_refuted_is_no_more(index: int) -> None:
     assert not attempt(index, seed=1004, run=1004).refuted
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("index", QUICK)
 def test_no_success_on_random_problems_is_refuted(index: int) -> None:
     outcome = attempt(index, seed=SEED, max_evals=8000)
