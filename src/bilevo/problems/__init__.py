@@ -12,7 +12,7 @@ from bilevo.problems.smd import SMD, smd
 from bilevo.problems.tp import TP
 from bilevo.problems.variants import VARIANTS
 
-__all__ = ["get", "literature", "names", "scalable"]
+__all__ = ["get", "names", "scalable"]
 
 _FIXED = {
     **{f"tp{number}": make for number, make in TP.items()},
