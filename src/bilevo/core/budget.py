@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 
 from bilevo.core.arrays import TINY, FloatArray
-from bilevo.core.checks import is_whole, real_number, shown
+from bilevo.core.checks import is_whole, real_number, shown, whole_number
 
 COUNT_LIMIT = 2**63  # counts must be below this number
 
@@ -59,7 +60,8 @@ class Budget:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            require_count(f"budget.{field.name}", getattr(self, field.name))
+            count = count_of(f"budget.{field.name}", getattr(self, field.name))
+            object.__setattr__(self, field.name, count)
 
     def over(self, default: FullBudget) -> FullBudget:
         """Return this budget, with fields that are None taken from `default`."""
@@ -108,18 +110,20 @@ class Limits:
     @classmethod
     def of(
         cls,
-        max_evals: int | None = None,
-        max_evals_upper: int | None = None,
-        max_evals_lower: int | None = None,
+        max_evals: float | None = None,
+        max_evals_upper: float | None = None,
+        max_evals_lower: float | None = None,
         max_time: float | None = None,
     ) -> Limits:
         """Make limits from users' keywords; None means no limit."""
-        require_count("max_evals", max_evals)
-        require_count("max_evals_upper", max_evals_upper)
-        require_count("max_evals_lower", max_evals_lower)
         if max_time is not None:
             require_positive("max_time", max_time)
-        given = (max_evals, max_evals_upper, max_evals_lower, max_time)
+        given = (
+            count_of("max_evals", max_evals),
+            count_of("max_evals_upper", max_evals_upper),
+            count_of("max_evals_lower", max_evals_lower),
+            max_time,
+        )
         return cls(*(math.inf if limit is None else limit for limit in given))
 
     def exceeded(self, upper: int, lower: int) -> bool:
@@ -135,6 +139,14 @@ def require_count(name: str, value: int | None, optional: bool = True) -> None:
         kind = "a positive whole number"
         kind += " below 2**63" if is_whole(value) and value is not None and value > 0 else ""
         raise ValueError(f"{name} must be {kind}{' or None' * optional}, got {shown(value)}")
+
+
+def count_of(name: str, value: float | None) -> int | None:
+    """Return a count that a user gives, or None; a whole number may be written as 1e3."""
+    whole = None if value is None else whole_number(value)
+    count: Any = value if whole is None else whole
+    require_count(name, count)
+    return whole
 
 
 def require_positive(name: str, value: float, finite: bool = False) -> None:

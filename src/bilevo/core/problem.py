@@ -16,14 +16,17 @@ import numpy as np
 
 from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.budget import Budget, FullBudget
-from bilevo.core.checks import is_truth, is_whole, real_array, real_number, require, shown
+from bilevo.core.checks import is_truth, real_array, real_number, require, shown, whole_number
+from bilevo.core.keywords import explain_unknown, with_args
 from bilevo.core.notebook import table
 from bilevo.core.request import Level
+from bilevo.core.slopes import NO_SLOPES, RawSlopes, ReturnedSlopes, SlopesGiven, with_gradients
 from bilevo.core.solver import CheckedSolver, Solver, bind_solver
 from bilevo.core.values import Returned
 
 Function = Callable[[FloatArray, FloatArray], Any]
 Response = Callable[[FloatArray], FloatArray]
+UNBOUNDED = "for variables without bounds see docs/recipe_from_others.md"
 MAX_BOUNDS = 4  # a notebook's table shows at most this number of distinct bounds
 
 
@@ -45,7 +48,7 @@ class Bounds:
                 f"got shapes {low.shape} and {high.shape}"
             )
         for bad, what in (
-            (~(np.isfinite(low) & np.isfinite(high)), "not finite"),
+            (~(np.isfinite(low) & np.isfinite(high)), f"not finite; {UNBOUNDED}"),
             (low > high, "reversed (lower > upper)"),
             (~np.isfinite(_width(low, high)), "wider than floating point can hold"),
         ):
@@ -130,16 +133,58 @@ def _unknown(x: FloatArray, y: FloatArray) -> FloatArray:
 class Problem:
     """A bilevel problem: two objectives, two boxes, and constraints (feasible when <= 0).
 
-    Functions take x of shape (m,) and y of shape (n,). Objectives return a number, constraints a
-    vector. With `vectorized=True` functions take (k, m) and (k, n), and return (k,) or, for
-    constraints, (k, c). The last `repeats_lower` entries of G repeat g, and add no violation.
-    `response` gives the follower's known answers: it takes x (k, m) and returns y* (k, n), with NaN
-    in rows where y* is not known. `budget` holds the settings that are usual for the problem.
+    Both levels are minimized. Functions take x of shape (m,) and y of shape (n,).
 
-    `follower` is a solver that finds the follower's answers (see `bilevo.followers`). Algorithms do
-    not search f then, and f may be None. F and G get the answers as the solver gives them.
+    Parameters
+    ----------
+    F, f : callable
+        The objectives of the leader and of the follower: each takes (x, y) and returns a number.
+        f may be None if there is a `follower`.
+    x_bounds, y_bounds : sequence of pairs, or scipy.optimize.Bounds
+        The boxes, as (lower, upper) for each variable. Bounds must be finite; equal bounds fix a
+        variable.
+    G, g : callable, optional
+        The constraints of the leader and of the follower: each takes (x, y) and returns a vector.
+        They hold where they are <= 0.
+    vectorized : bool, optional
+        True says that functions take x (k, m) and y (k, n), and return (k,) or, for constraints,
+        (k, c).
+    name : str, optional
+        A name, which results of `bilevo bench` and run directories show.
+    optimum : Optimum, optional
+        The known solution.
+    repeats_lower : int, optional
+        How many of the last entries of G repeat g; they add no violation.
+    response : callable, optional
+        The follower's known answers: it takes x (k, m) and returns y* (k, n), with NaN in rows
+        where y* is not known.
+    budget : Budget, optional
+        The settings that are usual for the problem.
+    follower : Solver, optional
+        A solver that finds the follower's answers (see `bilevo.followers`). Algorithms do not
+        search f then. F and G get the answers as the solver gives them.
+    F_jac, f_jac, G_jac, g_jac : callable, optional
+        Gradients, as functions of (x, y). `F_jac` returns a tuple (F_x, F_y) of the shapes (m,) and
+        (n,), and `G_jac` a tuple (G_x, G_y) of the shapes (c, m) and (c, n). `f_jac` returns f_y,
+        or a tuple (f_x, f_y), and `g_jac` likewise. NaN means that a slope is not available there.
+        When vectorized, gradients have k rows, too.
+    jac : bool, optional
+        True says that F, f, G and g return (value, gradient) instead.
+    args : tuple, optional
+        Extra arguments, which all functions get after (x, y).
+
+    Examples
+    --------
+    >>> from bilevo import Problem
+    >>> def F(x, y, wish):
+    ...     return (x[0] - wish) ** 2 + y[0] ** 2
+    >>> def f(x, y, wish):
+    ...     return (y[0] - x[0]) ** 2
+    >>> Problem(F, f, [(-5, 5)], [(-5, 5)], args=(2.0,))
+    <Problem problem: m=1, n=1>
     """
 
+    @explain_unknown
     def __init__(
         self,
         F: Function,
@@ -155,6 +200,12 @@ class Problem:
         response: Response | None = None,
         budget: Budget | None = None,
         follower: Solver[Any] | None = None,
+        F_jac: Function | None = None,
+        f_jac: Function | None = None,
+        G_jac: Function | None = None,
+        g_jac: Function | None = None,
+        jac: bool = False,
+        args: tuple[Any, ...] = (),
     ) -> None:
         dispensable = "Gg" if follower is None else "Ggf"
         for label, function in (("F", F), ("f", f), ("G", G), ("g", g)):
@@ -162,8 +213,8 @@ class Problem:
             require(fine, label, "a function of (x, y)", function)
         if f is None and g is not None:
             raise ValueError("g without f: give f too, or leave both to the solver")
-        whole = is_whole(repeats_lower) and repeats_lower >= 0
-        if not whole or (repeats_lower and (G is None or g is None)):
+        repeats = whole_number(repeats_lower)
+        if repeats is None or repeats < 0 or (repeats and (G is None or g is None)):
             raise ValueError(
                 f"repeats_lower={shown(repeats_lower)} says how many last entries of G repeat g: "
                 "0, or at most their number when both G and g are given"
@@ -174,14 +225,20 @@ class Problem:
         require(isinstance(name, str | None), "name", "a text or None", name)
         require(is_truth(vectorized), "vectorized", "True or False", vectorized)
         require(response is None or callable(response), "response", "a function of x", response)
-        self.F, self.f, self.G, self.g = F, _unknown if f is None else f, G, g
+        functions = {"F": F, "f": f, "G": G, "g": g}
+        given = {"F": F_jac, "f": f_jac, "G": G_jac, "g": g_jac}
+        functions, given = with_gradients(with_args(functions, args), with_args(given, args), jac)
+        self.F, self.f = functions["F"] or F, functions["f"] or _unknown
+        self.G, self.g = functions["G"], functions["g"]
+        self.F_jac, self.f_jac = given["F"], given["f"]
+        self.G_jac, self.g_jac = given["G"], given["g"]
         self.x_bounds = Bounds.of(x_bounds, "x_bounds")
         self.y_bounds = Bounds.of(y_bounds, "y_bounds")
         _require_sizes(optimum, self.x_bounds.size, self.y_bounds.size)
         self.vectorized = bool(vectorized)
         self.name = name or "problem"
         self.optimum = optimum
-        self.repeats_lower = int(repeats_lower)
+        self.repeats_lower = repeats
         self.response = response
         self.budget = budget or Budget()
         self.follower = None if follower is None else bind_solver(follower, self)
@@ -202,6 +259,22 @@ class Problem:
     def functions(self, level: Level) -> tuple[Function, Function | None]:
         """Return a level's objective and constraints."""
         return (self.F, self.G) if level is Level.UPPER else (self.f, self.g)
+
+    def gradients(self, level: Level) -> tuple[Function | None, Function | None]:
+        """Return the gradients of a level's objective and constraints; None if they are missing."""
+        upper = level is Level.UPPER
+        return (self.F_jac, self.G_jac) if upper else (self.f_jac, self.g_jac)
+
+    @property
+    def slopes_given(self) -> SlopesGiven:
+        """Say which gradients an algorithm can ask for; none of f if a solver is the follower."""
+        lower = self.follower is None and self.f_jac is not None
+        return SlopesGiven(
+            F=self.F_jac is not None,
+            f=lower,
+            G=self.F_jac is not None and (self.G is None or self.G_jac is not None),
+            g=lower and (self.g is None or self.g_jac is not None),
+        )
 
     def checked_solver(self, follower: Solver[Any] | None = None) -> CheckedSolver:
         """Return `follower`, or else the problem's own solver, with checks of its answers."""
@@ -260,6 +333,32 @@ class Problem:
             np.concatenate([returned.constraints(constraints, *batch) for batch in batches]),
         )
 
+    def slopes(self, level: Level, x: FloatArray, y: FloatArray) -> RawSlopes:
+        """Return the slopes of a level's objective and constraints at x (k, m), y (k, n).
+
+        They are in the user's units; NaN stands for gradients that are not given.
+        """
+        returned = Returned(level, self.vectorized, least=self.repeats(level))
+        batches: list[tuple[FloatArray, FloatArray]] = [(x, y)]
+        if not self.vectorized:
+            batches = list(zip(x, y, strict=True))
+        found = [self.slopes_at(level, *pairs, returned) for pairs in batches]
+        return RawSlopes(*map(np.concatenate, zip(*found, strict=True)))
+
+    def slopes_at(
+        self, level: Level, x: FloatArray, y: FloatArray, returned: Returned
+    ) -> RawSlopes:
+        """Return a level's slopes at one pair, or at rows of pairs if the problem is vectorized.
+
+        `returned` knows the number of constraints, or learns it here.
+        """
+        objective, constraints = self.gradients(level)
+        if objective is None:
+            raise ValueError(f"{self.name} gives no gradient of {'F' if level == 'upper' else 'f'}")
+        constrained = self.functions(level)[1] is not None
+        calls = ReturnedSlopes(returned, self.m, self.n, constrained)
+        return calls.at((objective, constraints), x, y)
+
 
 def _require_sizes(optimum: Optimum | None, m: int, n: int) -> None:
     """Refuse a known solution whose sizes differ from the problem's."""
@@ -292,13 +391,13 @@ class Spec:
 
     The driver maps [0, 1]^m x [0, 1]^n to the user's bounds, so an algorithm needs no bounds, and
     variables of very different widths look alike. `spread` (m + n,) holds the standard deviations
-    that a search over the whole box starts with. `kernel` says what computes CMA-ES: "numpy", or
-    compiled "numba". `ctol` (upper, lower) is what the driver forgives in constraints (see
-    `bilevo.core.feasibility`).
+    that a search over the whole box starts with. `x0` (m,) and `y0` (n,) are the user's start, or
+    None. `kernel` says what computes CMA-ES: "numpy", or compiled "numba". `ctol` (upper, lower) is
+    what the driver forgives in constraints (see `bilevo.core.feasibility`).
 
     `step_cost` is the largest cost of a step of the problem's own solver, or None if there is no
     solver. A solver's answers are in the user's units, because no algorithm searches them; `spread`
-    is (m,) then.
+    is (m,) then. `slopes` says which gradients an algorithm can ask for by `Derive`.
     """
 
     m: int
@@ -309,6 +408,8 @@ class Spec:
     target: Target | None = None
     ftol: float = 1e-6
     x0: FloatArray | None = None
+    y0: FloatArray | None = None
     kernel: Literal["numpy", "numba"] = "numpy"
     step_cost: int | None = None
     ctol: tuple[float, float] = (0.0, 0.0)
+    slopes: SlopesGiven = NO_SLOPES

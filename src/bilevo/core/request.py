@@ -3,6 +3,8 @@
 Rules:
 - An algorithm is a generator. It yields requests and is sent values; it does no I/O of its own.
 - `Evaluate` asks for one level's values at k pairs, in unit coordinates; `Values` answer it.
+- `Derive` asks for one level's slopes at k pairs, where the user gives gradients; `Slopes` answer
+  it. `Spec.slopes` says which slopes there are.
 - `Step` asks for one more step in each of k searches by the problem's own solver; `StepValues`
   answer it. The request says how many steps each search has taken, so that the driver can repeat
   it.
@@ -30,6 +32,7 @@ import numpy as np
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.checks import described, shown
 
+ALONE = -1  # in place of a neighbour's number: the search starts without a neighbour
 HUGE = 1e300  # Sums of numbers below this do not overflow.
 T = TypeVar("T")
 U = TypeVar("U")
@@ -56,19 +59,35 @@ class Evaluate(NamedTuple):
     y: FloatArray
 
 
+class Derive(NamedTuple):
+    """Asks for the slopes of one level's objective and constraints at pairs x (k, m), y (k, n)."""
+
+    level: Level
+    x: FloatArray
+    y: FloatArray
+
+
 class Step(NamedTuple):
     """Asks for one more step of the problem's own solver in tasks (k,), whose leaders are x (k, m).
 
-    Each task of a run has its own number; `taken` (k,) says how many steps it has had.
+    Each task of a run has its own number; `taken` (k,) says how many steps it has had. `near` (k,)
+    says near which finished task it starts: that task's number, or `ALONE`. The answer of the
+    finished task is in the journal, so the driver can always make the same start again. `near` is
+    the same in all steps of a task. None stands for `ALONE` in all rows.
     """
 
     task: IntArray
     taken: IntArray
     x: FloatArray
+    near: IntArray | None = None
 
     @property
     def level(self) -> Level:
         return Level.LOWER
+
+    def neighbour(self, row: int) -> int:
+        """Return the task near which the task of a row starts, or `ALONE`."""
+        return ALONE if self.near is None else int(self.near[row])
 
 
 class Incumbent(NamedTuple):
@@ -176,7 +195,35 @@ class StepValues(NamedTuple):
         )
 
 
-AnswerT = TypeVar("AnswerT", Values, StepValues)
+class Slopes(NamedTuple):
+    """The answer to `Derive`: derivatives with respect to x and to y, in unit coordinates.
+
+    `objective_x` is (k, m), `objective_y` (k, n), `constraints_x` (k, c, m) and `constraints_y`
+    (k, c, n). NaN stands for what the user does not give, and for what failed. c is 0 if the number
+    of constraints is not known yet. `spent` is the driver's count of this level's gradients so far;
+    they are no evaluations.
+    """
+
+    objective_x: FloatArray
+    objective_y: FloatArray
+    constraints_x: FloatArray
+    constraints_y: FloatArray
+    spent: int
+
+    def part(self, start: int, end: int) -> Slopes:
+        """Return the slopes of some consecutive rows."""
+        rows = slice(start, end)
+        return Slopes(
+            self.objective_x[rows],
+            self.objective_y[rows],
+            self.constraints_x[rows],
+            self.constraints_y[rows],
+            self.spent,
+        )
+
+
+AnswerT = TypeVar("AnswerT", Values, StepValues, Slopes)
+Answer = Values | StepValues | Slopes
 
 
 def split(answer: AnswerT, sizes: Iterable[int]) -> Iterator[AnswerT]:
@@ -201,8 +248,8 @@ def _ones(count: int) -> FloatArray:
     return np.ones(count)
 
 
-Request = Evaluate | Step | Incumbent
-Question = Evaluate | Step  # a request that waits for an answer
+Question = Evaluate | Derive | Step  # a request that waits for an answer
+Request = Question | Incumbent
 Procedure = Generator[Request, Any, T]
 
 
@@ -210,6 +257,12 @@ def evaluate(level: Level, x: FloatArray, y: FloatArray) -> Procedure[Values]:
     """Request one level's values and return them."""
     values: Values = yield Evaluate(level, x, y)
     return values
+
+
+def derive(level: Level, x: FloatArray, y: FloatArray) -> Procedure[Slopes]:
+    """Request one level's slopes and return them."""
+    slopes: Slopes = yield Derive(level, x, y)
+    return slopes
 
 
 def run(procedure: Procedure[T], answer: Callable[[Any], Any]) -> T:
@@ -242,8 +295,9 @@ def relayed(
             return result
         sent, changed = None, asked(request)
         if changed is not None:
-            values = yield changed
-            sent = answered(request.level, values) if isinstance(request, Evaluate) else None
+            sent = yield changed
+            if isinstance(request, Evaluate):
+                sent = answered(request.level, sent)
 
 
 def together(procedures: Iterable[Procedure[T]]) -> Procedure[list[T]]:
@@ -286,9 +340,7 @@ def _joined(
             raise BadRequest(f"procedures that run together are generators, got {shown(procedure)}")
     results: dict[int, Any] = {}
     waiting: dict[int, Question] = {}
-    answers: Iterable[tuple[int, Values | StepValues | None]] = [
-        (i, None) for i in range(len(running))
-    ]
+    answers: Iterable[tuple[int, Answer | None]] = [(i, None) for i in range(len(running))]
     while True:
         for i, answer in answers:  # run each procedure to its next question or its end
             try:
@@ -311,7 +363,7 @@ def _joined(
         try:
             joined = _as_one(requests)
         except ValueError:  # rows of different sizes
-            widths = [(request.x.shape[1], request[-1].shape[1]) for request in requests]
+            widths = [(request.x.shape[1], request[2].shape[-1]) for request in requests]
             odd = next(k for k, width in enumerate(widths) if width != widths[0])
             text = f"rows of the sizes {widths[odd]} run together with others of {widths[0]}"
             _raise_in(running[batch[odd]], BadRequest(f"{text}: all must be (m, n)"))
@@ -322,7 +374,7 @@ def _joined(
 
 def _has_rows(request: Any) -> bool:
     """Tell quickly whether a request is right. If False, `require_rows` has to check it."""
-    if type(request) is Evaluate:
+    if type(request) is Evaluate or type(request) is Derive:
         level, x, y = request
         return (
             type(level) is Level
@@ -333,20 +385,23 @@ def _has_rows(request: Any) -> bool:
     return False
 
 
-_SHAPES = {"x": "km", "y": "kn", "task": "k", "taken": "k"}  # dimensions of a request's arrays
+# The dimensions of a request's arrays.
+_SHAPES = {"x": "km", "y": "kn", "task": "k", "taken": "k", "near": "k"}
 
 
 def require_rows(request: Any) -> None:
     """Refuse a request whose parts are not arrays with the same number of rows."""
-    if not isinstance(request, Evaluate | Step):
-        instead = "yield an Evaluate, a Step or an Incumbent"
+    if not isinstance(request, Question):
+        instead = "yield an Evaluate, a Derive, a Step or an Incumbent"
         if isinstance(request, Generator):
             instead = "did you mean `yield from`?"
         raise BadRequest(f"it yielded {described(request)}; {instead}")
     kind, parts = type(request).__name__, request._asdict()
-    if isinstance(request, Evaluate) and type(parts.pop("level")) is not Level:
+    if "level" in parts and type(parts.pop("level")) is not Level:
         level = described(request.level)
-        raise BadRequest(f"Evaluate.level is {level}; give Level.UPPER or Level.LOWER")
+        raise BadRequest(f"{kind}.level is {level}; give Level.UPPER or Level.LOWER")
+    if parts.get("near", 0) is None:
+        del parts["near"]
     for name, part in parts.items():
         if type(part) is not np.ndarray or part.ndim != len(_SHAPES[name]):
             shape = f"({', '.join(_SHAPES[name])})".replace("(k)", "(k,)")
@@ -373,8 +428,19 @@ def _raise_in(procedure: Procedure[Any], error: BadRequest) -> NoReturn:
 
 def _as_one(requests: list[Question]) -> Question:
     """Join several requests of one kind and one level into one request."""
-    first = requests[0]
-    if isinstance(first, Step):
-        return Step(*map(np.concatenate, zip(*requests, strict=True)))
-    x, y = ([request[column] for request in requests] for column in (1, 2))
-    return Evaluate(first.level, np.concatenate(x), np.concatenate(y))
+    if isinstance(requests[0], Step):
+        return _joined_steps([request for request in requests if isinstance(request, Step)])
+    pairs = [request for request in requests if not isinstance(request, Step)]
+    x, y = np.concatenate([pair.x for pair in pairs]), np.concatenate([pair.y for pair in pairs])
+    kind = type(pairs[0])
+    return kind(pairs[0].level, x, y)
+
+
+def _joined_steps(steps: list[Step]) -> Step:
+    near = [np.full(len(step.x), ALONE) if step.near is None else step.near for step in steps]
+    return Step(
+        np.concatenate([step.task for step in steps]),
+        np.concatenate([step.taken for step in steps]),
+        np.concatenate([step.x for step in steps]),
+        np.concatenate(near),
+    )

@@ -50,6 +50,19 @@ class UnitBox:
         rows[:, self._free] = unit[:, : self._free.size] * self._width + self._lower
         return rows
 
+    def slopes(self, real: FloatArray) -> FloatArray:
+        """Map slopes (..., variables) in the user's units to slopes along the unit coordinates."""
+        chosen = real if self._free is None else real[..., self._free]
+        if not self._width.size:  # a coordinate without effect
+            return np.zeros((*real.shape[:-1], 1))
+        with np.errstate(over="ignore"):
+            return np.asarray(chosen * self._width)
+
+    def variable(self, coordinate: int) -> tuple[int, float]:
+        """Return the variable that belongs to a unit coordinate, and the coordinate's width."""
+        index = coordinate if self._free is None or not self._free.size else self._free[coordinate]
+        return int(index), float(self.width[coordinate])
+
     def _tiled(self, rows: int) -> tuple[FloatArray, FloatArray]:
         """Return widths and lower bounds; up to `TILED` rows they are repeated for each row."""
         if rows > TILED:
@@ -76,6 +89,12 @@ class AsGiven:
 
     def real(self, given: FloatArray) -> FloatArray:
         return given.copy()
+
+    def slopes(self, given: FloatArray) -> FloatArray:
+        return given
+
+    def variable(self, coordinate: int) -> tuple[int, float]:
+        return coordinate, 1.0
 
 
 def answer_box(problem: Problem) -> UnitBox | AsGiven:

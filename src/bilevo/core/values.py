@@ -16,6 +16,7 @@ from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.checks import shown
 
 FLOAT64 = np.dtype(np.float64)
+SEVERAL = "; for several objectives see docs/recipe_objectives.md"
 
 
 @lru_cache(64)
@@ -65,7 +66,8 @@ class Returned:
         if array.shape == (rows, 1):
             array = array[:, 0]
         if array.shape != (rows,):
-            raise self._bad("objective", f"of shape {array.shape}, not ({rows},)")
+            several = SEVERAL if array.ndim == 2 and len(array) == rows else ""
+            raise self.bad("objective", f"of shape {array.shape}, not ({rows},){several}")
         return array
 
     def check_constraints(self, value: Any, rows: int) -> FloatArray:
@@ -76,13 +78,13 @@ class Returned:
             array = array.reshape(rows, 1)
         if array.ndim != 2 or len(array) != rows or self._miscounted(array.shape[1]):
             wanted = f"({rows}, {'c' if self.count is None else self.count})"
-            raise self._bad("constraints", f"of shape {array.shape}, not {wanted}")
+            raise self.bad("constraints", f"of shape {array.shape}, not {wanted}")
         return array
 
     def check_count(self, count: int) -> None:
         """Refuse a number of constraints that differs from the first one seen."""
         if self._miscounted(count):
-            raise self._bad("constraints", f"{count}, not {self.count} as before")
+            raise self.bad("constraints", f"{count}, not {self.count} as before")
 
     def number(self, value: Any, what: str = "objective") -> float:
         """Return a value as a float; refuse anything but one real number."""
@@ -90,10 +92,11 @@ class Returned:
             try:
                 return float(value)
             except OverflowError:
-                raise self._bad(what, "an integer beyond floating point") from None
+                raise self.bad(what, "an integer beyond floating point") from None
         array = self.real(value, what)
         if array.size != 1:
-            raise self._bad(what, f"of shape {array.shape}, not one number")
+            several = SEVERAL if what == "objective" and array.ndim == 1 and array.size else ""
+            raise self.bad(what, f"of shape {array.shape}, not one number{several}")
         return float(array.reshape(()))
 
     def _vector(self, value: Any) -> FloatArray:
@@ -102,7 +105,7 @@ class Returned:
             array = array.reshape(1)
         if array.ndim != 1 or self._miscounted(array.size):
             wanted = f"({'c' if self.count is None else self.count},)"
-            raise self._bad("constraints", f"of shape {array.shape}, not {wanted}")
+            raise self.bad("constraints", f"of shape {array.shape}, not {wanted}")
         return array
 
     def _miscounted(self, count: int) -> bool:
@@ -112,7 +115,7 @@ class Returned:
         """
         if self.count is None:
             if count < self.least:
-                raise self._bad("constraints", f"{count}, but {self.least} of them repeat g")
+                raise self.bad("constraints", f"{count}, but {self.least} of them repeat g")
             self.count = count
         return count != self.count
 
@@ -128,16 +131,17 @@ class Returned:
         try:
             array: Any = value if masked else np.asarray(value)
         except ValueError:  # ragged lists
-            raise self._bad(what, f"{shown(value, 60)}, which has no shape") from None
+            raise self.bad(what, f"{shown(value, 60)}, which has no shape") from None
         if array.dtype.kind not in kinds:  # complex, object, str, None, ...
             kind = f"{type(value).__name__} of shape {array.shape}, dtype {array.dtype}"
-            raise self._bad(what, f"{shown(value, 60)} ({kind}), not real numbers")
+            raise self.bad(what, f"{shown(value, 60)} ({kind}), not real numbers")
         with np.errstate(over="ignore"):
             real: Any = array.astype(np.float64)
         numbers: FloatArray = real.filled(np.nan) if masked else real
         return numbers
 
-    def _bad(self, what: str, problem: str) -> BadValue:
+    def bad(self, what: str, problem: str) -> BadValue:
+        """Return the error that says what is wrong with something that was returned."""
         verb = "are" if what == "constraints" else "is"
         return BadValue(f"the {self.level}-level {what} returned {verb} {problem}")
 

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from bilevo.core.algorithm import AlgorithmState
 from bilevo.core.result import Result
-from bilevo.core.solver import StepOutcome
 from bilevo.run import encoding
 from bilevo.run.clock import Clock
+from bilevo.run.deriver import Deriver
 from bilevo.run.dispatch import NOTHING, Keep, piece_rows
 from bilevo.run.evaluator import Evaluator
-from bilevo.run.jobs import EvaluationOutcome
+from bilevo.run.jobs import Outcome
 from bilevo.run.journal import Record
-from bilevo.run.session import Answers, Batch, Session, StepBatch
+from bilevo.run.session import Answers, AnyBatch, Session, SlopeBatch, StepBatch
 from bilevo.run.stepper import Stepper
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ Callback = Callable[[Result], Any]
 class Live:
     """Computes answers by the user's functions, or by steps of the problem's own solver.
 
-    The stepper takes these steps. It is None if the problem has no solver.
+    The stepper takes these steps. It is None if the problem has no solver. The deriver calls the
+    user's gradients; it is None if there are none.
     """
 
     def __init__(
@@ -45,21 +46,22 @@ class Live:
         stepper: Stepper | None,
         clock: Clock,
         callbacks: Sequence[Callback] = (),
+        deriver: Deriver | None = None,
     ) -> None:
-        self._evaluator, self._stepper = evaluator, stepper
-        self._last: Evaluator | Stepper = evaluator
-        self._clock, self._callbacks = clock, callbacks
+        self.evaluator, self.stepper, self.deriver = evaluator, stepper, deriver
+        self._last: Evaluator | Deriver | Stepper = evaluator
+        self.clock, self.callbacks = clock, callbacks
 
     @property
     def counted(self) -> int:
         return self._last.done
 
-    def answer(self, session: Session, batch: Batch | StepBatch) -> Answers:
+    def answer(self, session: Session, batch: AnyBatch) -> Answers:
         return self.compute(batch)
 
     def compute(
         self,
-        batch: Batch | StepBatch,
+        batch: AnyBatch,
         known: Mapping[int, Any] = NOTHING,
         keep: Keep[Any, Any] | None = None,
     ) -> Answers:
@@ -69,14 +71,18 @@ class Live:
         outcomes by the index of their piece. `keep` is called with each new outcome.
         """
         if isinstance(batch, StepBatch):
-            assert self._stepper is not None
-            self._last = self._stepper
-            return self._stepper(batch, known, keep, self._time_left)
-        self._last = self._evaluator
-        return self._evaluator(batch, known, keep, self._time_left)
+            assert self.stepper is not None
+            self._last = self.stepper
+            return self.stepper(batch, known, keep, self._time_left)
+        if isinstance(batch, SlopeBatch):
+            assert self.deriver is not None
+            self._last = self.deriver
+            return self.deriver(batch, known, keep, self._time_left)
+        self._last = self.evaluator
+        return self.evaluator(batch, known, keep, self._time_left)
 
     def _time_left(self) -> float:
-        return self._clock.left
+        return self.clock.left
 
     def best(self, session: Session) -> None:
         """Do nothing: the session itself keeps the best pair."""
@@ -87,7 +93,7 @@ class Live:
     def stopped_by_callback(self, session: Session) -> bool:
         """Call the callbacks with the result so far; return True if one raises StopIteration."""
         try:
-            for callback in self._callbacks:
+            for callback in self.callbacks:
                 callback(session.result())
         except StopIteration:
             return True
@@ -121,26 +127,22 @@ class Journalled:
         """Return the number of the next batch's first piece."""
         return self._first + len(self._pieces)
 
-    def begin(self, batch: Batch | StepBatch) -> tuple[slice, ...]:
+    def begin(self, batch: AnyBatch) -> tuple[slice, ...]:
         """Number the pieces of the next batch, and return the rows of each piece."""
         self._first = self.next_number
-        vectorized = self._vectorized and isinstance(batch, Batch)
+        vectorized = self._vectorized and not isinstance(batch, StepBatch)
         self._pieces = piece_rows(vectorized, len(batch.x))
         return self._pieces
 
-    def answer(self, session: Session, batch: Batch | StepBatch) -> Answers:
+    def answer(self, session: Session, batch: AnyBatch) -> Answers:
         self.begin(batch)
         return self.complete(session, batch, NOTHING)
 
-    def complete(
-        self, session: Session, batch: Batch | StepBatch, known: Mapping[int, Any]
-    ) -> Answers:
+    def complete(self, session: Session, batch: AnyBatch, known: Mapping[int, Any]) -> Answers:
         """Compute and write the pieces of the batch that are not in `known`; return all answers."""
-        counted = session.record.counts[batch.level]
+        counted = session.record.counter(batch)[batch.level]
 
-        def keep(
-            batch: Batch | StepBatch, i: int, outcome: EvaluationOutcome | StepOutcome
-        ) -> None:
+        def keep(batch: AnyBatch, i: int, outcome: Outcome) -> None:
             number, elapsed = self._first + i, self._clock.elapsed
             record = encoding.piece(batch, self._pieces[i], outcome, number, counted, elapsed)
             self.write(record)

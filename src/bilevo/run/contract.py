@@ -21,7 +21,7 @@ from bilevo.core.algorithm import Algorithm
 from bilevo.core.budget import OWN_ENDS, StopReason
 from bilevo.core.checks import described
 from bilevo.core.problem import Problem, Spec
-from bilevo.core.request import BadRequest, Evaluate, Incumbent, Level, Request, StepValues, Values
+from bilevo.core.request import Answer, BadRequest, Evaluate, Incumbent, Level, Request
 from bilevo.core.users_code import mark
 from bilevo.run.request_checks import FLOAT, Memory, RequestChecks
 
@@ -100,7 +100,7 @@ class Contract:
             and 1 not in _above(y.view(_BITS), _ONE).tobytes()
         )
 
-    def answered(self, answer: Values | StepValues | None) -> None:
+    def answered(self, answer: Answer | None) -> None:
         """Remember the answer to the last request."""
         if self._memory is not None and answer is not None:
             self._memory.answered(answer)

@@ -1,6 +1,7 @@
 """Compute the pieces of a batch, here or by workers. Repeat pieces that fail, or rank them last.
 
-`Evaluator` evaluates functions in this way; `Stepper` takes steps of the problem's own solver.
+`Evaluator` evaluates functions in this way, `Deriver` calls gradients, and `Stepper` takes steps of
+the problem's own solver.
 A piece is one point, one step, or `ROWS` points if the functions are vectorized. Pieces are the
 same with and without workers, and so are the results.
 """
@@ -15,23 +16,23 @@ from time import perf_counter
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from bilevo.core.budget import COUNT_LIMIT, StopReason
-from bilevo.core.checks import is_whole, require
-from bilevo.core.solver import StepOutcome
+from bilevo.core.checks import require, whole_number
+from bilevo.core.request import BadRequest
 from bilevo.core.users_code import mark
 from bilevo.core.values import BadValue
 from bilevo.run.executors import Overhead, Workers
-from bilevo.run.jobs import CannotTravel, Changed, EvaluationOutcome, Job, Raised, Reply
-from bilevo.run.session import Batch, StepBatch, Stopped
+from bilevo.run.jobs import CannotTravel, Changed, Job, Outcome, Raised, Reply
+from bilevo.run.session import AnyBatch, Stopped
 
 OnFailure = Literal["raise", "worst"]
 # Errors that always end a run: repeating the piece, or ranking it last, would hide a mistake.
-FATAL = (BadValue, CannotTravel, Changed)
+FATAL = (BadRequest, BadValue, CannotTravel, Changed)
 NOTHING: Mapping[int, Any] = {}
 ROWS = 64  # The number of points in a piece if the functions are vectorized.
 
 
-B = TypeVar("B", bound=Batch | StepBatch)
-P = TypeVar("P", bound=EvaluationOutcome | StepOutcome)
+B = TypeVar("B", bound=AnyBatch)
+P = TypeVar("P", bound=Outcome)
 Keep = Callable[[B, int, P], None]  # called with a batch, the index of a piece, and its outcome
 
 
@@ -51,17 +52,18 @@ class Dispatcher(ABC, Generic[B, P]):
     def __init__(
         self,
         on_failure: OnFailure,
-        retries: int,
+        retries: float,
         workers: Workers | None,
         vectorized: bool,
         overhead: Overhead | None,
     ) -> None:
         require(on_failure in ("raise", "worst"), "on_failure", '"raise" or "worst"', on_failure)
-        possible = is_whole(retries) and 0 <= retries < COUNT_LIMIT
+        repeats = whole_number(retries)
+        possible = repeats is not None and 0 <= repeats < COUNT_LIMIT
         require(possible, "retries", "a number of repeats, 0 or more", retries)
         self.done = 0
         self._forgiving = on_failure == "worst"
-        self._retries, self._workers = retries, workers
+        self._retries, self._workers = repeats or 0, workers
         self._vectorized, self._overhead = vectorized, overhead
 
     @abstractmethod

@@ -14,7 +14,7 @@ from bilevo.core.values import Returned
 from bilevo.run.dispatch import NOTHING, ROWS, Dispatcher, Keep, OnFailure
 from bilevo.run.executors import Overhead, Workers
 from bilevo.run.jobs import EvaluationJob, EvaluationOutcome, Reply, error_line
-from bilevo.run.session import Batch, Evaluated
+from bilevo.run.session import Batch, Evaluated, SlopeBatch
 
 
 class Evaluator(Dispatcher[Batch, EvaluationOutcome]):
@@ -24,13 +24,13 @@ class Evaluator(Dispatcher[Batch, EvaluationOutcome]):
         self,
         problem: Problem,
         on_failure: OnFailure = "raise",
-        retries: int = 0,
+        retries: float = 0,
         workers: Workers | None = None,
     ) -> None:
         overhead = Overhead() if problem.follower is None else None  # else `Stepper` times workers
         super().__init__(on_failure, retries, workers, problem.vectorized, overhead)
         self._at_once = 0 if workers is not None else ROWS if problem.vectorized else 1
-        self._returned = {
+        self.returned = {
             level: Returned(level, problem.vectorized, least=problem.repeats(level))
             for level in Level
         }
@@ -62,7 +62,7 @@ class Evaluator(Dispatcher[Batch, EvaluationOutcome]):
 
     def _join(self, level: Level, outcomes: list[EvaluationOutcome]) -> Evaluated:
         """Return the values of a batch, put together from the outcomes of its pieces."""
-        returned = self._returned[level]
+        returned = self.returned[level]
         errors: dict[int, str] = {}
         row = 0
         for objective, constraints, error in outcomes:
@@ -84,16 +84,14 @@ class Evaluator(Dispatcher[Batch, EvaluationOutcome]):
         )
 
     def _job(self, batch: Batch, rows: slice) -> EvaluationJob:
-        width = self._returned[batch.level].count
+        width = self.returned[batch.level].count
         return EvaluationJob(batch.level, *self._arguments(batch, rows), width)
 
     def _arguments(self, batch: Batch, rows: slice) -> tuple[FloatArray, FloatArray]:
-        if self._vectorized:
-            return batch.x[rows], batch.y[rows]
-        return batch.x[rows.start], batch.y[rows.start]
+        return arguments(batch, rows, self._vectorized)
 
     def _compute(self, batch: Batch, rows: slice) -> Reply:
-        returned = self._returned[batch.level]
+        returned = self.returned[batch.level]
         objective, constraints = self._functions[batch.level]
         x, y = self._arguments(batch, rows)
         values = returned.objective(objective, x, y)
@@ -104,6 +102,19 @@ class Evaluator(Dispatcher[Batch, EvaluationOutcome]):
         return EvaluationOutcome.failed(rows.stop - rows.start, error_line(error))
 
     def _place(self, batch: Batch, rows: slice) -> str:
-        x, y = batch.x[rows].tolist(), batch.y[rows].tolist()
-        where = f"x = {x[0]}, y = {y[0]}" if len(x) == 1 else f"the {len(x)} pairs from x = {x[0]}"
-        return f"in an evaluation of the {batch.level} level at {where}"
+        return f"in an evaluation of the {batch.level} level at {place(batch, rows)}"
+
+
+def arguments(
+    batch: Batch | SlopeBatch, rows: slice, vectorized: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Return what a function is given for a piece: one pair, or rows of pairs."""
+    if vectorized:
+        return batch.x[rows], batch.y[rows]
+    return batch.x[rows.start], batch.y[rows.start]
+
+
+def place(batch: Batch | SlopeBatch, rows: slice) -> str:
+    """Return the pairs of a piece in words."""
+    x, y = batch.x[rows].tolist(), batch.y[rows].tolist()
+    return f"x = {x[0]}, y = {y[0]}" if len(x) == 1 else f"the {len(x)} pairs from x = {x[0]}"

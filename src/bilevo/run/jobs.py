@@ -7,6 +7,7 @@ functions is returned as a value; an exception of the executor is raised.
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Callable
 from functools import cached_property
@@ -16,10 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bilevo.core.arrays import FloatArray
+from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.problem import Problem
 from bilevo.core.request import Level
-from bilevo.core.solver import StepOutcome
+from bilevo.core.slopes import RawSlopes
+from bilevo.core.solver import Neighbour, StepOutcome
 from bilevo.core.streams import stream
 from bilevo.core.values import Returned
 
@@ -57,13 +59,38 @@ class EvaluationOutcome(NamedTuple):
         return len(self.objective)
 
 
+class SlopeJob(NamedTuple):
+    """A pair, or rows of pairs, at which a level's gradients are called; see `EvaluationJob`."""
+
+    level: Level
+    x: FloatArray
+    y: FloatArray
+    width: int | None
+
+
+class SlopeOutcome(NamedTuple):
+    """The outcome of a piece of `SlopeJob`: the slopes, and the error if it failed."""
+
+    slopes: RawSlopes
+    error: str | None = None
+
+    @classmethod
+    def failed(cls, points: int, m: int, n: int, error: str) -> SlopeOutcome:
+        """Return the outcome of a failed piece: NaN, without constraints."""
+        return cls(RawSlopes.unknown(points, 0, m, n), error)
+
+    @property
+    def counted(self) -> int:
+        return len(self.slopes.objective_x)
+
+
 class StepJob(NamedTuple):
     """A step of the problem's own solver in a task, the search for the answer to the leader x (m,).
 
     The task has taken `taken` steps before this one. `state` is the solver's state after the first
     `had` of these steps, or None if no state is kept. Steps `had` + 1 to `taken` are taken again.
     They must lead to the outcome `last`, unless it is None. A state that comes from another process
-    is `Packed`.
+    is `Packed`. `near` is the finished search near which this one starts, if there is one.
     """
 
     task: int
@@ -73,9 +100,11 @@ class StepJob(NamedTuple):
     had: int = 0
     state: Any = None
     last: StepOutcome | None = None
+    near: Neighbour | None = None
 
 
-Job = EvaluationJob | StepJob
+Job = EvaluationJob | SlopeJob | StepJob
+Outcome = EvaluationOutcome | SlopeOutcome | StepOutcome
 
 
 class Reply(NamedTuple):
@@ -84,7 +113,7 @@ class Reply(NamedTuple):
     The state is None if the solver is done, and for evaluations.
     """
 
-    outcome: EvaluationOutcome | StepOutcome
+    outcome: Outcome
     seconds: float
     state: Any = None
 
@@ -144,9 +173,33 @@ def evaluate_job(problem: Problem, job: EvaluationJob) -> Reply:
     return Reply(outcome, perf_counter() - started)
 
 
+def derive_job(problem: Problem, job: SlopeJob) -> Reply:
+    """Return the slopes that a job asks for."""
+    started = perf_counter()
+    level, x, y, width = job
+    returned = Returned(level, problem.vectorized, width, problem.repeats(level))
+    outcome = SlopeOutcome(problem.slopes_at(level, x, y, returned))
+    return Reply(outcome, perf_counter() - started)
+
+
 def solver_stream(seed: int, task: int) -> np.random.Generator:
     """Return the random numbers of the problem's own solver for a task."""
     return stream(seed, "own follower", 0, task)  # stored results depend on this name
+
+
+def neighbour_of(x: FloatArray, outcome: StepOutcome) -> Neighbour | None:
+    """Return what searches near x may start from, by the outcome of the last step at x.
+
+    Return None if the search at x failed.
+    """
+    if not math.isfinite(outcome.f):
+        return None
+    return read_only(Neighbour(x, outcome.y, outcome.f, outcome.hint))
+
+
+def read_only(near: Neighbour) -> Neighbour:
+    x, y, f, hint = near
+    return Neighbour(frozen(x), frozen(y), f, None if hint is None else frozen(hint))
 
 
 def take_step(problem: Problem, job: StepJob) -> Reply:
@@ -157,7 +210,7 @@ def take_step(problem: Problem, job: StepJob) -> Reply:
     started, solver = perf_counter(), problem.checked_solver()
     state, had = job.state, job.had
     if state is None:
-        state, had = solver.start(job.x, solver_stream(job.seed, job.task)), 0
+        state, had = solver.start(job.x, solver_stream(job.seed, job.task), job.near), 0
     while had < job.taken:
         state, outcome = solver.advance(state, had == 0)
         had += 1
@@ -226,10 +279,14 @@ class Carrier:
         try:
             job.x.flags.writeable = False  # this flag is lost on the way to a worker
             if isinstance(job, StepJob):
+                if job.near is not None:
+                    job = job._replace(near=read_only(job.near))
                 reply = take_step(self.problem, job._replace(state=unpack_state(job.state)))
                 state = None if reply.state is None else pack_state(reply.state)
                 return reply._replace(state=state)
             job.y.flags.writeable = False
+            if isinstance(job, SlopeJob):
+                return derive_job(self.problem, job)
             return evaluate_job(self.problem, job)
         except Exception as error:
             return Raised(error)

@@ -15,7 +15,10 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.checks import described, is_whole, real_number
 from bilevo.core.problem import Bounds, Spec
 from bilevo.core.request import (
+    ALONE,
+    Answer,
     BadRequest,
+    Derive,
     Evaluate,
     Incumbent,
     Level,
@@ -36,6 +39,7 @@ class RequestChecks:
     def __init__(self, spec: Spec, answers: Bounds | None) -> None:
         self.solver = spec.step_cost is not None
         self._m, self._n = spec.m, spec.n
+        self._slopes = spec.slopes
         self._answers = answers  # bounds of a solver's answers, which are in the user's units
 
     def check(self, request: Any) -> None:
@@ -51,8 +55,15 @@ class RequestChecks:
             raise BadRequest(
                 "it evaluates f, and the follower is a solver: ask for its steps by Step"
             )
-        self._check_points(request.x, "Evaluate.x", self._m)
-        self._check_answers(request.y, "Evaluate.y")
+        if isinstance(request, Derive) and not self._slopes.objective(request.level):
+            name = "F" if request.level is Level.UPPER else "f"
+            raise BadRequest(
+                f"it asks for slopes of {name}, and the problem gives no {name}_jac: look at "
+                f"spec.slopes.{name} first"
+            )
+        kind = type(request).__name__
+        self._check_points(request.x, f"{kind}.x", self._m)
+        self._check_answers(request.y, f"{kind}.y")
 
     def _check_answers(self, y: Any, name: str) -> None:
         """Check answers y, which are in the user's units if a solver gives them."""
@@ -86,11 +97,11 @@ class RequestChecks:
             raise BadRequest(
                 "it asks for steps of a solver, and the follower is a function: use Evaluate"
             )
-        task, taken, x = request
-        for name, numbers in (("task", task), ("taken", taken)):
-            if numbers.dtype.kind != "i" or (numbers < 0).any():
+        task, taken, x, near = request
+        for name, numbers, least in (("task", task, 0), ("taken", taken, 0), ("near", near, ALONE)):
+            if numbers is not None and (numbers.dtype.kind != "i" or (numbers < least).any()):
                 raise BadRequest(
-                    f"Step.{name} is {described(numbers)}; give whole numbers from 0 on"
+                    f"Step.{name} is {described(numbers)}; give whole numbers from {least} on"
                 )
         self._check_points(x, "Step.x", self._m)
         if len(set(task.tolist())) < len(task):
@@ -149,7 +160,7 @@ class Memory:
         self._earlier_unknown, self._solver = earlier_unknown, solver
         self._asked: Question | None = None
         self._pairs = {level: Pairs() for level in Level}
-        self._tasks: dict[int, tuple[int, bytes, bool]] = {}  # steps taken, leader, done
+        self._tasks: dict[int, tuple[int, bytes, bool, int]] = {}  # steps, leader, done, neighbour
 
     def check(self, request: Request) -> None:
         """Refuse a request that contradicts earlier requests and answers."""
@@ -160,13 +171,13 @@ class Memory:
         if isinstance(request, Step):
             self._check_order(request)
 
-    def answered(self, answer: Values | StepValues) -> None:
+    def answered(self, answer: Answer) -> None:
         """Remember the answer to the last request."""
         asked = self._asked
         if isinstance(asked, Step) and isinstance(answer, StepValues):
             rows = zip(asked.task.tolist(), asked.taken.tolist(), asked.x, answer.done, strict=True)
-            for task, taken, x, done in rows:
-                self._tasks[task] = taken + 1, x.tobytes(), bool(done)
+            for row, (task, taken, x, done) in enumerate(rows):
+                self._tasks[task] = taken + 1, x.tobytes(), bool(done), asked.neighbour(row)
             self._pairs[Level.LOWER].add(asked.x, answer.y, answer.f, answer.violation)
         elif isinstance(asked, Evaluate):
             assert isinstance(answer, Values)
@@ -208,18 +219,28 @@ class Memory:
     def _check_order(self, request: Step) -> None:
         """Refuse a step that does not follow the last step of its task."""
         rows = zip(request.task.tolist(), request.taken.tolist(), request.x, strict=True)
-        for task, taken, x in rows:
+        for row, (task, taken, x) in enumerate(rows):
+            near = request.neighbour(row)
+            if near != ALONE and not self._is_done(near):
+                raise BadRequest(f"Step.near is {near} for task {task}: no task that is done")
             if task not in self._tasks:
                 if taken and not self._earlier_unknown:
                     raise BadRequest(f"Step asks for step {taken + 1} of the new task {task}")
                 continue
-            had, leader, done = self._tasks[task]
+            had, leader, done, before = self._tasks[task]
             if done:
                 raise BadRequest(f"Step asks for a step of task {task}, which is done")
             if taken != had:
                 raise BadRequest(f"Step.taken is {taken} for task {task}, which has had {had}")
             if x.tobytes() != leader:
                 raise BadRequest(f"Step.x is another leader for task {task} than before")
+            if near != before:
+                raise BadRequest(f"Step.near is {near} for task {task}, and was {before} before")
+
+    def _is_done(self, task: int) -> bool:
+        if task not in self._tasks:
+            return self._earlier_unknown
+        return self._tasks[task][2]
 
 
 def _close(told: float, value: float) -> bool:
