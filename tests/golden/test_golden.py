@@ -34,6 +34,8 @@ BEGINNING = {
     "drc-plus tp3": 150,
     "mfbla tp3": 600,
     "sa-bl-imode tp3": 1500,
+    "trust-region smd2 by a solver": 1500,
+    "trust-region tp3 by a solver": 300,
 }
 PROBLEMS = ("smd2", "tp3")
 CASES = [(method, problem) for method in driving(Followers.FUNCTION) for problem in PROBLEMS]

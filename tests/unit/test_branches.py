@@ -17,8 +17,8 @@ from bilevo.algorithms.drc_plus.branches import (
     jumps_between,
     locate_change,
 )
+from bilevo.algorithms.drc_plus.descent import LeaderView, descent
 from bilevo.algorithms.drc_plus.experience import Experience, WarmTask
-from bilevo.algorithms.drc_plus.leader_view import LeaderView, descent
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.core.streams import stream
@@ -146,6 +146,7 @@ def test_explored_leaders_have_their_followers_answers() -> None:
     assert {float(task.pair.y[0]) > 0.5 for task in tasks} == {True, False}
 
 
+@pytest.mark.rest
 def test_a_descent_may_start_where_the_follower_has_no_feasible_answer() -> None:
     """The follower needs x[0] >= 0.6 for its constraint y >= 1.6 - x[0] within y <= 1."""
     problem = Problem(
@@ -167,6 +168,7 @@ def test_a_descent_may_start_where_the_follower_has_no_feasible_answer() -> None
     assert scene.state.the_elite.x == pytest.approx([0.6, 0.3], abs=1e-4)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("seed", [21])
 def test_the_better_branch_is_found(seed: int) -> None:
     result = bilevo.minimize(TWO_BRANCHES, rng=seed)

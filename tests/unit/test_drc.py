@@ -240,6 +240,7 @@ def requests_of(problem: bilevo.Problem, method: DRC, seed: int) -> tuple[int, i
     return requests, opt.result.nfev
 
 
+@pytest.mark.rest
 def test_rounds_ask_for_thrice_the_points_at_once_and_for_hardly_more_in_all() -> None:
     """Figures over more problems and seeds: benchmarks/rounds.py."""
     evaluations = np.zeros(2)
@@ -374,6 +375,7 @@ def test_an_optimizer_whose_searches_share_an_array_is_refused() -> None:
         minimize_counted(bilevo.problems.get("smd1"), method=DRC(lower=Shared()), max_evals=3000)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("upper", "lower"), [(Toy(), CMAES()), (CMAES(), Toy()), (Toy(), Toy())])
 def test_any_optimizer_can_serve_at_either_level(upper, lower) -> None:
     problem = bilevo.problems.get("smd1")
@@ -411,6 +413,7 @@ def test_a_population_is_not_told_that_an_unsolved_pair_beats_the_elite(optimize
     assert heard[0].tolist() == [told, 1.0, 5.0]
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("lower", [CMAES(), DE(), GA(), PSO()])
 @pytest.mark.parametrize("upper", [CMAES(), DE(), GA(), PSO()])
 def test_every_pair_of_optimizers_improves(upper, lower) -> None:

@@ -112,6 +112,7 @@ def test_without_a_target_it_ends_by_itself() -> None:
     assert result.status == "stagnation" and abs(result.F) < 1e-6 and result.nfev < 10_000
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", ["smd1-abs", "smd2-noise6"])
 def test_where_followers_are_not_smooth_it_costs_little_more_than_drc(name: str) -> None:
     plus = [errors(name, seed) for seed in range(1, 6)]

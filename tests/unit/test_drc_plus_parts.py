@@ -1,6 +1,7 @@
 """The parts of DRC-plus: certificates, ties, states that are stored, and problems without sense."""
 
 import math
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from bilevo import Budget, Problem
 from bilevo.algorithms import DRCPlus
 from bilevo.algorithms.drc_plus.leader_view import FLAT_REACH
 from bilevo.algorithms.drc_plus.method import DRCPlusState
-from bilevo.algorithms.shared.follower_search import Pair
+from bilevo.algorithms.shared.follower_search import FollowerCheck, Pair
 from bilevo.core.request import Level
 from bilevo.problems import get
 
@@ -48,9 +49,9 @@ def test_a_wrong_answer_of_the_follower_is_refuted() -> None:
     driven, state = with_elite("smd3", [0.0, 0.0], [0.99, 0.0, 0.0])
     wrong = state.the_elite
     state.known.learn(wrong)
-    driven.run(DRCPlus().certify_elite(driven.spec(), state))
+    driven.run(DRCPlus().certify_elite(driven.spec(), state, 1.0))
     assert wrong.f > 0.9 and state.the_elite.f == pytest.approx(0.0, abs=1e-9)
-    assert pytest.approx(0.0, abs=1e-6) == state.the_elite.F and state.certified
+    assert pytest.approx(0.0, abs=1e-6) == state.the_elite.F and state.the_elite.certified
     assert driven.told[-1].f == state.the_elite.f and driven.told[-1].gap == 0
     assert len(state.known.y) == 1 and state.known.y[0].tolist() == state.the_elite.y.tolist()
 
@@ -67,9 +68,11 @@ def test_a_right_answer_has_its_certificate_once() -> None:
 
 def test_a_new_best_pair_has_no_certificate() -> None:
     driven, state = with_elite("smd1", [0.0, 0.0], [0.0, 0.0, 0.0])
-    state.certified = True
-    driven.run(state.accept_elite(state.the_elite))
-    assert not state.certified and math.isnan(driven.told[-1].gap)
+    state.the_elite.check = FollowerCheck(0.0, True, 2, 2, 100, passed=True)
+    assert state.checked == 1.0
+    driven.run(state.accept_elite(replace(state.the_elite, check=None)))
+    assert not state.checked and not state.the_elite.certified
+    assert math.isnan(driven.told[-1].gap)
 
 
 def certified(run_dir: Path | None = None, stop_at: int | None = None) -> bilevo.Result:
@@ -201,14 +204,15 @@ def test_a_certificate_is_valid_also_after_a_snapshot() -> None:
         state = driven.run(method.init(spec))
         while state.fallback is None:
             state = driven.run(method.generation(spec, state))
-        state.certified, elite = True, state.the_elite
+        elite = state.the_elite
         elite.F, elite.f = -1e3, -1e3  # nobody replaces it
+        elite.check = FollowerCheck(0.0, True, 2, 2, 100, passed=True)
         if copied:
             assert state.fallback is not None
             state.fallback.elite = Pair(*(getattr(elite, name) for name in elite.__slots__))
         state = driven.run(method.generation(spec, state))
-        outcomes.append(state.certified)
-    assert outcomes == [True, True]
+        outcomes.append((state.checked, state.the_elite.certified))
+    assert outcomes == [(1.0, True), (1.0, True)]
 
 
 @pytest.mark.filterwarnings("ignore:workers slow this run down")
@@ -269,6 +273,7 @@ ODD = {
 }
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", ODD)
 def test_a_run_ends_by_itself(name: str) -> None:
     few = Budget(upper_max=100, lower_max=60)

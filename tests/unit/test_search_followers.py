@@ -59,6 +59,7 @@ def test_the_usual_method_goes_by_the_constraints() -> None:
     assert problem(Minimize(), g=lambda x, y: y[0]).follower.method == "SLSQP"
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("method", METHODS)
 def test_a_search_in_small_steps_is_one_search_to_the_bit(method: str) -> None:
     whole = solve(problem(Minimize(method, evaluations=100_000)))
@@ -200,6 +201,7 @@ def test_mistakes_are_named() -> None:
             kind().start(X, np.random.default_rng(1))
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("follower", [Minimize(), Population()], ids=str)
 def test_runs_are_solved_with_them(follower) -> None:
     smd = bilevo.problems.get("smd1")

@@ -218,3 +218,106 @@ def test_feasible_points_are_not_better_because_they_use_up_the_tolerance() -> N
     driver = Driver(lambda u: float(((u - 0.8) ** 2).sum()), g, tolerance=1e-4)
     answer = driver.run([0.3, 0.69999])
     assert answer.point == pytest.approx(0.5, abs=1e-7)
+
+
+class Given:
+    """Gives derivatives of the follower's functions, and counts how often it is asked."""
+
+    def __init__(
+        self,
+        gradient: Callable[[np.ndarray], np.ndarray],
+        jacobian: Callable[[np.ndarray], np.ndarray] = lambda u: np.empty((0, len(u))),
+    ) -> None:
+        self.gradient, self.jacobian, self.calls = gradient, jacobian, 0
+
+    def __call__(self, u: np.ndarray) -> Procedure[tuple[np.ndarray, np.ndarray] | None]:
+        self.calls += 1
+        return self.gradient(u), self.jacobian(u)
+        yield
+
+
+def given_run(
+    driver: Driver, given: Given, start: list[float], trusting: bool, bends: bool = False
+) -> SearchEnd:
+    d = len(start)
+    rule = LocalRule(500, trusting=trusting, bends=bends)
+    steps = sqp(at, np.array(start), np.zeros(d), np.ones(d), rule, derive=given)
+    return run(steps, lambda request: driver.values(request.y))
+
+
+STIFF = np.geomspace(1.0, 100.0, 20)
+
+
+@pytest.mark.parametrize("trusting", [False, True])
+def test_given_derivatives_replace_all_differences(trusting: bool) -> None:
+    driver = Driver(lambda u: float(STIFF @ (u - 0.3) ** 2))
+    given = Given(lambda u: 2 * STIFF * (u - 0.3))
+    answer = given_run(driver, given, [0.9] * 20, trusting)
+    assert answer.converged and answer.objective < 1e-9
+    assert set(driver.batches) == {1}
+    assert given.calls <= answer.points <= 100  # differences need 20 points for each
+
+
+@pytest.mark.parametrize("trusting", [False, True])
+def test_differences_of_given_gradients_give_the_whole_hessian(trusting: bool) -> None:
+    turned = np.linalg.qr(np.random.default_rng(2).standard_normal((20, 20)))[0]
+    A = turned * np.geomspace(1.0, 1e6, 20) @ turned.T
+    driver = Driver(lambda u: float((u - 0.3) @ A @ (u - 0.3)))
+    given = Given(lambda u: 2 * A @ (u - 0.3))
+    answer = given_run(driver, given, [0.9] * 20, trusting, bends=True)
+    assert answer.converged and answer.objective < 1e-9
+    assert set(driver.batches) == {1} and answer.points <= 5
+    assert given.calls <= 2 * 20 + answer.points
+    assert answer.hessian is not None
+    assert np.linalg.norm(answer.hessian - 2 * A) < 1e-4 * np.linalg.norm(A)
+
+
+def test_hessians_that_are_not_available_are_done_without() -> None:
+    """All neighbours of the start fail, but no other point does."""
+    given = Given(lambda u: 2 * (u - 0.3) if 0.9 not in u or (u == 0.9).all() else u * math.nan)
+    answer = given_run(Driver(sphere), given, [0.9] * 3, trusting=False, bends=True)
+    assert answer.converged and answer.objective < 1e-12
+
+
+def test_given_jacobians_lead_to_a_curved_constraint() -> None:
+    driver = Driver(
+        lambda u: float(-u[0] - 2 * u[1]), lambda u: [float(u @ u) - 0.25, 0.1 - u[0] * u[1]]
+    )
+    given = Given(
+        lambda u: np.array([-1.0, -2.0]), lambda u: np.array([2 * u, [-u[1], -u[0]]], float)
+    )
+    answer = given_run(driver, given, [0.9, 0.8], trusting=False)
+    assert answer.converged and answer.violation == 0
+    assert answer.objective == pytest.approx(-math.sqrt(5) / 2, abs=1e-7)
+    assert set(driver.batches) == {1}
+
+
+def test_differences_replace_derivatives_that_are_not_available() -> None:
+    def gradient(u: np.ndarray) -> np.ndarray:
+        return 2 * (u - 0.3) if u[0] < 0.5 else np.full(2, math.nan)
+
+    driver = Driver(sphere)
+    answer = given_run(driver, Given(gradient), [0.9, 0.9], trusting=False)
+    assert answer.converged and answer.objective < 1e-12
+    assert 4 in driver.batches  # the neighbours of the start, on both sides
+
+
+def test_derivatives_that_are_wrong_end_a_search() -> None:
+    driver = Driver(sphere)
+    answer = given_run(driver, Given(lambda u: -2 * (u - 0.3)), [0.9, 0.1], trusting=False)
+    assert answer.points < 50
+
+
+def test_a_step_without_any_curvature_is_no_error() -> None:
+    """The slope of a linear function is the same after the first step, to the bit."""
+
+    def derive(point: np.ndarray) -> Procedure[tuple[np.ndarray, np.ndarray]]:
+        yield from ()
+        return np.array([1.0, 2.0]), np.empty((0, 2))
+
+    driver = Driver(lambda y: float(y[0] + 2 * y[1]))
+    search = sqp(
+        at, np.array([0.9, 0.8]), np.zeros(2), np.ones(2), LocalRule(100, 1e-9), derive=derive
+    )
+    end = run(search, lambda request: driver.values(request.y))
+    assert end.converged and end.objective == pytest.approx(0.0, abs=1e-12)

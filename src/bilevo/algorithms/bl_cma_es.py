@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bilevo.algorithms.shared.leader import JointSearch, LeaderState, solve_follower
+from bilevo.algorithms.shared.joint_search import JointSearch
+from bilevo.algorithms.shared.leader import LeaderState, solve_follower
 from bilevo.core.algorithm import registered
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, together

@@ -63,7 +63,8 @@ from bilevo.algorithms.shared.follower_search import (
     Pair,
     SolverSearch,
 )
-from bilevo.algorithms.shared.leader import JointSearch, LeaderState, evaluate_answer
+from bilevo.algorithms.shared.joint_search import JointSearch
+from bilevo.algorithms.shared.leader import LeaderState, evaluate_answer
 from bilevo.core.arrays import TINY, FloatArray, fractional_distances
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, together

@@ -11,17 +11,27 @@ from dataclasses import replace
 
 import numpy as np
 
-from bilevo.algorithms.drc_plus.experience import ENOUGH_SEARCHES, WarmTask
+from bilevo.algorithms.drc_plus.experience import (
+    DISTINCT,
+    ENOUGH_SEARCHES,
+    WIDE,
+    Experience,
+    WarmTask,
+    best_of,
+    counted,
+)
 from bilevo.algorithms.drc_plus.local_follower import (
     AROUND_WIDTH,
     ITERATIONS,
     LocalFollower,
     free,
 )
-from bilevo.algorithms.shared.follower_search import FollowerRule, FollowerSearch
+from bilevo.algorithms.shared.follower_search import FollowerRule, FollowerSearch, Pair
 from bilevo.algorithms.shared.independent_search import basin_points
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import interquartile_range
+from bilevo.core.feasibility import FIRST as SCALE_POINTS
+from bilevo.core.problem import Spec
 from bilevo.core.request import Level, Procedure, Values, relayed, split, together
 from bilevo.core.tolerances import AGREEMENT
 from bilevo.optimizers.cma_es import CMAES
@@ -29,10 +39,32 @@ from bilevo.optimizers.protocol import Start
 from bilevo.optimizers.sampling import latin_hypercube
 
 BASIN_WIDTH = 0.01  # CMA-ES has found a basin if its deviations are smaller (fractions of the box).
-FULL_WIDTH = 0.3  # The first deviations of a search of the whole box, as fractions of the box.
+FEW_POINTS = 6  # The first follower is evaluated at this number plus 2 n spread points,
+FIRST_SEARCHES = 4  # and at most this many local searches start from these points.
+FEW_ITERATIONS = ITERATIONS // 5  # The most iterations of a local search among many.
 CONVERGED = 1e-9  # CMA-ES ends if f changes by less, in units of the scale of f.
 MAX_RESTARTS = 8  # The most restarts of CMA-ES where f is not smooth.
 PROBE_STEPS = 0.2 * 1.5 ** -np.arange(12.0)  # Steps that probe for basins (fractions of the box).
+
+
+def first_answers(spec: Spec) -> FloatArray:
+    """Return the answers (k, n) that a run begins with: the middle of the box, and maybe y0."""
+    middle = np.full(spec.n, 0.5)
+    return np.array([middle] if spec.y0 is None else [middle, spec.y0])
+
+
+def search_first(
+    follower: LocalFollower, start: WarmTask, rng: np.random.Generator
+) -> Procedure[WarmTask]:
+    """Search the first leader's follower, from scratch and maybe from the user's y0.
+
+    `start` is at the best of `first_answers`. If the search from scratch ends at a worse answer
+    than y0, a local search from y0 follows.
+    """
+    found = yield from find_first_answer(follower, start.pair.x, rng)
+    if follower.spec.y0 is None or found.pair.follower_no_worse(start.pair):
+        return found
+    return start.better((yield from follower.search_afresh(start)))
 
 
 def search_box(
@@ -60,16 +92,71 @@ def search_box(
         known.count(new.smooth)
     if found.lower.constraints.size and not relaxed:
         new = yield from search_from(follower, x, rng.random((n + 3, n)), new)
-    elif follower.probes and math.isfinite(new.pair.f):
+    elif math.isfinite(new.pair.f):
         new = yield from probe_axes(follower, new)
     if new.solved:
         return new
-    search.best, search.constraints = replace(found.pair), found.lower.constraints[0]
+    search.best, search.constraints = replace(found.pair, check=None), found.lower.constraints[0]
     window = 3 * usual.window if exact else usual.window
     search.rule = FollowerRule(window, longest=10**3, absolute=CONVERGED, relative=0.0)
     restarts = MAX_RESTARTS if exact else 1
-    yield from converge(search, cma, restarts, 0.1 * AGREEMENT * known.unit)
+    yield from counted(converge(search, cma, restarts, 0.1 * AGREEMENT * known.unit), known)
     return WarmTask.of_search(search).better(new)
+
+
+def find_first_answer(
+    follower: LocalFollower, x: FloatArray, rng: np.random.Generator
+) -> Procedure[WarmTask]:
+    """Search a follower of which nothing is known; return the best task.
+
+    Local searches start from a few spread points. If they do not end at the same answer, f has
+    several basins, and steps along the axes look for better ones. If f is not smooth, the whole box
+    is searched.
+    """
+    n, known = follower.spec.n, follower.known
+    points = np.concatenate([np.full((1, n), 0.5), latin_hypercube(FEW_POINTS + n, n, rng)])
+    values = yield from known.evaluate(x, points)
+    missing = SCALE_POINTS - len(points)
+    if values.constraints.size and missing > 0:  # points all over the box set constraints' scales
+        more = latin_hypercube(missing, n, rng)
+        values = joined(values, (yield from known.evaluate(x, more)))
+        points = np.concatenate([points, more])
+    chosen = basin_points(points, values, 0, FIRST_SEARCHES)
+    starts = [WarmTask.at(x, points[i : i + 1], values.part(i, i + 1)) for i in chosen]
+    first = yield from settle(follower, starts[0])
+    known.renew_scale_at(first, interquartile_range(values.objective))
+    others = yield from search_all(follower, starts[1:], towards=first.pair)
+    best = best_of([first, *others])
+    if not best.solved:
+        return (yield from search_box(follower, x, rng)).better(best)
+    known.count(best.smooth)
+    if all(is_same(known, first, other) for other in others if other.solved):
+        return best
+    return (yield from probe_axes(follower, best))
+
+
+def joined(one: Values, other: Values) -> Values:
+    """Return the values of two requests as one."""
+    rows = [np.concatenate(both) for both in zip(one[:3], other[:3], strict=True)]
+    return Values(rows[0], rows[1], rows[2], other.spent)
+
+
+def is_same(known: Experience, one: WarmTask, other: WarmTask) -> bool:
+    """Tell whether two searches ended at the same answer, or one of them near that of the other."""
+    near = np.abs(one.pair.y - other.pair.y).max() <= DISTINCT
+    return bool(near) or known.agree(one.pair, other.pair)
+
+
+def settle(follower: LocalFollower, start: WarmTask) -> Procedure[WarmTask]:
+    """Search locally from a task; if that takes long, go on with a measured Hessian."""
+    task = yield from follower.search_afresh(start, FEW_ITERATIONS)
+    constrained = task.lower.constraints.size > 0
+    if task.solved or constrained or not math.isfinite(task.pair.f):
+        return task
+    hessian = yield from follower.known.measure_hessian(task.pair)
+    if hessian is None:
+        return task
+    return (yield from follower.search_locally(task, follower.known.tight))
 
 
 def converge(
@@ -111,16 +198,16 @@ def find_basin(
     spreads: list[float] = []
 
     def seen(level: Level, values: Values) -> Values:
+        known.spent = values.spent
         spreads.append(interquartile_range(values.objective))
         return free(values) if relaxed else values
 
-    widest = FULL_WIDTH**2
     while not search.finished:
         yield from relayed(search.execute(), lambda request: request, seen)
         widest = float(state.sigma**2 * state.C.diagonal().max())
         failed = math.isinf(search.answer.f) and search.executions >= patience
         search.finished |= failed or widest < BASIN_WIDTH**2
-    known.renew_scale(spreads[0], spreads[-1] * FULL_WIDTH**2 / widest, search.answer.f)
+    known.renew_scale(spreads[0], spreads[-1] * WIDE**2 / widest, search.answer.f)
     return search
 
 
@@ -146,10 +233,13 @@ def tasks_at(
 
 
 def search_all(
-    follower: LocalFollower, starts: list[WarmTask], iterations: int = ITERATIONS // 10
+    follower: LocalFollower,
+    starts: list[WarmTask],
+    iterations: int = FEW_ITERATIONS,
+    towards: Pair | None = None,
 ) -> Procedure[list[WarmTask]]:
     """Search locally from all tasks side by side, each for a few iterations."""
-    return (yield from together(follower.search_afresh(s, iterations) for s in starts))
+    return (yield from together(follower.search_afresh(s, iterations, towards) for s in starts))
 
 
 def test_smoothness(
@@ -177,6 +267,8 @@ def probe_axes(follower: LocalFollower, task: WarmTask) -> Procedure[WarmTask]:
     Returns the task with the best answer.
     """
     x, n, known = task.pair.x, len(task.pair.y), follower.known
+    if not follower.probes or not math.isfinite(task.pair.f):
+        return task
     steps = np.concatenate([PROBE_STEPS, -PROBE_STEPS])
     for _ in range(8):
         y = task.pair.y
@@ -198,14 +290,34 @@ def probe_axes(follower: LocalFollower, task: WarmTask) -> Procedure[WarmTask]:
 
 
 def search_spread_points(
-    follower: LocalFollower, x: FloatArray, rng: np.random.Generator, count: int, most: int
+    follower: LocalFollower,
+    x: FloatArray,
+    rng: np.random.Generator,
+    count: int,
+    most: int,
+    towards: Pair | None = None,
 ) -> Procedure[list[WarmTask]]:
     """Search locally from those of `count` spread points that have no better neighbour.
 
-    At most `most` local searches are made. Returns a task for the end of each search.
+    At most `most` local searches are made; they end when they come near the answer `towards`.
+    Returns a task for the end of each search.
     """
     points = latin_hypercube(count, follower.spec.n, rng)
+    return (yield from search_points(follower, x, points, most, towards))[0]
+
+
+def search_points(
+    follower: LocalFollower,
+    x: FloatArray,
+    points: FloatArray,
+    most: int,
+    towards: Pair | None = None,
+) -> Procedure[tuple[list[WarmTask], Values]]:
+    """Search locally from up to `most` of the points (k, n) that have no better neighbour.
+
+    Returns a task for the end of each search, and the values at the points.
+    """
     values = yield from follower.known.evaluate(x, points)
     chosen = basin_points(points, values, 0, most)
     starts = [WarmTask.at(x, points[i : i + 1], values.part(i, i + 1)) for i in chosen]
-    return (yield from search_all(follower, starts))
+    return (yield from search_all(follower, starts, towards=towards)), values

@@ -20,18 +20,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from bilevo.algorithms.drc_plus.box_search import search_all, search_spread_points, tasks_at
+from bilevo.algorithms.drc_plus.descent import StallTest, leader_rule
 from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask, best_of
-from bilevo.algorithms.drc_plus.leader_view import LeaderView, leader_rule
+from bilevo.algorithms.drc_plus.leader_view import LeaderView
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair
-from bilevo.algorithms.shared.leader import leader_ranking
+from bilevo.algorithms.shared.leader import leader_ranking, reached
 from bilevo.algorithms.shared.sqp import sqp
 from bilevo.core.arrays import FloatArray
 from bilevo.core.request import Procedure, Values, together
 from bilevo.optimizers.sampling import latin_hypercube
 
 LEADERS = 5  # The leaders looked at are this number times m + 1,
-MAX_LEADERS = 24  # but not more than this.
+MIN_LEADERS, MAX_LEADERS = 16, 24  # but not fewer or more than these.
 EXPLORED_POINTS = 8  # Each of their followers is evaluated at this number plus 4 n spread points,
 EXPLORED_SEARCHES = 3  # and at most this many local searches start from these points.
 MAX_BRANCHES = 8  # The most answers that are tried at all leaders.
@@ -48,7 +49,8 @@ def explore_leaders(
 ) -> Procedure[list[WarmTask]]:
     """Look at leaders all over the box, and return their tasks."""
     m = follower.spec.m
-    x = latin_hypercube(min(LEADERS * (m + 1), MAX_LEADERS), m, rng)
+    count = min(max(LEADERS * (m + 1), MIN_LEADERS), MAX_LEADERS)
+    x = latin_hypercube(count, m, rng)
     ends = yield from together(spread_ends(follower, row, rng) for row in x)
     tasks = yield from try_all_answers(follower, [best_of(found) for found in ends])
     tied = [ties_of(*pair, follower.known) for pair in zip(tasks, ends, strict=True)]
@@ -189,7 +191,8 @@ def descend_on_branch(
     unit = max(state.known.unit, abs(own.f - rival.f))
     phi = BranchPhi(state, follower, Branch.at(own), Branch.at(rival), unit=unit)
     m = len(own.x)
-    yield from sqp(phi, own.x, np.zeros(m), np.ones(m), leader_rule(state, follower.spec))
+    rule = leader_rule(state, StallTest(), lambda: reached(follower.spec, state.the_elite))
+    yield from sqp(phi, own.x, np.zeros(m), np.ones(m), rule)
     return phi.best
 
 
@@ -227,9 +230,10 @@ def locate_change(
 ) -> Procedure[WarmTask]:
     """Find by bisection where the answer jumps between two leaders; return the leader's best task.
 
-    Both answers are tried at every leader in between. The bisection ends if the answer changes
-    continuously (see `is_between`). It also ends if the best F is not expected to become as
-    good as that of the elite: with every bisection, F changes half as much as before.
+    Both answers are tried at every leader in between. The bisection ends if the answer seems to
+    change continuously (see `is_between`), or lies on a third branch. It also ends if the best F is
+    not expected to become as good as that of the elite: with every bisection, F changes half as
+    much as before.
     """
     changes = [math.inf, math.inf]
     best = one if one.pair.no_worse(other.pair) else other
@@ -240,13 +244,13 @@ def locate_change(
         points = np.array([one.pair.y, other.pair.y])
         starts = yield from tasks_at(follower, (one.pair.x + other.pair.x) / 2, points)
         ends = yield from search_all(follower, starts)
-        if is_between(ends, one.pair, other.pair):
-            break
         ties = ties_of(best_of(ends), ends, state.known)
         yield from state.evaluate_leaders(ties)
         task = ties[int(leader_ranking([tie.pair for tie in ties])[0])]
         task = yield from state.resolve_ties(task)
         best = best if best.pair.no_worse(task.pair) else task
+        if is_between(ends, one.pair, other.pair):
+            break
         first = is_closer(task.pair, one.pair, other.pair)
         changes[not first] = abs(task.pair.F - (one if first else other).pair.F)
         one, other = (task, other) if first else (one, task)

@@ -1,8 +1,9 @@
 """The certificate of an answer: independent searches of the follower's box that agree with it.
 
-There are two kinds of searches: local searches from points spread over the box, and CMA-ES over the
-whole box. Local searches also start from the answer itself, and from refuted answers, which earlier
-checks have replaced by better ones. The searches use nothing else of the run.
+Local searches start from points spread over the box. If all of them end at the answer, f has one
+basin as far as they can tell, and they are enough. If not, CMA-ES searches the whole box, until
+enough searches agree. Local searches also start from the answer itself, and from refuted answers,
+which earlier checks have replaced by better ones. The searches use nothing else of the run.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from functools import partial
 import numpy as np
 
 from bilevo.algorithms.drc_plus.box_search import (
+    probe_axes,
     search_all,
     search_box,
-    search_spread_points,
+    search_points,
     tasks_at,
 )
 from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask, best_of
@@ -25,14 +27,20 @@ from bilevo.algorithms.drc_plus.local_follower import LocalFollower
 from bilevo.algorithms.shared.follower_search import FollowerCheck, Pair, evaluate_answers
 from bilevo.algorithms.shared.polish import End
 from bilevo.algorithms.shared.surroundings import hidden_distance, look_around
-from bilevo.core.request import Level, Procedure
+from bilevo.core.budget import interquartile_range
+from bilevo.core.problem import Spec
+from bilevo.core.request import Level, Procedure, together
 from bilevo.core.tolerances import ALIKE, UNRESOLVED, rounding
+from bilevo.optimizers.sampling import latin_hypercube
 
-MAX_SEARCHES = 5  # The most independent searches of a check.
+MAX_SEARCHES = 5  # The most searches of a check; all local ones together count as one here.
 SPREAD_POINTS = 40  # A look at spread points evaluates this number plus 8 n of them,
-LOCAL_SEARCHES = 3  # and makes at most this number plus n local searches.
+LOCAL_SEARCHES = 6  # and makes at most this number of local searches.
+ENOUGH_LOCAL = 2  # Fewer local searches than this do not show that f has one basin.
 FINAL_SHARE = 0.2  # The look at a run's end takes about this share of its evaluations,
 MAX_THOROUGH = 20  # but is at most this many times as thorough as the usual one.
+LEAST_THOROUGH = 6  # The least thorough look at the end of a run without a target.
+LIGHT = 0.25  # How thorough a look at an answer is that does not end the run.
 # A run is stricter than verification, whose estimates of distances differ from the run's.
 RESOLVED_LIMIT = UNRESOLVED / 3
 
@@ -43,7 +51,9 @@ class Check:
 
     known: Experience
     own: WarmTask  # the answer under test
-    ends: list[WarmTask] = field(default_factory=list)  # the best answer of each search
+    thorough: float = 1.0  # spread points and local searches, relative to the usual numbers
+    local: list[WarmTask] = field(default_factory=list)  # ends of local searches from spread points
+    ends: list[WarmTask] = field(default_factory=list)  # the best of these, and of each CMA-ES
     found: list[WarmTask] = field(default_factory=list)  # all answers, also of searches from `own`
     spent: int = 0  # lower evaluations of all searches
     doubt: str = ""  # why the answer may be wrong although searches agree
@@ -56,8 +66,29 @@ class Check:
     @property
     def agreeing(self) -> int:
         """Return how many searches ended at an answer as good as the best."""
-        best = self.best.pair
-        return sum(self.known.agree(best, end.pair) for end in self.ends)
+        return sum(self.agrees(end) for end in self.ends)
+
+    def agrees(self, end: WarmTask) -> bool:
+        """Tell whether a search ended at an answer as good as the best, or near the best."""
+        best, pair = self.best.pair, end.pair
+        near = end.solved and not are_distinct(pair, best)
+        near = near and pair.lower_violation == best.lower_violation
+        return near or self.known.agree(best, pair)
+
+    @property
+    def unanimous(self) -> bool:
+        """Tell whether local searches from all over the box ended at the answer under test.
+
+        Another answer with the same f is no agreement: it shows that f has several basins.
+        """
+        own = self.own.pair
+        same = all(self.agrees(end) and not are_distinct(own, end.pair) for end in self.local)
+        return len(self.local) >= ENOUGH_LOCAL and self.stands and same
+
+    @property
+    def most_local(self) -> int:
+        """Return how many local searches start from spread points at most."""
+        return max(2 * ENOUGH_LOCAL, math.ceil(self.thorough * LOCAL_SEARCHES))
 
     @property
     def stands(self) -> bool:
@@ -94,45 +125,50 @@ class Check:
         """
         gap = max(0.0, f - self.best.pair.f)
         as_good = gap <= self.known.tie(f) and self.best.pair.lower_violation == 0
-        certified = self.confirmed and as_good and not self.doubt
-        return FollowerCheck(gap, certified, len(self.ends), self.agreeing, self.spent, self.doubt)
+        passed = self.confirmed and as_good and not self.doubt
+        searches = [*self.local, *self.ends[bool(self.local) :]]
+        agreeing = sum(self.agrees(end) for end in searches)
+        certified = passed and self.thorough >= 1
+        counts = len(searches), agreeing, self.spent
+        return FollowerCheck(gap, certified, *counts, self.doubt, passed, self.thorough)
 
 
 def check_answer(
-    follower: LocalFollower,
-    own: WarmTask,
-    rng: np.random.Generator,
-    least: int = 2,
-    thorough: float = 1.0,
+    follower: LocalFollower, own: WarmTask, rng: np.random.Generator, thorough: float = 1.0
 ) -> Procedure[Check]:
-    """Search a follower independently, at least `least` times and until enough searches agree.
+    """Search a follower independently, until enough searches agree.
 
-    If f is not smooth, searches seldom agree, and `least` searches are made. Spread points and
-    local searches are `thorough` times as many as usual.
+    If f is not smooth, searches seldom agree, and CMA-ES makes two. Such a check is never light.
     """
     known, before = follower.known, follower.known.spent
-    check = Check(known, own)
+    check = Check(known, own, max(thorough, 1.0) if known.rough else thorough)
     for number in range(MAX_SEARCHES):
         if number == 0 and not known.rough:
-            yield from search_from_all_over(follower, check, rng, thorough)
+            yield from search_from_all_over(follower, check, rng)
         else:
             relaxed, doublings = number % 2 == 1, max(0, number - 2)
             end = yield from search_box(follower, own.pair.x, rng, relaxed, doublings, exact=True)
             check.ends.append(end)
             check.found.append(end)
         check.spent = known.spent - before
-        if len(check.ends) >= least and (check.confirmed or known.rough):
+        if check.unanimous or (len(check.ends) > 1 and (check.confirmed or known.rough)):
+            break
+        if thorough < 1 and not known.rough:
+            check.found.append((yield from probe_axes(follower, check.best)))
+            check.spent = known.spent - before
             break
     return check
 
 
-def final_thoroughness(n: int, spent: int) -> float:
+def final_thoroughness(spec: Spec, spent: int) -> float:
     """Return how thorough the look at a run's end is, after `spent` evaluations.
 
-    Local searches are taken to need ten iterations.
+    Local searches are taken to need ten iterations. A run without a target ends with a look that is
+    thorough even if the run was short: nothing else says that its answer is right.
     """
-    usual = SPREAD_POINTS + 8 * n + (LOCAL_SEARCHES + n) * 10 * (n + 2)
-    return min(max(1.0, FINAL_SHARE * spent / usual), MAX_THOROUGH)
+    n, least = spec.n, 1.0 if spec.target is not None else LEAST_THOROUGH
+    usual = SPREAD_POINTS + 8 * n + LOCAL_SEARCHES * 10 * (n + 2)
+    return min(max(least, FINAL_SHARE * spent / usual), MAX_THOROUGH)
 
 
 def find_doubt(follower: LocalFollower, check: Check, task: WarmTask) -> Procedure[str]:
@@ -157,25 +193,46 @@ def find_doubt(follower: LocalFollower, check: Check, task: WarmTask) -> Procedu
 
 
 def search_from_all_over(
-    follower: LocalFollower, check: Check, rng: np.random.Generator, thorough: float
+    follower: LocalFollower, check: Check, rng: np.random.Generator
 ) -> Procedure[None]:
     """Search from spread points, from the answer under test and from refuted answers.
 
     If the search to the best answer did not settle, CMA-ES searches around this answer. All answers
     are added to the check. The best one from spread points counts as one search.
     """
-    x, n = check.own.pair.x, follower.spec.n
-    count, most = int(thorough * (SPREAD_POINTS + 8 * n)), int(thorough * (LOCAL_SEARCHES + n))
-    found = yield from search_spread_points(follower, x, rng, count, most)
-    end = best_of(found)
+    own, n = check.own.pair, follower.spec.n
+    x, count = own.x, int(check.thorough * (SPREAD_POINTS + 8 * n))
+    points = latin_hypercube(count, n, rng)
+    found, values = yield from search_points(follower, x, points, check.most_local, own)
+    # The scale of f may be another one than at the x where it was set.
+    follower.known.renew_scale_at(best_of(found), interquartile_range(values.objective))
+    found = yield from finish_some(follower, found)
+    check.local, end = list(found), best_of(found)
     if not end.solved and math.isfinite(end.pair.f):
         found.append((yield from follower.search_around(end, follower.known.tight, rng)))
         end = best_of(found)
-    points = np.concatenate([check.own.pair.y[None], follower.known.refuted.reshape(-1, n)])
+    points = np.concatenate([own.y[None], follower.known.refuted.reshape(-1, n)])
     starts = yield from tasks_at(follower, x, points)
     again = yield from search_all(follower, starts)
     check.ends.append(end)
     check.found += [*found, *again]
+
+
+def finish_some(follower: LocalFollower, ends: list[WarmTask]) -> Procedure[list[WarmTask]]:
+    """Continue two searches that were stopped near the answer under test: the best and another one.
+
+    They show whether the answer itself is the minimum. They come from other sides. Returns all
+    ends, with the new ones in the places of the old ones.
+    """
+    stopped = [end for end in ends if end.arrived]
+    if not stopped:
+        return ends
+    best = best_of(stopped)
+    other = max(stopped, key=lambda end: float(np.abs(end.pair.y - best.pair.y).max()))
+    chosen = [best] if other is best else [best, other]
+    tight = follower.known.tight
+    new = yield from together(follower.search_locally(end, tight) for end in chosen)
+    return [end for end in ends if all(end is not one for one in chosen)] + new
 
 
 def choose_answer(state: LeaderView, check: Check, optimism: bool) -> Procedure[WarmTask]:

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bilevo.algorithms.shared.follower_search import FollowerSearch, Pair, evaluate_answers
+from bilevo.algorithms.shared.gradients import hessian_by_gradients
+from bilevo.algorithms.shared.sqp import is_definite
+from bilevo.algorithms.shared.ties import measure_hessian
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Scale
 from bilevo.core.order import best_index
-from bilevo.core.request import Procedure, Values
+from bilevo.core.request import Level, Procedure, T, Values, relayed
 from bilevo.core.tolerances import (
     AGREEMENT,
     DIFFERENCES,
@@ -27,9 +30,13 @@ from bilevo.core.tolerances import (
 )
 
 SMOOTH_SHARE = 0.5  # Followers count as smooth if this share of local searches settles.
+FEW_SEARCHES = 2  # After this many searches that settled, followers are taken to be smooth.
 ENOUGH_SEARCHES = 6  # Fewer local searches do not show that followers are not smooth.
 DISTINCT = 0.01  # Answers farther apart than this fraction of the box count as different.
 CAPACITY = 5000  # How many answers are remembered.
+WIDE = 0.3  # Standard deviation of points all over the box, as a fraction of the box.
+SOFTEST = 1e-6  # Curvatures that are kept are at least this fraction of the largest.
+FAR_APART = 0.5  # Leaders farther apart say nothing about how answers change with x.
 MAX_REFUTED = 8  # How many refuted answers are remembered.
 
 
@@ -49,10 +56,14 @@ class Experience:
     spread: float = 0.0  # how much f varies over the box at one x (see `renew_scale`)
     spent: int = 0  # lower evaluations so far
     refuted: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # refuted answers (k, n)
+    measured: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # last measured Hessian
+    gradients: bool = False  # whether the user gives the follower's gradients
+    slopes: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # estimated dy*/dx (n, m)
 
     @classmethod
-    def none(cls, m: int, n: int) -> Experience:
-        return cls(np.empty((0, m)), np.empty((0, n)))
+    def none(cls, m: int, n: int, gradients: bool = False) -> Experience:
+        slopes = np.zeros((n, m))
+        return cls(np.empty((0, m)), np.empty((0, n)), gradients=gradients, slopes=slopes)
 
     def evaluate(self, x: FloatArray, y: FloatArray) -> Procedure[Values]:
         """Request the follower's values at answers y (k, n) to a leader x (m,)."""
@@ -65,9 +76,31 @@ class Experience:
         """Remember an answer, unless it is infeasible and others are known."""
         if pair.lower_violation > 0 and len(self.x):
             return
+        self.learn_slopes(pair)
         others = (self.x != pair.x).any(axis=1)
         self.x = np.concatenate([self.x[others], pair.x[None]])[-CAPACITY:]
         self.y = np.concatenate([self.y[others], pair.y[None]])[-CAPACITY:]
+
+    def learn_slopes(self, pair: Pair) -> None:
+        """Learn from a new answer how answers change with x: Broyden's update of `slopes`."""
+        if not len(self.x):
+            return
+        i = int(((self.x - pair.x) ** 2).sum(axis=1).argmin())
+        step = pair.x - self.x[i]
+        length = float(step @ step)
+        if 0 < length <= FAR_APART**2:
+            error = pair.y - self.y[i] - self.slopes @ step
+            self.slopes = self.slopes + np.outer(error, step) / length
+
+    def correct_hessian(self, v: FloatArray, Hv: FloatArray, basis: FloatArray) -> None:
+        """Let the kept Hessian map v to Hv within a basis, if it stays positive definite (SR1)."""
+        miss = basis @ (basis.T @ (Hv - self.hessian @ v))
+        along = float(miss @ v)
+        if abs(along) <= 1e-8 * float(np.linalg.norm(miss) * np.linalg.norm(v)):
+            return
+        new = self.hessian + np.outer(miss, miss) / along
+        if np.isfinite(new).all() and is_definite(new):
+            self.hessian = new
 
     def refute(self, y: FloatArray) -> None:
         """Forget all answers, because they may lie in the same wrong basin as the refuted y.
@@ -90,6 +123,50 @@ class Experience:
         if 0 < spread < math.inf:
             self.f_scale, self.spread = Scale.of(spread), spread
 
+    def renew_scale_at(self, task: WarmTask, over_box: float) -> None:
+        """Set the scale of f by a local search that has ended, as `renew_scale` does.
+
+        Near its answer, f varies by its slope, and by the curvature that the search has learnt.
+        """
+        B = task.hessian
+        with np.errstate(over="ignore"):
+            curvature = 0.0 if B is None or not B.size else float(np.linalg.norm(B))
+        near = math.hypot(WIDE * task.slope, 0.75 * WIDE**2 * curvature)
+        self.renew_scale(over_box, near, task.pair.f)
+
+    def measure_hessian(self, pair: Pair) -> Procedure[FloatArray | None]:
+        """Return the Hessian of f at an answer by differences; None if f fails near it.
+
+        It is kept for later searches, made positive definite. If the follower has constraints, it
+        is not kept, because searches need the Hessian of the Lagrangian.
+        """
+        constrained = False
+
+        def at(rows: FloatArray) -> Procedure[Values]:
+            nonlocal constrained
+            values = yield from self.evaluate(pair.x, rows)
+            constrained = values.constraints.size > 0
+            return values
+
+        hessian = None
+        if self.gradients:
+            yield from at(pair.y[None])
+            hessian = yield from hessian_by_gradients(pair.x, pair.y)
+        if hessian is None:
+            hessian = yield from measure_hessian(at, pair.y)
+        if hessian is not None and not constrained:
+            self.measured = hessian
+            self.learn_hessian(hessian)
+        return hessian
+
+    def learn_hessian(self, hessian: FloatArray) -> None:
+        """Keep a measured Hessian for later searches, made positive definite."""
+        curvatures, axes = np.linalg.eigh(hessian)
+        curvatures = np.abs(curvatures)
+        floor = SOFTEST * float(curvatures.max(initial=0.0))
+        if floor > 0:
+            self.hessian = (axes * np.maximum(curvatures, floor)) @ axes.T
+
     def count(self, settled: bool) -> None:
         """Count a local search that has ended; recent searches weigh most."""
         self.searches += 1
@@ -99,6 +176,11 @@ class Experience:
     def rough(self) -> bool:
         """Tell whether most local searches do not settle."""
         return self.searches >= ENOUGH_SEARCHES and self.smooth < SMOOTH_SHARE
+
+    @property
+    def surely_smooth(self) -> bool:
+        """Tell whether all local searches have settled so far, and they were not too few."""
+        return self.searches >= FEW_SEARCHES and self.smooth > 0.99
 
     @property
     def unit(self) -> float:
@@ -154,8 +236,12 @@ class Experience:
         squares = (away * away).sum(axis=1)
         order = squares.argsort(kind="stable")
         nearest: FloatArray = self.y[order[:1]]
-        if not regression or len(order) < len(x) + 2:
+        if not regression:
             return nearest
+        if len(order) < len(x) + 2:
+            moved = nearest + self.slopes @ (x - self.x[order[0]])
+            known = np.concatenate([np.clip(moved, 0.0, 1.0), nearest])
+            return known if self.slopes.any() else nearest
         near = order[: 2 * (len(x) + 1)]
         farthest = math.sqrt(squares[near[-1]]) or 1.0
         weights = (1 - (np.sqrt(squares[near]) / (1.001 * farthest)) ** 3) ** 1.5
@@ -184,10 +270,12 @@ class WarmTask:
     G: FloatArray = field(default_factory=lambda: np.empty(0))  # the leader's constraints at y
     solved: bool = False
     smooth: bool = True  # whether the last local search ended near a minimum
+    arrived: bool = False  # whether it was stopped because it came near a known answer
     tolerance: float = math.inf  # the tolerance on f with which the last search was made
     hessian: FloatArray | None = None  # the Hessian that its next search starts with
     executions: int = 0  # evaluations so far; each one counts as an execution
     moved: float = math.inf  # how much the last search changed F; inf if that is not known
+    slope: float = 0.0  # largest slope of f at the answer, as the last search expects it
 
     @classmethod
     def at(cls, x: FloatArray, y: FloatArray, values: Values) -> WarmTask:
@@ -212,6 +300,17 @@ class WarmTask:
     def better(self, other: WarmTask) -> WarmTask:
         """Return the other task if its answer is better for the follower, else this one."""
         return self if self.pair.follower_no_worse(other.pair) else other
+
+
+def counted(search: Procedure[T], known: Experience) -> Procedure[T]:
+    """Run a search that does not count itself, and note the lower evaluations it makes."""
+
+    def note(level: Level, values: Values) -> Values:
+        if level is Level.LOWER:
+            known.spent = values.spent
+        return values
+
+    return relayed(search, lambda request: request, note)
 
 
 def best_of(tasks: Sequence[WarmTask]) -> WarmTask:

@@ -17,12 +17,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bilevo.algorithms.drc import DRC
-from bilevo.algorithms.drc_plus.experience import Experience
-from bilevo.algorithms.shared.follower_search import ABSOLUTE, FollowerSearch, Pair
+from bilevo.algorithms.drc_plus.experience import Experience, counted
+from bilevo.algorithms.shared.follower_search import ABSOLUTE, FollowerRule, Pair
 from bilevo.algorithms.shared.leader import LeaderState, alone_reaches
-from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Spec
-from bilevo.core.request import Incumbent, Level, Procedure, T, Values, relayed
+from bilevo.core.request import Incumbent, Procedure, T, relayed
 from bilevo.core.streams import stream
 from bilevo.optimizers.protocol import AnyOptimizer
 
@@ -41,20 +40,10 @@ class FallbackDRC(DRC):
         state.elite = elite
         return state
 
-    def follower_searches(
-        self,
-        spec: Spec,
-        state: LeaderState,
-        leaders: FloatArray,
-        name: str,
-        optimizer: AnyOptimizer,
-    ) -> list[FollowerSearch]:
-        followers = DRC.follower_searches(self, spec, state, leaders, name, optimizer)
-        for follower in followers:
-            rule = follower.rule
-            absolute = max(ABSOLUTE, RESOLVED * state.F_spread)
-            follower.rule = replace(rule, window=max(2, rule.window - 1), absolute=absolute)
-        return followers
+    def rule(self, spec: Spec, state: LeaderState, optimizer: AnyOptimizer) -> FollowerRule:
+        usual = DRC.rule(self, spec, state, optimizer)
+        absolute = max(ABSOLUTE, RESOLVED * state.F_spread)
+        return replace(usual, window=max(2, usual.window - 1), absolute=absolute)
 
     def update_elite(
         self, spec: Spec, state: LeaderState, pairs: list[Pair], i: int
@@ -71,10 +60,7 @@ class FallbackDRC(DRC):
 
 def without_incumbents(procedure: Procedure[T], known: Experience) -> Procedure[T]:
     """Run a procedure without telling its best pairs, and note the lower evaluations it makes."""
-
-    def note(level: Level, values: Values) -> Values:
-        if level is Level.LOWER:
-            known.spent = values.spent
-        return values
-
-    return relayed(procedure, lambda r: None if isinstance(r, Incumbent) else r, note)
+    told = counted(procedure, known)
+    return relayed(
+        told, lambda r: None if isinstance(r, Incumbent) else r, lambda _, values: values
+    )

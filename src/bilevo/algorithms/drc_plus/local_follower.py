@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bilevo.algorithms.drc_plus.experience import Experience, WarmTask
+from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask, counted
 from bilevo.algorithms.shared.follower_search import FollowerRule, FollowerSearch, Pair
+from bilevo.algorithms.shared.gradients import follower_slopes
 from bilevo.algorithms.shared.sqp import LocalRule, sqp
 from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Spec
@@ -58,9 +59,16 @@ class LocalFollower:
         return WarmTask.at(x, y, (yield from self.known.evaluate(x, y)))
 
     def search_locally(
-        self, task: WarmTask, tolerance: float, iterations: int = ITERATIONS
+        self,
+        task: WarmTask,
+        tolerance: float,
+        iterations: int = ITERATIONS,
+        towards: Pair | None = None,
     ) -> Procedure[WarmTask]:
-        """Search f locally from a task's answer; return a task at the best point found."""
+        """Search f locally from a task's answer; return a task at the best point found.
+
+        The search also ends when it comes near the answer `towards`, unless it is better there.
+        """
         n, pair = len(task.pair.y), task.pair
         # Finite differences leave rounding errors of f in every coordinate of a step.
         tolerance = max(tolerance, 4 * n * np.finfo(float).eps * abs(pair.f))
@@ -70,29 +78,42 @@ class LocalFollower:
             margin=CONSTRAINT_MARGIN,
             unit=self.known.unit,
             trusting=True,
+            smooth=self.known.surely_smooth,
+            bends=True,
+            done=lambda point, f: towards is not None and has_come_to(point, f, towards),
         )
-        hessian = self.known.hessian if task.hessian is None and self.curvature else task.hessian
+        shares = task.hessian is None and self.curvature
+        hessian = self.known.hessian if shares else task.hessian
         hessian = hessian if hessian is not None and hessian.size else None
         at = Recorded(self.known, task)
-        end = yield from sqp(at, pair.y, np.zeros(n), np.ones(n), rule, hessian, task.lower)
+        derive = None
+        if self.known.gradients:
+            derive = follower_slopes(pair.x, task.lower.constraints.shape[1])
+        box = np.zeros(n), np.ones(n)
+        end = yield from sqp(at, pair.y, *box, rule, hessian, task.lower, derive)
         settled = end.left <= 10 * tolerance and end.violation == 0
         smooth = settled or (end.violation == 0 and end.left <= SMOOTH * self.known.unit)
-        if settled and end.hessian is not None:
+        if settled and end.hessian is not None and (shares or not self.known.hessian.size):
             self.known.hessian = end.hessian
+        arrived = towards is not None and has_come_to(end.point, end.objective, towards)
         return WarmTask(
             Pair(pair.x, end.point, end.objective, end.violation, converged=settled),
             at.values_at(end.point),
-            solved=settled,
-            smooth=smooth,
+            solved=settled or arrived,
+            smooth=smooth or arrived,
+            arrived=arrived and not settled,
             tolerance=tolerance,
             hessian=end.hessian,
             executions=end.points,
+            slope=0.0 if end.gradient is None else float(np.abs(end.gradient).max()),
         )
 
-    def search_afresh(self, task: WarmTask, iterations: int = ITERATIONS) -> Procedure[WarmTask]:
+    def search_afresh(
+        self, task: WarmTask, iterations: int = ITERATIONS, towards: Pair | None = None
+    ) -> Procedure[WarmTask]:
         """Search f locally from a task's answer, without the curvature of other followers."""
         fresh = replace(task, hessian=UNKNOWN)
-        return (yield from self.search_locally(fresh, self.known.tight, iterations))
+        return (yield from self.search_locally(fresh, self.known.tight, iterations, towards))
 
     def search_around(
         self, task: WarmTask, tolerance: float, rng: np.random.Generator
@@ -103,9 +124,14 @@ class LocalFollower:
         usual = FollowerRule.of(self.spec.budget, cma.population_size(n))
         rule = replace(usual, absolute=max(tolerance, SHARP), relative=0.0)
         search = FollowerSearch(task.pair.x, cma, state, rng, rule, self.known.f_scale)
-        search.best, search.constraints = replace(task.pair), task.lower.constraints[0]
-        yield from search.solve()
+        search.best, search.constraints = replace(task.pair, check=None), task.lower.constraints[0]
+        yield from counted(search.solve(), self.known)
         return WarmTask.of_search(search)
+
+
+def has_come_to(point: FloatArray, f: float, answer: Pair) -> bool:
+    """Tell whether a point is near an answer, and not better for the follower."""
+    return bool(np.abs(point - answer.y).max() <= DISTINCT) and f >= answer.f
 
 
 def without_constraints(search: Procedure[T]) -> Procedure[T]:
@@ -122,5 +148,5 @@ def free(values: Values) -> Values:
 def unconstrained(task: WarmTask) -> WarmTask:
     """Return a copy of a task whose follower has no constraints."""
     lower = free(task.lower)
-    pair = replace(task.pair, lower_violation=float(lower.violation[0]))
+    pair = replace(task.pair, lower_violation=float(lower.violation[0]), check=None)
     return replace(task, pair=pair, lower=lower, hessian=UNKNOWN)

@@ -5,20 +5,17 @@ follower searches compete for evaluations. Here most follower searches need only
 one step, because they start from answers of other followers (see warm_follower). The other
 ingredients build on that:
 
-- **Competition** (see competition). The followers of a generation start at their predicted
-  answers, and only those of the better leaders are improved. The tolerance on f depends on the
-  differences in F that the leader has to see.
-- **Descent** (`descend`; see leader_view). A local search over x improves the leader, too.
-- **Global search.** Descents from altered copies of the elite (`hop`) alternate with CMA-ES over x
-  with restarts (`sample`). CMA-ES gets a quarter of the evaluations. Once CMA-ES is narrow, a
-  descent replaces the rest of it. If a descent ends at a kink, a small CMA-ES follows (`polish`).
+- **Competition** (see competition). Only the followers of the better leaders are solved exactly.
+- **Descent** (`descend`; see descent, leader_gradient). A local search over x improves the leader.
+- **Global search.** Descents from altered copies of the elite (`hop`; see also unfelt) alternate
+  with CMA-ES over x with restarts (`sample`), which gets a quarter of the evaluations. If a descent
+  ends at a kink, a small CMA-ES follows (`polish`).
 - **Branches** (`explore`; see branches). Before the run ends, leaders all over the box are looked
   at, with searches of their followers from scratch. Descents start from the best leader of each
   branch of answers, and jumps between branches are located.
-- **Certificate** (`certify_elite`). The elite is the best pair so far. After a descent to a new
-  elite, and before the run ends, independent searches solve the elite's follower again. If they
-  find a better answer, the elite is refuted: the better answer replaces the elite's answer, and
-  the run continues.
+- **Certificate** (`certify_elite`). Independent searches solve the follower of the elite, the best
+  pair so far, again: a few after a descent to a new elite, more before the run ends. If they find a
+  better answer, it replaces the elite's answer, and the run continues.
 
 All this needs followers whose local searches settle. If most of them do not (because of kinks or
 noise), DRC with shorter follower searches takes over the run (see fallback).
@@ -31,7 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bilevo.algorithms.drc_plus.box_search import search_box, test_smoothness
+from bilevo.algorithms.drc_plus.box_search import first_answers, search_first, test_smoothness
 from bilevo.algorithms.drc_plus.branches import (
     best_of_each_branch,
     descend_on_branch,
@@ -41,6 +38,7 @@ from bilevo.algorithms.drc_plus.branches import (
     nearest_jump,
 )
 from bilevo.algorithms.drc_plus.certificate import (
+    LIGHT,
     Check,
     are_distinct,
     check_answer,
@@ -49,25 +47,29 @@ from bilevo.algorithms.drc_plus.certificate import (
     find_doubt,
 )
 from bilevo.algorithms.drc_plus.competition import accept_best, compete
-from bilevo.algorithms.drc_plus.experience import Experience, WarmTask
+from bilevo.algorithms.drc_plus.descent import descent, is_smooth_end
+from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask
 from bilevo.algorithms.drc_plus.fallback import FallbackDRC, without_incumbents
-from bilevo.algorithms.drc_plus.leader_view import descent, is_better, is_smooth_end
+from bilevo.algorithms.drc_plus.leader_view import is_better
 from bilevo.algorithms.drc_plus.state import DRCPlusState, LeaderSearch, budget_of
+from bilevo.algorithms.drc_plus.unfelt import search_unfelt
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair
+from bilevo.algorithms.shared.gradients import check_gradients
 from bilevo.algorithms.shared.leader import note_tasks, reached
 from bilevo.core.algorithm import Algorithm, registered
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import StopReason
 from bilevo.core.feasibility import USUAL_CTOL
 from bilevo.core.problem import Spec
-from bilevo.core.request import Procedure
-from bilevo.core.stop_rules import AtTarget, Settled, first_met
+from bilevo.core.request import Level, Procedure
+from bilevo.core.stop_rules import AtTarget, first_met
 from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
 
 DESCENT_SHARE = 3  # Evaluations that descents may use for each evaluation of CMA-ES.
+CLEARLY_MORE = 0.25  # A checked elite is checked again if four times as thorough a look is due.
 MOST_REFUTATIONS = 3  # A descent is not repeated after this many refuted elites.
 RETEST = 4  # The fallback tests smoothness again when evaluations have grown by this factor.
 # If f is not smooth, an elite at the target keeps its answer although its f is too large by up to
@@ -77,8 +79,6 @@ RELIABLE = 0.8  # Branches are looked for if more than this share of local searc
 KINK_WIDTH = 0.01  # The first deviations of CMA-ES around an elite at a kink, before a restart.
 LOCATING_SHARE = 0.5  # Evaluations to locate jumps, for each one that exploring leaders has taken.
 EXPLORED_DESCENTS = 3  # How many descents follow a look at leaders all over the box.
-# This many searches without a better elite end a run, and four times as many if it has a target.
-FRUITLESS_SEARCHES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
     fallback: bool = True
 
     name = registered("drc-plus")
-    revision = 3
+    revision = 4
     ctol = USUAL_CTOL
     State = DRCPlusState
 
@@ -108,19 +108,22 @@ class DRCPlus(Algorithm[DRCPlusState]):
         return WarmFollower(spec, state.known, *switches)
 
     def init(self, spec: Spec) -> Procedure[DRCPlusState]:
-        yield from ()
+        yield from check_gradients(spec, stream(spec.seed, "gradients"))
         start = Start.uniform(spec.spread[: spec.m], stream(spec.seed, "start"))
         if spec.x0 is not None:
             start.mean[:] = spec.x0
         return DRCPlusState(
-            Experience.none(spec.m, spec.n),
+            Experience.none(spec.m, spec.n, spec.slopes.whole(Level.LOWER)),
             search=LeaderSearch.start(start, CMAES().population_size(spec.m)),
             ends=np.empty((0, spec.m)),
+            given=spec.slopes,
         )
 
     def generation(self, spec: Spec, state: DRCPlusState) -> Procedure[DRCPlusState]:
         """Find the first pair; later, hop or make a generation of CMA-ES (see DESCENT_SHARE)."""
         before, fallback = state.total, self.fallback and state.known.rough
+        if state.elite is not None and state.check_is_due:
+            yield from self.certify_elite(spec, state, 1.0)
         if state.elite is None:
             yield from self.find_first_pair(spec, state)
             state.note_descent(before)
@@ -163,13 +166,13 @@ class DRCPlus(Algorithm[DRCPlusState]):
         """Solve the first follower from scratch, and descend from there.
 
         A run that is stopped early must have a pair. So the elite's answer is at first the middle
-        of the follower's box, and then the answer of the first search.
+        of the follower's box or the user's y0, and then the answer of the first search.
         """
-        x, middle = state.search.leader.mean.copy(), np.full((1, spec.n), 0.5)
-        follower = self.follower(spec, state)
-        yield from self.accept_task(state, (yield from follower.at(x, middle)))
+        x, follower = state.search.leader.mean.copy(), self.follower(spec, state)
+        start = yield from follower.at(x, first_answers(spec))
+        yield from self.accept_task(state, start)
         rng = state.stream(spec, "first")
-        first = yield from search_box(follower, x, rng)
+        first = yield from search_first(follower, start, rng)
         yield from self.accept_task(state, first)
         if state.known.smooth < 1:
             yield from test_smoothness(follower, first, rng)
@@ -194,27 +197,28 @@ class DRCPlus(Algorithm[DRCPlusState]):
         """
         target, spent = AtTarget(spec.target), first_met([budget_of(spec)], state.progress())
         if spent or state.stop or target.met(state.progress()):
-            elite, thorough = state.the_elite, final_thoroughness(spec.n, state.total)
-            state.certified &= thorough < 4 * state.thorough
+            elite, thorough = state.the_elite, final_thoroughness(spec, state.total)
             yield from self.certify_elite(spec, state, thorough)
-            if are_distinct(state.the_elite, elite):
+            moved = np.abs(state.the_elite.x - elite.x).max() > DISTINCT
+            if moved or are_distinct(state.the_elite, elite):
                 state.stop, state.fruitless = None, 0
         state.stop = first_met([target], state.progress()) or spent or state.stop
 
     def certify_elite(
-        self, spec: Spec, state: DRCPlusState, thorough: float = 1.0
+        self, spec: Spec, state: DRCPlusState, thorough: float = LIGHT
     ) -> Procedure[Pair | None]:
         """Solve the elite's follower again by independent searches; replace a refuted elite.
 
-        If the corrected elite is worse than the last certified elite, that one becomes the elite
-        again. It also does if followers are not smooth and the corrected elite is not certified.
-        Returns the pair that refutes the elite, or None.
+        If the corrected elite is worse than the last elite that passed a check, that one becomes
+        the elite again. It also does if followers are not smooth and the corrected elite fails.
+        Only a check that is as thorough as usual, or more, gives a certificate. Returns the pair
+        that refutes the elite, or None.
         """
-        if state.certified or not self.certificate:
+        if state.checked > CLEARLY_MORE * thorough or not self.certificate:
             return None
-        elite, last, rng = state.the_elite, state.certified_elite, state.stream(spec, "certify")
+        elite, last, rng = state.the_elite, state.checked_elite, state.stream(spec, "certify")
         own, follower = WarmTask.of_pair(elite, np.empty(0)), self.follower(spec, state)
-        check = yield from check_answer(follower, own, rng, thorough=thorough)
+        check = yield from check_answer(follower, own, rng, thorough)
         chosen = yield from self.choose_checked(spec, state, check)
         refuted = are_distinct(chosen.pair, elite) and not check.stands
         if refuted:
@@ -225,11 +229,10 @@ class DRCPlus(Algorithm[DRCPlusState]):
         check.doubt = yield from find_doubt(follower, check, chosen)
         pair.check = check.verdict(pair.f)
         if last is not None and last is not elite:
-            unsure = state.known.rough and not pair.certified
-            if last.certified and (unsure or not pair.no_worse(last)):
+            unsure = state.known.rough and not pair.passed
+            if last.passed and (unsure or not pair.no_worse(last)):
                 state.elite = last
-        state.certified_elite, state.certified = state.the_elite, True
-        state.thorough = thorough
+        state.checked_elite = state.the_elite
         state.check_evals, state.checked_at = check.spent, state.total
         yield state.the_elite.incumbent
         return pair if refuted else None
@@ -257,20 +260,23 @@ class DRCPlus(Algorithm[DRCPlusState]):
             state.smoothness_at = state.total
         if state.total >= RETEST * state.smoothness_at:
             yield from self.test_smoothness_again(spec, state)
+            if not state.known.rough:
+                state.fallback = None
+                return
         other = yield from without_incumbents(drc.generation(spec, state.fallback), state.known)
         state.spent, state.stop = other.spent, other.stop
         state.executions, state.survived = other.executions, other.survived
         proposed = other.the_elite
-        if not state.the_elite.certified:
+        if not state.the_elite.passed:
             yield from state.accept_elite(proposed)
         due = state.total - state.checked_at >= 4 * state.check_evals
-        wanted = state.the_elite.certified or reached(spec, proposed)
+        wanted = state.the_elite.passed or reached(spec, proposed)
         if state.stop is StopReason.TARGET and not due:
             state.stop = other.stop = None
         if (due and wanted) or state.stop is not None:
             if state.is_improved_by(proposed) or proposed.refutes(state.the_elite):
-                state.elite, state.certified = proposed, False
-            yield from self.certify_elite(spec, state)
+                state.elite = proposed
+            yield from self.certify_elite(spec, state, 1.0)
             other.elite = state.elite
             if other.stop is StopReason.TARGET and not reached(spec, state.the_elite):
                 state.stop = other.stop = None
@@ -313,7 +319,9 @@ class DRCPlus(Algorithm[DRCPlusState]):
             if not smooth and end.hessian is not None:
                 yield from self.polish(spec, state, end.hessian, end.left)
             found, state.kinked = state.the_elite, not smooth
-            rival = yield from self.certify_elite(spec, state)
+            at_target = reached(spec, found)
+            thorough = final_thoroughness(spec, state.total) if at_target else LIGHT
+            rival = yield from self.certify_elite(spec, state, thorough)
             if rival is not None and self.sees_branches(state):
                 yield from self.stay_on_branch(spec, state, found, rival)
             pair = state.the_elite
@@ -384,10 +392,12 @@ class DRCPlus(Algorithm[DRCPlusState]):
         if len(state.ends) > 2 and rng.random() < 0.5:  # optima often lie on a lattice
             a, b = rng.choice(len(state.ends), 2, replace=False)
             step = state.ends[a] - state.ends[b]
-        elite = state.the_elite
-        x = np.clip(elite.x + chosen * step, 0.0, 1.0)
-        task = yield from self.follower(spec, state).start(x, np.ones(spec.m))
-        yield from state.evaluate_leaders([task])
+        elite, follower = state.the_elite, self.follower(spec, state)
+        task = yield from search_unfelt(state, follower, rng)
+        if task is None:
+            x = np.clip(elite.x + chosen * step, 0.0, 1.0)
+            task = yield from follower.start(x, np.ones(spec.m))
+            yield from state.evaluate_leaders([task])
         ceiling = elite.F if elite.violation == 0 else math.inf
         yield from self.descend(spec, state, task.pair, ceiling)
 
@@ -417,30 +427,11 @@ class DRCPlus(Algorithm[DRCPlusState]):
             if self.may_descend(state) and not reached(spec, state.the_elite):
                 ended |= yield from self.descend(spec, state, search.best)
         if ended:
-            yield from self.certify_elite(spec, state)
+            yield from self.certify_elite(spec, state, 1.0)
             if state.kinked and self.may_descend(state) and not reached(spec, state.the_elite):
                 yield from self.polish(spec, state, np.eye(spec.m), KINK_WIDTH**2 / 2)
                 yield from self.certify_elite(spec, state)
             explores = self.may_explore(spec, state)
             if explores:
                 yield from self.explore(spec, state)
-            self.restart(spec, state, 1 + explores)
-
-    def restart(self, spec: Spec, state: DRCPlusState, searches: int) -> None:
-        """Restart CMA-ES at random with twice the population, or stop after fruitless searches.
-
-        `searches` is the number of searches since the last restart.
-        """
-        tolerance = state.F_tolerance(spec.ftol)
-        if state.restart_elite is None or is_better(
-            state.the_elite, state.restart_elite, tolerance
-        ):
-            state.restart_elite, state.fruitless = state.the_elite, 0
-        else:
-            state.fruitless += searches
-        most = FRUITLESS_SEARCHES if spec.target is None else 4 * FRUITLESS_SEARCHES
-        state.stop = first_met([Settled()], state.progress(settled=state.fruitless >= most))
-        rng = state.stream(spec, "restart")
-        largest = 16 * CMAES().population_size(spec.m)
-        population = min(2 * state.search.population, largest)
-        state.search = LeaderSearch.start(Start.uniform(spec.spread[: spec.m], rng), population)
+            state.restart(spec, 1 + explores)

@@ -13,10 +13,13 @@ from bilevo.algorithms.shared.leader import LeaderState, best_pair, leader_value
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import StopReason
 from bilevo.core.problem import Spec
-from bilevo.core.stop_rules import BudgetUsed, Progress
+from bilevo.core.stop_rules import BudgetUsed, Progress, Settled, first_met
 from bilevo.optimizers.cma_es import CMAES, CMAState
 from bilevo.optimizers.protocol import Start
 
+# This many searches without a better elite end a run, and four times as many if it has a target.
+FRUITLESS_SEARCHES = 2
+RECHECK = 10  # A light check is trusted for this many times the evaluations that it took.
 NARROW = 0.03  # A search by CMA-ES is narrow if its deviations are smaller (fractions of the box).
 
 
@@ -70,7 +73,7 @@ class DRCPlusState(LeaderView):
     """The state of a run between two upper generations."""
 
     search: LeaderSearch = field(kw_only=True)  # CMA-ES over the whole box
-    certified_elite: Pair | None = None  # the last elite that had its certificate
+    checked_elite: Pair | None = None  # the last elite that was checked
     ends: FloatArray = field(kw_only=True)  # where descents ended, (k, m)
     descending: int = 0  # evaluations that descents have used
     sampling: int = 0  # evaluations that `search` has used
@@ -78,7 +81,6 @@ class DRCPlusState(LeaderView):
     restart_elite: Pair | None = None  # the elite at the last restart that saw a gain
     fruitless: int = 0  # searches since then; none of them found a better elite
     smoothness_at: int = 0  # evaluations so far when the smoothness of f was last tested
-    thorough: float = 1.0  # how thorough the last check of an elite was
     check_evals: int = 0  # evaluations that the last check of an elite took
     checked_at: int = 0  # evaluations so far when that check ended
     fallback: LeaderState | None = None  # the state of DRC, if it has taken over
@@ -92,10 +94,35 @@ class DRCPlusState(LeaderView):
         lower = self.total - self.spent
         return Progress(F, violation, self.spent, lower, self.generation, settled=settled)
 
+    @property
+    def check_is_due(self) -> bool:
+        """Tell whether the elite has passed a light check only, and the run has gone on for long.
+
+        A wrong elite makes all further searches useless, because its F is too good.
+        """
+        since = self.total - self.checked_at
+        return 0 < self.checked < 1 and since > RECHECK * max(self.check_evals, 100)
+
     def note_descent(self, before: int) -> None:
         """Note that a generation was a descent (one task); `total` was `before` at its start."""
         self.descending += self.total - before
         self.executions, self.survived = np.array([self.total - before]), np.ones(1, np.bool_)
+
+    def restart(self, spec: Spec, searches: int) -> None:
+        """Restart CMA-ES at random with twice the population, or stop after fruitless searches.
+
+        `searches` is the number of searches since the last restart.
+        """
+        elite, tolerance = self.the_elite, self.F_tolerance(spec.ftol)
+        if self.restart_elite is None or is_better(elite, self.restart_elite, tolerance):
+            self.restart_elite, self.fruitless = elite, 0
+        else:
+            self.fruitless += searches
+        most = FRUITLESS_SEARCHES if spec.target is None else 4 * FRUITLESS_SEARCHES
+        self.stop = first_met([Settled()], self.progress(settled=self.fruitless >= most))
+        rng = self.stream(spec, "restart")
+        population = min(2 * self.search.population, 16 * CMAES().population_size(spec.m))
+        self.search = LeaderSearch.start(Start.uniform(spec.spread[: spec.m], rng), population)
 
     def remember_end(self, x: FloatArray) -> None:
         """Remember where a descent ended, unless an earlier descent ended there."""
@@ -110,6 +137,9 @@ def spread_of(pairs: list[Pair]) -> float:
 
 
 def budget_of(spec: Spec) -> BudgetUsed:
-    """Return the limits: `upper_max`, and in total about the evaluations that DRC would use."""
-    upper = spec.budget.upper_max
-    return BudgetUsed(upper=upper, total=upper * spec.budget.lower_window / 2)
+    """Return the limit: in total about the evaluations that DRC would use.
+
+    There is no limit on the upper level alone: a search over variables that the follower does not
+    feel needs only upper evaluations.
+    """
+    return BudgetUsed(total=spec.budget.upper_max * spec.budget.lower_window / 2)

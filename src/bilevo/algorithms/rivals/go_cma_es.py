@@ -269,6 +269,7 @@ class GOCMAES(Algorithm[GOState]):
             spread=np.concatenate([spec.spread[group.x], spec.spread[spec.m + group.y]]),
             target=spec.target if last and not context.foreign.any() else None,
             x0=None if start is None else start[group.x],
+            y0=None if spec.y0 is None else spec.y0[group.y],
         )
 
 

@@ -32,8 +32,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bilevo.algorithms.shared.follower_search import RELATIVE, FollowerRule, FollowerSearch
+from bilevo.algorithms.shared.joint_search import JointSearch
 from bilevo.algorithms.shared.leader import (
-    JointSearch,
     LeaderState,
     evaluate_leader,
     require_optimizer,
@@ -174,10 +174,10 @@ class TLEADE(TLEA):
 
     name = registered("tlea-de")
 
-    def rule(self, spec: Spec, optimizer: AnyOptimizer) -> FollowerRule:
+    def rule(self, spec: Spec, state: LeaderState, optimizer: AnyOptimizer) -> FollowerRule:
         """Return the rule that ends a search; a round counts as 14 + floor(3 ln n) evaluations."""
         if optimizer is not self.tasks:
-            return TLEA.rule(self, spec, optimizer)
+            return TLEA.rule(self, spec, state, optimizer)
         rounds = math.ceil(spec.budget.lower_max / (14 + int(3 * math.log(spec.n))))
         return FollowerRule(DE_WINDOW, rounds + 1)
 

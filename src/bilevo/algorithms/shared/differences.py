@@ -1,4 +1,4 @@
-"""Derivatives at a point by finite differences, in batches, for local searches.
+"""Derivatives at a point, given or by finite differences, for local searches.
 
 All neighbours of a point are evaluated in one batch. If the batch has neighbours on both sides of
 every variable, at a larger distance, it also gives curvatures. If a neighbour fails, the neighbour
@@ -16,11 +16,15 @@ import numpy as np
 
 from bilevo.core.arrays import TINY, BoolArray, FloatArray
 from bilevo.core.order import best_index, no_worse
-from bilevo.core.request import Procedure, Values
+from bilevo.core.request import Procedure, Values, together
 
+STEEPEST = 1e4  # The largest curvature for which slopes are corrected, in units of the objective.
 CURVATURE_DIFFERENCE = 1e-4  # The distance of neighbours that give curvatures (fraction of box).
 
 At = Callable[[FloatArray], Procedure[Values]]  # rows (k, d) -> their values
+
+# A point (d,) -> its gradient (d,) and jacobian (c, d); None, or NaN in them, if not available.
+DeriveAt = Callable[[FloatArray], Procedure[tuple[FloatArray, FloatArray] | None]]
 
 
 @dataclass(slots=True, eq=False)
@@ -33,6 +37,8 @@ class Iterate:
     jacobian: FloatArray  # (c, d)
     resting: BoolArray  # (d,): which variables the next step must not change
     curvature: FloatArray | None = None  # (d,); None without neighbours on both sides
+    given: bool = False  # whether the derivatives were given, not measured by differences
+    hessian: FloatArray | None = None  # (d, d): from differences of given derivatives
 
     @property
     def c(self) -> FloatArray:
@@ -60,6 +66,8 @@ class Sampler:
     max_points: int
     difference: float
     unit: float
+    derive: DeriveAt | None = None  # gives derivatives without differences, where it can
+    bends: bool = False  # whether `derive` also gives Hessians, by differences of its gradients
     points: int = 0
     point: FloatArray = field(default_factory=lambda: np.empty(0))  # the best point
     objective: float = math.inf
@@ -102,9 +110,13 @@ class Sampler:
         """Return a point with its derivatives, or None if the budget is too small for that.
 
         With `curved`, neighbours on both sides also give curvatures, if the budget allows that. A
-        rough Hessian B then sets their distances.
+        rough Hessian B then sets their distances. Otherwise B corrects slopes for the curvature
+        within their steps. Given derivatives have a Hessian instead, if `bends` says so.
         """
         d = len(point)
+        given = yield from self.given(point, values, curved and self.bends)
+        if given is not None:
+            return given
         both = curved and self.left() >= 2 * d
         h = self.distances(values, B) if both else self.difference
         h_each = np.minimum(h, (self.high - self.low) / 2)
@@ -117,6 +129,9 @@ class Sampler:
             steps = np.where(outside, -steps / 2, steps)
         near = yield from self.values(point + steps)
         slopes = quotients(steps.sum(axis=1), near, values)
+        if not both and B is not None:  # a quotient is the slope in the middle of its step
+            moderate = B.diagonal() <= STEEPEST * self.unit  # a kink looks like a huge curvature
+            slopes[:, 0] -= np.where(moderate, steps.sum(axis=1) * B.diagonal() / 2, 0.0)
         if not both and self.left() >= d:
             inside = (point - up >= self.low) & (point - up <= self.high)
             flipped = np.flatnonzero(~finite_rows(slopes) & inside)
@@ -124,6 +139,33 @@ class Sampler:
                 again = yield from self.values(point - steps[flipped])
                 slopes[flipped] = quotients(-steps[flipped].sum(axis=1), again, values)
         return differentiated(point, values, steps.sum(axis=1), slopes)
+
+    def given(
+        self, point: FloatArray, values: Values, bent: bool = False
+    ) -> Procedure[Iterate | None]:
+        """Return a point with derivatives that `derive` gives; None if it cannot give them all."""
+        if self.derive is None or self.left() < 1:
+            return None
+        derived = yield from self.derive(point)
+        if derived is None or not all(np.isfinite(part).all() for part in derived):
+            return None
+        here = Iterate(point, values, *derived, np.zeros(len(point), bool), given=True)
+        if bent:
+            here.hessian = yield from self.bent(self.derive, here)
+        return here
+
+    def bent(self, derive: DeriveAt, here: Iterate) -> Procedure[FloatArray | None]:
+        """Return the objective's Hessian at a point, by given gradients at d neighbours.
+
+        Returns None if one of these gradients is not available.
+        """
+        h = np.minimum(CURVATURE_DIFFERENCE, (self.high - self.low) / 2)
+        up = np.where(here.point + h <= self.high, h, -h)
+        near = yield from together(derive(here.point + step) for step in np.diag(up))
+        rows = [np.full(len(h), np.nan) if found is None else found[0] for found in near]
+        with np.errstate(all="ignore"):
+            hessian = (np.array(rows) - here.gradient) / up[:, None]
+        return (hessian + hessian.T) / 2 if np.isfinite(hessian).all() else None
 
     def distances(self, values: Values, B: FloatArray | None) -> FloatArray | float:
         """Return the distances to neighbours that give curvatures.

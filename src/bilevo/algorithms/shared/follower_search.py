@@ -17,6 +17,7 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import FullBudget, Scale, change_over
 from bilevo.core.order import best_index, no_worse
 from bilevo.core.request import (
+    ALONE,
     Evaluate,
     Incumbent,
     Level,
@@ -30,7 +31,11 @@ from bilevo.optimizers.protocol import Searcher
 
 
 class FollowerCheck(NamedTuple):
-    """What independent searches found about a pair's follower; `Incumbent` explains the fields."""
+    """What independent searches found about a pair's follower.
+
+    `Incumbent` explains the fields. `passed` says that nothing speaks against the answer, also if
+    the searches were too few for a certificate. `thorough` is their number relative to the usual.
+    """
 
     gap: float
     certified: bool
@@ -38,6 +43,8 @@ class FollowerCheck(NamedTuple):
     agreeing: int
     check_evals: int
     doubt: str = ""
+    passed: bool = False
+    thorough: float = 1.0
 
 
 @dataclass(slots=True, eq=False)
@@ -83,11 +90,19 @@ class Pair:
     def incumbent(self) -> Incumbent:
         unfinished = self.task >= 0 and not self.converged
         told = Incumbent(self.x, self.y, self.F, self.f, self.violation, unfinished=unfinished)
-        return told if self.check is None else told._replace(**self.check._asdict())
+        if self.check is None:
+            return told
+        found = {k: v for k, v in self.check._asdict().items() if k in Incumbent._fields}
+        return told._replace(**found)
 
     @property
     def certified(self) -> bool:
         return self.check is not None and self.check.certified
+
+    @property
+    def passed(self) -> bool:
+        """Tell whether the answer has passed a check, if only a light one."""
+        return self.check is not None and (self.check.passed or self.check.certified)
 
 
 # The defaults of `FollowerRule`: smaller changes of f are ignored. The first is in units of the
@@ -228,7 +243,7 @@ class SolverSearch:
     """A search by the problem's own solver.
 
     The search has converged when the solver is done. The search is finished when it has converged,
-    or after `longest` steps.
+    or after `longest` steps. It starts near the finished search whose task is `near`, if any.
     """
 
     x: FloatArray
@@ -239,6 +254,7 @@ class SolverSearch:
     converged: bool = False
     finished: bool = False
     spent: int = 0  # the lower level's total cost, of all tasks, when this search last took a step
+    near: int = ALONE
 
     @classmethod
     def again(cls, pair: Pair, longest: int) -> SolverSearch:
@@ -257,8 +273,9 @@ class SolverSearch:
 
         A guide is ignored, because a solver cannot learn from it.
         """
+        near = None if self.near == ALONE else np.array([self.near])
         values: StepValues = yield Step(
-            np.array([self.task]), np.array([self.executions]), self.x[None]
+            np.array([self.task]), np.array([self.executions]), self.x[None], near
         )
         self.executions += 1
         self.spent = values.spent

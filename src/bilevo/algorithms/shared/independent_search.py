@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bilevo.algorithms.shared.differences import At
+from bilevo.algorithms.shared.differences import At, DeriveAt
 from bilevo.algorithms.shared.polish import End, best_of, is_gain, polish
 from bilevo.algorithms.shared.sqp import SLOPE_DIFFERENCE, LocalRule, SearchEnd, sqp
 from bilevo.core.arrays import TINY, FloatArray, IntArray
@@ -61,8 +61,8 @@ class Plan(NamedTuple):
 
 
 PLANS = {
-    Effort.LOW: Plan(50, 8, 1, 2),
-    Effort.NORMAL: Plan(200, 20, 3, 3),
+    Effort.LOW: Plan(150, 12, 1, 2),
+    Effort.NORMAL: Plan(400, 24, 3, 3),
     Effort.HIGH: Plan(1000, 60, 6, 5),
 }
 
@@ -100,11 +100,13 @@ def independent_search(
     effort: Effort,
     starts: FloatArray,
     found: Found | None = None,
+    derive: DeriveAt | None = None,
 ) -> Procedure[Found]:
     """Search the follower's box; `at` gives the follower's values, `starts` (k, n) are under test.
 
     The searches from `starts` count as independent searches, too. The caller may pass an empty
     `found`. It is filled while the searches run, so that the caller has it if they are stopped.
+    `derive` gives derivatives to the local searches.
     """
     plan, found = PLANS[effort], Found() if found is None else found
     points = np.concatenate([starts, latin_hypercube(plan.points, n, rng)])
@@ -114,14 +116,17 @@ def independent_search(
     chosen = [*range(len(starts)), *basin_points(points, values, len(starts), plan.local)]
     rows = list(split(values, [1] * len(points)))
     unit = interquartile_range(values.objective)
-    searches = [search_locally(at, End(points[i], rows[i]), unit) for i in chosen]
+    begun = [End(points[i], rows[i]) for i in chosen]
+    searches = [search_locally(at, start, unit, derive=derive) for start in begun]
     for i, mean in enumerate(means):
-        searches.append(search_widely(at, mean, stream(seed, "independent", 0, i), i // 2, unit))
+        own = stream(seed, "independent", 0, i)
+        searches.append(search_widely(at, mean, own, i // 2, unit, derive))
     found.planned = len(searches)
     yield from together(_noted(search, found.ends) for search in searches)
     best = apart(found.ends)[: plan.polished]
     streams = [stream(seed, "independent", 1, i) for i in range(len(best))]
-    finish = (search_to_the_end(at, *pair, unit) for pair in zip(best, streams, strict=True))
+    pairs = zip(best, streams, strict=True)
+    finish = (search_to_the_end(at, *pair, unit, derive) for pair in pairs)
     found.polished = best_first((yield from together(finish)))
     return found
 
@@ -185,7 +190,11 @@ class Watched:
 
 
 def search_locally(
-    at: At, start: End, unit: float = 0.0, iterations: int = ITERATIONS
+    at: At,
+    start: End,
+    unit: float = 0.0,
+    iterations: int = ITERATIONS,
+    derive: DeriveAt | None = None,
 ) -> Procedure[End]:
     """Search by SQP from a point, and repeat that with a finer tolerance while f becomes smaller.
 
@@ -202,9 +211,10 @@ def search_locally(
         tolerance = max(n * rounding(here.f), ENOUGH * gain, TINY)
         difference = math.sqrt(rounding(here.f) / unit) if unit else 0.0
         difference = min(max(difference, SLOPE_DIFFERENCE), WIDEST_DIFFERENCE)
-        rule = LocalRule(left, tolerance, difference, CONSTRAINT_MARGIN, unit=abs(here.f))
+        size = abs(here.f)
+        rule = LocalRule(left, tolerance, difference, CONSTRAINT_MARGIN, unit=size, bends=True)
         box = np.zeros(n), np.ones(n)
-        end = yield from sqp(watched, here.y, *box, rule, hessian, here.values)
+        end = yield from sqp(watched, here.y, *box, rule, hessian, here.values, derive)
         settled, hessian = _has_settled(end, tolerance), end.hessian
         left, gain = left - end.points, max(here.f - watched.best.f, 0.0)
         if left <= 2 * n or not is_gain(here, watched.best):
@@ -228,7 +238,12 @@ def _has_settled(end: SearchEnd, tolerance: float) -> bool:
 
 
 def search_widely(
-    at: At, mean: FloatArray, rng: np.random.Generator, doublings: int, unit: float
+    at: At,
+    mean: FloatArray,
+    rng: np.random.Generator,
+    doublings: int,
+    unit: float,
+    derive: DeriveAt | None = None,
 ) -> Procedure[End]:
     """Search the whole box by CMA-ES until it has found a basin, and then search locally.
 
@@ -239,14 +254,16 @@ def search_widely(
     search = Population(n, CMAES().population_size(n) << doublings, mean, 0.3)
     yield from search.run(at, rng, NARROW)
     assert search.best is not None
-    end = yield from search_locally(at, search.best, unit)
+    end = yield from search_locally(at, search.best, unit, derive=derive)
     if end.settled:
         return end
     yield from search.run(at, rng, 0.0)
     return search.best if search.best.no_worse(end) else end
 
 
-def search_to_the_end(at: At, end: End, rng: np.random.Generator, unit: float) -> Procedure[End]:
+def search_to_the_end(
+    at: At, end: End, rng: np.random.Generator, unit: float, derive: DeriveAt | None = None
+) -> Procedure[End]:
     """Find the last digits of an answer, and return the improved answer.
 
     If a local search does not settle there, f may not be smooth, and CMA-ES searches around the
@@ -255,7 +272,7 @@ def search_to_the_end(at: At, end: End, rng: np.random.Generator, unit: float) -
     for _ in range(3):
         before = end
         if not end.settled:
-            end = yield from search_locally(at, end, unit, MAX_ITERATIONS)
+            end = yield from search_locally(at, end, unit, MAX_ITERATIONS, derive)
         if not end.settled and math.isfinite(end.f):
             around = Population(len(end.y), None, end.y, AROUND, end)
             yield from around.run(at, rng, 0.0)

@@ -8,6 +8,9 @@ This is textbook SQP in the unit box, for algorithms that search locally at eith
 of scipy cannot be used, because it cannot wait for requested values. Details:
 - Derivatives are finite differences (see differences). Unless the caller has a Hessian, the first
   batch also gives curvatures, which make the first Hessian.
+- If the caller gives derivatives (`derive`), the first Hessian is a multiple of the identity, and
+  the first step scales it (J. Nocedal and S. Wright, "Numerical optimization", 2006, eq. 6.20).
+  With `LocalRule.bends`, given gradients at d neighbours make the first Hessian instead.
 - If a step had to be shortened, the next step is at most twice as long as the shortened step.
 - Constraints are met with a margin of 1e-9 of the box, because a pair that violates a constraint by
   a rounding error counts as infeasible.
@@ -25,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bilevo.algorithms.shared.differences import At, Iterate, Sampler
+from bilevo.algorithms.shared.differences import At, DeriveAt, Iterate, Sampler
 from bilevo.algorithms.shared.quadratic_program import quadratic_step
 from bilevo.core.arrays import TINY, FloatArray
 from bilevo.core.request import Procedure, Values
@@ -34,6 +37,9 @@ SLOPE_DIFFERENCE = 2.0**-26  # Distance of neighbours that give slopes; about sq
 MARGIN = 1e-9  # The default of `LocalRule.margin`.
 TRIALS = 8  # How many step lengths are tried before a direction is given up.
 CURVED = 1e-3  # A step shows curvature if its cosine with the gradient's change is larger.
+SOFTER = 0.2  # The curvature of a model along a step is reduced to this part if it was negative.
+RELIABLE = 0.1  # A model is reliable if a gain differs from what it expects by less than this.
+SMALL_SURPRISE = 1e-2  # A model without kinks misses the gain of a step by less than this part.
 INDEFINITE = 1e-14  # Eigenvalues below this fraction of the largest may be rounding errors.
 MOST_GAIN = 5.0  # The most that a search may still gain, relative to the gain its model expects.
 ARMIJO = 1e-4  # The fraction of the expected decrease that a step must achieve.
@@ -50,6 +56,7 @@ class SearchEnd:
     converged: bool
     hessian: FloatArray | None = None  # Hessian of the Lagrangian, as far as learnt
     left: float = math.inf  # decrease of the merit function that the model still expects
+    gradient: FloatArray | None = None  # of the objective at the point, as the model expects it
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,11 @@ class LocalRule:
     unit: float = 1.0  # size of the objective to which rounding errors are relative
     repairing: bool = False  # steps that reduce a violation are taken even if they gain little
     trusting: bool = False  # a whole step that gains what was expected ends the search
-    done: Callable[[], bool] = lambda: False  # tells before each step whether to stop
+    smooth: bool = False  # the objective is known to be smooth: the model is relied on more
+    doubts: bool = False  # at active constraints, curvatures are measured before the search ends
+    bends: bool = False  # differences of given gradients give the first Hessian
+    # Tells before each step whether to stop, from the best point so far and its objective.
+    done: Callable[[FloatArray, float], bool] = lambda point, objective: False
 
 
 class HessianSource(Enum):
@@ -83,14 +94,18 @@ def sqp(
     rule: LocalRule,
     hessian: FloatArray | None = None,
     values: Values | None = None,
+    derive: DeriveAt | None = None,
 ) -> Procedure[SearchEnd]:
     """Minimize in a box from a point; return the best point seen. `at` requests values.
 
     If the caller passes a Hessian, or the values at the start, they are not evaluated again.
+    `derive` gives derivatives; where it cannot, differences replace them.
     """
-    search = LocalSearch(Sampler(at, low, high, rule.max_points, rule.difference, rule.unit), rule)
+    settings = rule.max_points, rule.difference, rule.unit
+    sampler = Sampler(at, low, high, *settings, derive, rule.bends)
+    search = LocalSearch(sampler, rule)
     yield from search.begin(np.clip(point, low, high), hessian, values)
-    while search.here is not None and not rule.done():
+    while search.here is not None and not rule.done(sampler.point, sampler.objective):
         yield from search.iterate(search.here)
     return search.end
 
@@ -102,6 +117,7 @@ class LocalSearch:
     sampler: Sampler
     rule: LocalRule
     here: Iterate | None = None
+    last: Iterate | None = None  # the last point whose derivatives were measured
     model: Model | None = None
     source: HessianSource = HessianSource.LEARNT
     left: float = math.inf  # gain that the model expects from the next step
@@ -111,7 +127,11 @@ class LocalSearch:
     def end(self) -> SearchEnd:
         best, hessian = self.sampler, None if self.model is None else self.model.B
         found = best.point, best.objective, best.violation, best.points
-        return SearchEnd(*found, self.converged, hessian, self.left)
+        gradient = None
+        if hessian is not None and self.last is not None:
+            with np.errstate(all="ignore"):
+                gradient = self.last.gradient + hessian @ (best.point - self.last.point)
+        return SearchEnd(*found, self.converged, hessian, self.left, gradient)
 
     def stop(self, converged: bool) -> None:
         self.here, self.converged = None, converged
@@ -126,11 +146,13 @@ class LocalSearch:
         known = hessian is not None
         self.model = Model(hessian if hessian is not None else np.eye(len(point)))
         self.source = HessianSource.LEARNT if known else HessianSource.MEASURED
-        self.here = yield from self.sampler.differences(point, values, curved=not known)
+        self.here = yield from self.sampler.differences(
+            point, values, not known, hessian if self.rule.smooth else None
+        )
 
     def iterate(self, here: Iterate) -> Procedure[None]:
         """Take a step; if no step helps, measure curvatures again or stop."""
-        rule, sampler = self.rule, self.sampler
+        rule, sampler, self.last = self.rule, self.sampler, here
         assert self.model is not None
         if self.source is not HessianSource.LEARNT:
             self.model = self.model.measured(here, self.source is HessianSource.RESCALED)
@@ -148,10 +170,19 @@ class LocalSearch:
             yield from self.accept(here, proposal, taken)
         elif self.source is HessianSource.RESCALED:  # the correlations may be wrong
             self.source = HessianSource.MEASURED
-        elif self.source is HessianSource.MEASURED or model.settled(proposal, rule.tolerance):
+        elif self.source is HessianSource.MEASURED or self.is_settled(model, proposal):
             self.stop(converged=sampler.left() > 0 and sampler.violation == 0)
         else:
             yield from self.measure_again(here)
+
+    def is_settled(self, model: Model, proposal: Proposal) -> bool:
+        """Tell whether the search may end because the model expects little gain.
+
+        At active constraints a model may be far too stiff. If the rule `doubts` it, curvatures are
+        measured before the search ends.
+        """
+        doubtful = self.rule.doubts and bool(proposal.multipliers.any())
+        return not doubtful and model.settled(proposal, self.rule.tolerance)
 
     def accept(
         self, here: Iterate, proposal: Proposal, taken: tuple[FloatArray, Values]
@@ -164,19 +195,37 @@ class LocalSearch:
         assert model is not None
         whole, surprise = model.surprise(here, taken, proposal)
         feasible = taken[1].violation[0] == 0
-        if rule.trusting and whole and feasible and surprise < rule.tolerance:
+        # An error of the model changes the gain to first order, but what is left to second order.
+        left = surprise
+        if rule.smooth and surprise <= SMALL_SURPRISE * self.left:
+            left = min(surprise, 4 * surprise**2 / max(self.left, TINY))
+        doubtful = rule.doubts and bool(proposal.multipliers.any())
+        if rule.trusting and whole and feasible and not doubtful and left < rule.tolerance:
             self.left = rule.tolerance
             self.stop(converged=True)
             return
-        misled = self.rescales(model) and surprise > self.left / 4
-        self.here = there = yield from self.sampler.differences(*taken, misled, model.B)
+        # With given gradients, curvatures would cost far more than another step.
+        misled = not here.given and self.rescales(model) and surprise > self.left / 4
+        # Slopes are corrected by B, unless it may come from a kink.
+        reliable = misled or (rule.smooth and surprise <= RELIABLE * self.left)
+        B = model.B if reliable else None
+        self.here = there = yield from self.sampler.differences(*taken, misled, B)
         if there is not None:
-            model.learn(here, there, proposal)
-        self.source = HessianSource.RESCALED if misled else HessianSource.LEARNT
+            model.learn(here, there, proposal, rule.smooth)
+        remeasured = misled and there is not None and not there.given
+        self.source = HessianSource.RESCALED if remeasured else HessianSource.LEARNT
 
     def measure_again(self, here: Iterate) -> Procedure[None]:
-        """Measure curvatures again, because the model may be wrong."""
+        """Measure curvatures again, because the model may be wrong.
+
+        If given derivatives have no curvatures, the model begins anew.
+        """
         assert self.model is not None
+        if here.given:
+            self.source = HessianSource.MEASURED
+            if self.sampler.bends and self.sampler.derive is not None:
+                here.hessian = yield from self.sampler.bent(self.sampler.derive, here)
+            return
         rescales = self.rescales(self.model)
         near = self.model.B if rescales else None
         self.here = yield from self.sampler.differences(*here.place, True, near)
@@ -206,12 +255,15 @@ class Model:
     B: FloatArray
     radius: float = 1.0
     penalty: float = 0.0
+    rough: bool = False  # whether B is a multiple of the identity that no step has scaled
 
-    def learn(self, here: Iterate, there: Iterate, proposal: Proposal) -> None:
-        """Learn from a step that was taken, whole or shortened."""
+    def learn(self, here: Iterate, there: Iterate, proposal: Proposal, smooth: bool) -> None:
+        """Learn from a step that was taken, whole or shortened; `smooth` is as in `LocalRule`."""
         went, meant = np.abs(there.point - here.point).max(), np.abs(proposal.step).max()
         self.radius = min(1.0, float(4 * self.radius if went > 0.99 * meant else 2 * went))
-        self.B = updated_hessian(self.B, here, there, proposal.multipliers)
+        if self.rough:
+            self.B, self.rough = scaled_identity(self.B, here, there, proposal.multipliers), False
+        self.B = updated_hessian(self.B, here, there, proposal.multipliers, smooth)
 
     def measured(self, here: Iterate, correlated: bool) -> Model:
         """Return a model with the measured curvatures along the axes.
@@ -219,7 +271,7 @@ class Model:
         If `correlated`, it keeps the correlations between variables of this model.
         """
         if not correlated or here.curvature is None:
-            return Model(first_hessian(here))
+            return Model(first_hessian(here), rough=here.given and here.hessian is None)
         stretch = np.sqrt(first_hessian(here).diagonal() / np.maximum(self.B.diagonal(), TINY))
         return Model(self.B * np.outer(stretch, stretch), self.radius, self.penalty)
 
@@ -238,10 +290,7 @@ class Model:
     def surprise(
         self, here: Iterate, taken: tuple[FloatArray, Values], proposal: Proposal
     ) -> tuple[bool, float]:
-        """Tell whether a step was taken whole, and how far its gain is from the expected gain.
-
-        After a whole step, that difference also estimates how much is left to gain.
-        """
+        """Tell whether a step was taken whole, and how far its gain is from the expected gain."""
         (point, values), step = taken, proposal.step
         whole = bool((np.abs(point - here.point) >= 0.99 * np.abs(step)).all())
         gain = merit(here.values, self.penalty) - merit(values, self.penalty)
@@ -266,14 +315,19 @@ def merit(values: Values, penalty: float) -> float:
 
 
 def first_hessian(here: Iterate) -> FloatArray:
-    """Return the measured curvatures as a diagonal matrix, made positive.
+    """Return the measured curvatures as a diagonal matrix, or the measured Hessian, made positive.
 
-    If the objective is linear, the diagonal is so small that steps may cross the whole box.
+    If the objective is linear, the curvatures are so small that steps may cross the whole box.
     """
     d = len(here.point)
     curvature = np.abs(here.curvature) if here.curvature is not None else np.zeros(d)
     curvature = np.where(np.isfinite(curvature), curvature, 0.0)
     steepest = float(np.abs(here.gradient).max(initial=0.0))
+    if here.hessian is not None:
+        curvatures, axes = np.linalg.eigh(here.hessian)
+        least = 1e-8 * max(steepest, float(np.abs(curvatures).max()))
+        positive = np.maximum(np.abs(curvatures), least or 1.0)
+        return np.asarray((axes * positive) @ axes.T)
     floor = max(1e-3 * steepest, 1e-8 * float(curvature.max(initial=0.0)))
     if here.curvature is None:
         floor = 10 * steepest  # a first step of at most a tenth of the box
@@ -337,21 +391,37 @@ def line_search(
 
 
 def updated_hessian(
-    B: FloatArray, here: Iterate, there: Iterate, multipliers: FloatArray
+    B: FloatArray, here: Iterate, there: Iterate, multipliers: FloatArray, smooth: bool
 ) -> FloatArray:
     """Return the BFGS update, or B where the curvature along the step is not clearly positive.
 
-    Powell's damping (1978) would always update, but it spoils models of followers with steep walls.
+    If that curvature is negative and the objective is smooth, the curvature of B along the step
+    becomes smaller, so that the next step is longer. Powell's damping (1978) would do so for small
+    curvatures, too, but it spoils models of followers with steep walls.
     """
     with np.errstate(all="ignore"):
         step = there.point - here.point
         change = there.lagrangian_gradient(multipliers) - here.lagrangian_gradient(multipliers)
         Bs, along = B @ step, float(step @ change)
-        if not along > CURVED * math.sqrt(float(step @ step) * float(change @ change)):
-            return B
+        clearly = CURVED * math.sqrt(float(step @ step) * float(change @ change))
+        if not along > clearly:
+            softer = B - (1 - SOFTER) * np.outer(Bs, Bs) / float(step @ Bs)
+            return softer if smooth and along < -clearly and np.isfinite(softer).all() else B
         new = B + np.outer(change, change) / along - np.outer(Bs, Bs) / float(step @ Bs)
         new = (new + new.T) / 2
     return new if np.isfinite(new).all() and is_definite(new) else B
+
+
+def scaled_identity(
+    B: FloatArray, here: Iterate, there: Iterate, multipliers: FloatArray
+) -> FloatArray:
+    """Return the identity times the curvature that the first step saw, or B if it saw none."""
+    with np.errstate(all="ignore"):
+        step = there.point - here.point
+        change = there.lagrangian_gradient(multipliers) - here.lagrangian_gradient(multipliers)
+        along = float(step @ change)
+        scale = float(change @ change) / along if along > 0 else 0.0
+    return scale * np.eye(len(B)) if math.isfinite(scale) and scale > 0 else B
 
 
 def is_definite(B: FloatArray) -> bool:

@@ -74,8 +74,16 @@ def tie_order(
 def flat_directions(at: At, y: FloatArray, scale: float = 0.0) -> Procedure[FloatArray]:
     """Return directions (k, n) in which f has no curvature at y, by finite differences.
 
-    `at` evaluates the follower at rows of y. A curvature counts as none if it is at most `FLAT`
-    times the sum of the largest curvature and `scale`. If f fails near y, no direction is returned.
+    `at` evaluates the follower at rows of y. If f fails near y, no direction is returned.
+    """
+    hessian = yield from measure_hessian(at, y)
+    return np.empty((0, len(y))) if hessian is None else flat_axes(hessian, scale)
+
+
+def measure_hessian(at: At, y: FloatArray) -> Procedure[FloatArray | None]:
+    """Return the Hessian of f at y (n,) by finite differences, or None if f fails near y.
+
+    This takes (n + 1) (n + 2) / 2 evaluations.
     """
     n = len(y)
     h = np.where(y > 0.5, -FLAT_DIFFERENCE, FLAT_DIFFERENCE)
@@ -87,8 +95,15 @@ def flat_directions(at: At, y: FloatArray, scale: float = 0.0) -> Procedure[Floa
         hessian = np.zeros((n, n))
         hessian[i, j] = hessian[j, i] = values[n + 1 :] - single[i] - single[j] + values[0]
         hessian /= np.outer(h, h)
-    if not np.isfinite(hessian).all():
-        return np.empty((0, n))
+    return hessian if np.isfinite(hessian).all() else None
+
+
+def flat_axes(hessian: FloatArray, scale: float = 0.0) -> FloatArray:
+    """Return principal directions (k, n) of a Hessian in which there is no curvature.
+
+    A curvature counts as none if it is at most `FLAT` times the sum of the largest curvature and
+    `scale`.
+    """
     eigenvalues, vectors = np.linalg.eigh(hessian)
     largest = float(np.abs(eigenvalues).max())
     return np.asarray(vectors[:, np.abs(eigenvalues) <= FLAT * (largest + scale)].T)

@@ -1,0 +1,289 @@
+"""Descents: local searches over x of phi(x) = F(x, y*(x)), the leader's objective.
+
+`Phi` solves the follower at every x that `sqp` asks for. Where that is cheaper, the gradient comes
+from the follower's answer at one x alone (see leader_gradient); otherwise, and where that fails, it
+is taken by differences. `descent` says when the leader's constraints are ignored for a while.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bilevo.algorithms.drc_plus.experience import DISTINCT, WarmTask
+from bilevo.algorithms.drc_plus.leader_gradient import affordable, leader_gradient
+from bilevo.algorithms.drc_plus.leader_view import LEADER_TOLERANCE, LeaderView
+from bilevo.algorithms.drc_plus.local_follower import CONSTRAINT_MARGIN
+from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
+from bilevo.algorithms.shared.follower_search import Pair
+from bilevo.algorithms.shared.leader import leader_ranking, reached
+from bilevo.algorithms.shared.sqp import LocalRule, SearchEnd, sqp
+from bilevo.core.arrays import FloatArray
+from bilevo.core.request import Procedure, Values, together
+
+LEADER_DIFFERENCE = 1e-5  # The step of finite differences in x, as a fraction of the box.
+LEADER_ITERATIONS = 40  # The most iterations of a descent, of m + 1 points each.
+STOPPED = 1e-6  # A constraint may have stopped a search if its value is above minus this.
+STALL = 10  # A descent stalls if over this number of steps,
+STALLED = 1e-3  # F falls by less than this part of what it has fallen in all.
+MISLEADING = 0.5  # A gradient misleads if F changes by this part less or more than it says.
+MAX_CORRECTIONS = 3  # The most times that a descent begins, if steps had wrong answers.
+MAX_MISSES = 2  # After this many misleading gradients in a row, differences replace them.
+
+
+Derivatives = tuple[FloatArray, FloatArray]  # a gradient (m,) and a jacobian (c, m)
+
+
+@dataclass(slots=True, eq=False)
+class Phi:
+    """phi as a function that `sqp` can call; a pair that improves the elite becomes the elite.
+
+    While `relaxed` is True, the leader's constraints are ignored. If the search starts where the
+    follower has no feasible answer (`repairs`), the follower's smallest violation is a constraint
+    of the leader. Otherwise such leaders count as failed.
+    """
+
+    state: LeaderView
+    follower: WarmFollower
+    ceiling: float = math.inf  # a search stops early if phi is not expected to fall below this
+    relaxed: bool = True
+    repairs: bool = False
+    constrained: bool = False  # whether the leader has constraints; known after the first call
+    steps: list[WarmTask] = field(default_factory=list)  # where steps ended, also rejected ones
+    adjoint: bool = True  # whether gradients are taken from one follower
+    derived: tuple[Pair, FloatArray] | None = None  # the last pair with a gradient, and that
+    misses: int = 0  # misleading gradients in a row
+    corrected: WarmTask | None = None  # a step that had a wrong answer, with a better one
+
+    def derive(self, point: FloatArray) -> Procedure[Derivatives | None]:
+        """Return the derivatives of phi at the end of the last step; None to take differences."""
+        task = self.step_at(point)
+        if not self.adjoint or self.repairs or task is None or not task.solved:
+            return None
+        count = 0 if self.relaxed else len(task.G)
+        if not affordable(len(point), len(task.pair.y), count, self.state.given):
+            return None
+        found = yield from leader_gradient(self.state, task, constrained=not self.relaxed)
+        if found is not None:
+            self.test_gradient(task.pair, found[0])
+        return found if self.adjoint else None
+
+    def step_at(self, point: FloatArray) -> WarmTask | None:
+        """Return the last step that ended at a point, if there is one."""
+        return next((step for step in reversed(self.steps) if (step.pair.x == point).all()), None)
+
+    def over(self) -> bool:
+        """Tell whether the search is over.
+
+        It is at the target, or if a step had a wrong answer, or if f turns out not to be smooth.
+        """
+        at_target = reached(self.follower.spec, self.state.the_elite)
+        return at_target or self.corrected is not None or self.state.known.rough
+
+    def test_gradient(self, pair: Pair, gradient: FloatArray) -> None:
+        """Compare the change of F since the last gradient with what both gradients say."""
+        if self.derived is not None:
+            last, before = self.derived
+            step = pair.x - last.x
+            first, second = float(before @ step), float(gradient @ step)
+            miss = abs(pair.F - last.F - (first + second) / 2)
+            bad = miss > MISLEADING * max(abs(first), abs(second))
+            self.misses = self.misses + 1 if bad else 0
+            self.adjoint = self.misses < MAX_MISSES
+        self.derived = pair, gradient
+
+    def __call__(self, rows: FloatArray) -> Procedure[Values]:
+        state = self.state
+        tasks = yield from together(self.solved(row) for row in rows)
+        self.constrained = tasks[0].G.size > 0
+        if len(tasks) == 1:  # a step of the search, not finite differences
+            tasks[0] = yield from self.on_branch(tasks[0])
+            self.steps.append(tasks[0])
+        for i, task in enumerate(tasks):
+            if task.solved and state.is_improved_by(task.pair):
+                if len(tasks) == 1:  # A step ended there; several rows are for finite differences.
+                    tasks[i] = yield from state.test_against_neighbours(self.follower, task)
+                if state.is_improved_by(tasks[i].pair):
+                    yield from state.accept_elite(tasks[i].pair)
+        return self.values(tasks)
+
+    def minimize(self, x: FloatArray, values: Values | None = None) -> Procedure[SearchEnd]:
+        """Search phi locally from x (m,).
+
+        If the search ends because its gradients are not good enough, it goes on by differences.
+        """
+        box, stall = (np.zeros(len(x)), np.ones(len(x))), StallTest()
+        rule = leader_rule(self.state, stall, self.over, self.ceiling)
+        end = yield from sqp(self, x, *box, rule, values=values, derive=self.derive)
+        if self.derived is None or end.converged or stall.stalled or self.over():
+            return end
+        if end.objective > rule.ceiling or not math.isfinite(end.objective):
+            return end
+        self.adjoint = False
+        rule = leader_rule(self.state, StallTest(), self.over, self.ceiling)
+        return (yield from sqp(self, end.point, *box, rule))
+
+    def repair(self, x: FloatArray, end: SearchEnd) -> Procedure[SearchEnd]:
+        """Search with the leader's constraints, if a search without them ended at a violation.
+
+        The search begins where the other one began, and if that fails, where it ended.
+        """
+        self.relaxed = False
+        values = yield from self(end.point[None])
+        if not 0 < values.violation[0] < math.inf:
+            return end
+        again = yield from self.minimize(x)
+        if again.violation > 0 and not self.over():
+            again = yield from self.minimize(end.point, values)
+        return again
+
+    def cross_constraints(self, end: SearchEnd) -> Procedure[SearchEnd]:
+        """Search without the leader's constraints from where they stopped a search.
+
+        The new end counts only if it is feasible and better.
+        """
+        last = self.step_at(end.point)
+        if last is None or not (last.G > -STOPPED).any():
+            return end
+        self.relaxed = True
+        other = yield from self.minimize(end.point)
+        self.relaxed = False
+        values = yield from self(other.point[None])
+        better = values.violation[0] == 0 and values.objective[0] < end.objective
+        return other if better else end
+
+    def values(self, tasks: list[WarmTask]) -> Values:
+        """Return phi, its violation and its constraints at solved tasks."""
+        F = np.array([task.pair.F for task in tasks])
+        lower = np.array([[task.pair.lower_violation] for task in tasks])
+        if not self.repairs:
+            F, lower = np.where(lower[:, 0] == 0, F, np.inf), lower[:, :0]
+        if self.relaxed:
+            violation = np.where(np.isfinite(F), lower.sum(axis=1), np.inf)
+            return Values(F, violation, lower, self.state.spent)
+        violation = np.array([task.pair.violation for task in tasks])
+        G = np.array([task.G for task in tasks]).reshape(len(tasks), -1)
+        return Values(F, violation, np.concatenate([lower, G], axis=1), self.state.spent)
+
+    def on_branch(self, task: WarmTask) -> Procedure[WarmTask]:
+        """Try the answer of the best step at a task's x, if the task has another answer.
+
+        This is done only if the task is worse for the leader. Its answer may be the follower's, or
+        may come from a wrong start.
+        """
+        if not self.steps:
+            return task
+        i = int(leader_ranking([step.pair for step in self.steps])[0])
+        best, y = self.steps[i].pair, self.steps[i].pair.y
+        if np.abs(task.pair.y - y).max() <= DISTINCT or task.pair.no_worse(best):
+            return task
+        start = yield from self.follower.at(task.pair.x, y[None])
+        new = yield from self.follower.search_locally(start, self.state.known.tight)
+        tied = new.pair.f <= task.pair.f + self.state.known.equal(task.pair.f)
+        if task.better(new) is task and not (tied and new.pair.lower_violation == 0):
+            yield from self.contradict(self.steps[i], task)
+            return task
+        yield from self.state.evaluate_leaders([new])
+        if task.better(new) is task and task.pair.no_worse(new.pair):
+            return task
+        new = yield from self.state.resolve_ties(new)
+        self.state.known.learn(new.pair)
+        return new
+
+    def contradict(self, step: WarmTask, task: WarmTask) -> Procedure[None]:
+        """Try the answer of a task at the x of an earlier step.
+
+        If it is better for the follower there, the step had a wrong answer, and its F misleads the
+        search. `corrected` is then the step with the better answer.
+        """
+        start = yield from self.follower.at(step.pair.x, task.pair.y[None])
+        if step.better(start) is step:
+            return
+        new = yield from self.follower.search_locally(start, self.state.known.tight)
+        if new.pair.f < step.pair.f - self.state.known.tie(step.pair.f):
+            yield from self.state.evaluate_leaders([new])
+            new = yield from self.state.resolve_ties(new)
+            self.state.known.learn(new.pair)
+            self.corrected = new
+
+    def solved(self, x: FloatArray) -> Procedure[WarmTask]:
+        """Solve the follower of a leader x (m,)."""
+        task = yield from self.follower.start(x, np.ones(len(x)))
+        rng = self.state.stream(self.follower.spec, "descent")
+        return (yield from self.state.solve(self.follower, task, self.state.known.tight, rng))
+
+
+@dataclass(slots=True, eq=False)
+class StallTest:
+    """Tells whether a local search has come to a stall, from F before each of its steps.
+
+    A search that repairs constraints, so that F rises, is no stall.
+    """
+
+    record: list[float] = field(default_factory=list)
+    stalled: bool = False
+
+    def found(self, F: float) -> bool:
+        """Take F before the next step; tell whether to stop."""
+        self.record.append(F)
+        if len(self.record) > STALL and math.isfinite(highest := max(self.record)):
+            self.stalled = 0 <= self.record[-STALL] - F < STALLED * (highest - F)
+        return self.stalled
+
+
+def leader_rule(
+    state: LeaderView, stall: StallTest, over: Callable[[], bool], ceiling: float = math.inf
+) -> LocalRule:
+    """Return the rule of a local search over x.
+
+    The search stops when it is `over`, when it stalls, and if phi is not expected to fall below
+    `ceiling`.
+    """
+    m = len(state.the_elite.x)
+    return LocalRule(
+        LEADER_ITERATIONS * (m + 1),
+        state.F_tolerance(LEADER_TOLERANCE),
+        difference=LEADER_DIFFERENCE,
+        margin=CONSTRAINT_MARGIN,
+        ceiling=ceiling,
+        unit=state.F_scale.tolerance(1.0),
+        repairing=True,
+        trusting=True,
+        smooth=state.known.surely_smooth,
+        doubts=True,
+        done=lambda point, F: over() or stall.found(F),
+    )
+
+
+def descent(
+    state: LeaderView,
+    follower: WarmFollower,
+    pair: Pair,
+    ceiling: float = math.inf,
+    relaxed: bool = True,
+) -> Procedure[tuple[SearchEnd, list[WarmTask]]]:
+    """Search phi locally from a pair; return how the search ended, and where its steps led.
+
+    From an infeasible pair, the leader's constraints are ignored at first. From a feasible one,
+    they are ignored afterwards, if they stopped the search: they may only be islands in its way.
+    Without `relaxed`, they are never ignored.
+    """
+    for _ in range(MAX_CORRECTIONS):
+        ignored = relaxed and pair.violation > 0
+        phi = Phi(state, follower, ceiling, ignored, repairs=pair.lower_violation > 0)
+        end = yield from phi.minimize(pair.x)
+        if phi.corrected is None:
+            break
+        pair = phi.corrected.pair
+    if phi.constrained and relaxed and not phi.over():
+        end = yield from phi.repair(pair.x, end) if ignored else phi.cross_constraints(end)
+    return end, phi.steps
+
+
+def is_smooth_end(state: LeaderView, end: SearchEnd) -> bool:
+    """Tell whether a descent ended where phi is smooth and the model expects no more gain."""
+    near = 100 * state.F_tolerance(LEADER_TOLERANCE)
+    return end.violation == 0 and end.left <= near

@@ -1,0 +1,141 @@
+"""Leader variables that the follower does not feel.
+
+If f is a sum of a function of some leader variables and of a function of all others and y, these
+variables do not change the follower's answer. Then F can be searched over them at a fixed answer,
+for one upper evaluation a point. That variables are not felt is a hypothesis of the run:
+
+- Each variable is moved far away once, and slopes of f and g around the elite's answer are compared
+  with those before. Variables that change no slope seem to be unfelt.
+- Before each search, all of them are moved at once, and slopes are compared again.
+- The follower is solved at the best x that was found. If its answer has moved, the hypothesis is
+  given up. Only this solved pair is used by the run.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from bilevo.algorithms.drc_plus.experience import WarmTask
+from bilevo.algorithms.drc_plus.leader_view import LEADER_TOLERANCE, LeaderView, is_better
+from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
+from bilevo.core.arrays import FloatArray, IntArray
+from bilevo.core.order import best_index, no_worse
+from bilevo.core.request import Level, Procedure, evaluate
+from bilevo.core.tolerances import rounding
+from bilevo.optimizers.cma_es import CMAES
+from bilevo.optimizers.protocol import Start
+
+MOVED = 1e-4  # An answer has moved if it changes by more than this fraction of the box.
+STEP = 1e-3  # The step of slopes that are compared, as a fraction of the box.
+SAME_SLOPE = 1e-6  # Slopes are the same if they differ by less than this part of the largest.
+MAX_DOUBLINGS = 3  # How often the usual population is doubled in later searches, at most.
+ENOUGH_FRUITLESS = 3  # No more searches are made after this many fruitless ones.
+NARROWED = 1e-3  # A wide search over unfelt variables ends if its deviations are smaller,
+EXACT = 1e-8  # and a search around the elite if they are smaller than this.
+AROUND = 3e-3  # The first deviations of a search around the elite, as fractions of the box.
+
+
+def search_unfelt(
+    state: LeaderView, follower: WarmFollower, rng: np.random.Generator
+) -> Procedure[WarmTask | None]:
+    """Search F over the variables that the follower does not feel, from the elite's answer.
+
+    Returns a solved task that is better than the elite, or None if there is none. After some
+    fruitless searches, no more are made.
+    """
+    unfelt, elite = state.unfelt, state.the_elite
+    if not math.isfinite(elite.F):
+        return None
+    if not unfelt.tested:
+        unfelt.variables = yield from find_unfelt(state, rng)
+        unfelt.tested = True
+    around = unfelt.searched is not elite
+    if not len(unfelt.variables) or (unfelt.fruitless >= ENOUGH_FRUITLESS and not around):
+        return None
+    together = [unfelt.variables]
+    if len(unfelt.variables) > 1 and not (yield from leave_slopes(state, together, rng))[0]:
+        unfelt.variables = unfelt.variables[:0]
+        return None
+    x = yield from search_leader(state, around, rng)
+    unfelt.searched = elite
+    start = yield from follower.at(x, elite.y[None])
+    task = yield from follower.search_locally(start, state.known.tight)
+    if np.abs(task.pair.y - elite.y).max() > MOVED:
+        unfelt.variables = unfelt.variables[:0]
+    yield from state.evaluate_leaders([task])
+    state.known.learn(task.pair)
+    better = is_better(task.pair, elite, state.F_tolerance(LEADER_TOLERANCE))
+    if not around:
+        unfelt.fruitless = 0 if better else unfelt.fruitless + 1
+    return task if better else None
+
+
+def find_unfelt(state: LeaderView, rng: np.random.Generator) -> Procedure[IntArray]:
+    """Return the variables that change no slope of f and g when they are moved one by one."""
+    each = [np.array([i]) for i in range(len(state.the_elite.x))]
+    kept = yield from leave_slopes(state, each, rng)
+    return np.flatnonzero(kept)
+
+
+def leave_slopes(
+    state: LeaderView, groups: list[IntArray], rng: np.random.Generator
+) -> Procedure[list[bool]]:
+    """Tell for each group of variables whether moving it far leaves slopes of f and g as they are.
+
+    The slopes are those around the elite's answer. g itself must stay as it is, too.
+    """
+    elite = state.the_elite
+    n, moved = len(elite.y), [elite.x]
+    for group in groups:
+        far = elite.x.copy()
+        far[group] = rng.random(len(group))
+        moved.append(far)
+    steps = np.where(elite.y > 0.5, -STEP, STEP)
+    rows = np.concatenate([elite.y[None], elite.y + np.diag(steps)])
+    x = np.repeat(np.array(moved), n + 1, axis=0)
+    values = yield from evaluate(Level.LOWER, x, np.concatenate([rows] * len(moved)))
+    state.known.spent = values.spent
+    found = np.column_stack([values.objective, values.constraints]).reshape(len(moved), n + 1, -1)
+    finite = np.asarray(np.isfinite(found).all(axis=(1, 2)))
+    with np.errstate(all="ignore"):
+        slopes = found[:, 1:] - found[:, :1]
+        sizes = np.abs(found[finite]).max(axis=(0, 1), initial=0.0)  # of f and of each g
+        noise = np.array([10 * rounding(float(size)) for size in sizes])
+        allowed = SAME_SLOPE * np.abs(slopes[0]).max(axis=0) + noise
+        same = (np.abs(slopes[1:] - slopes[0]) <= allowed).all(axis=(1, 2))
+    same &= (found[1:, 0, 1:] == found[0, 0, 1:]).all(axis=1)
+    return [bool(one) for one in same & finite[0] & finite[1:]]
+
+
+def search_leader(
+    state: LeaderView, around: bool, rng: np.random.Generator
+) -> Procedure[FloatArray]:
+    """Search F by CMA-ES over unfelt variables, at the elite's answer; return the best x.
+
+    If `around`, the search is local and exact: at a kink of F, a descent ends too early.
+    """
+    elite, unfelt = state.the_elite, state.unfelt
+    chosen, k = unfelt.variables, len(unfelt.variables)
+    doublings = 0 if around else min(unfelt.searches // 2, MAX_DOUBLINGS)
+    unfelt.searches += not around
+    cma = CMAES(CMAES().population_size(k) << doublings)
+    start, narrow = Start.uniform(np.full(k, 0.3), rng), NARROWED
+    if around:
+        start, narrow = Start(elite.x[chosen], AROUND**2 * np.eye(k), np.zeros(k)), EXACT
+    search = cma.start(start)
+    best, F, violation = elite.x, elite.F, elite.violation
+    for _ in range(100 + 50 * k):
+        asked = cma.ask(search, rng)
+        x = np.repeat(elite.x[None], len(asked), axis=0)
+        x[:, chosen] = asked
+        values = yield from evaluate(Level.UPPER, x, np.repeat(elite.y[None], len(x), axis=0))
+        state.spent = values.spent
+        cma.tell(search, asked, values.objective, values.violation)
+        i = best_index(values.objective, values.violation)
+        if not no_worse(F, violation, values.objective[i], values.violation[i]):
+            best, F, violation = x[i], float(values.objective[i]), float(values.violation[i])
+        if search.sigma**2 * search.C.diagonal().max() < narrow**2 or cma.exhausted(search):
+            break
+    return best
