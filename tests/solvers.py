@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 import bilevo
+from bilevo.core.algorithm import Algorithm, Followers
+from bilevo.core.budget import StopReason
+from bilevo.core.request import ALONE, Evaluate, Incumbent, Level, Step, together
+from bilevo.core.streams import stream
 
 HALF = 0.5
 
@@ -98,3 +103,71 @@ class Wrapped:
 def problem(follower: Any, m: int = 2, known: bool = False, **options: Any) -> bilevo.Problem:
     box = [(-5, 5)] * m
     return bilevo.Problem(F, f if known else None, box, box, follower=follower, **options)
+
+
+class Warm(Walker):
+    """Begins at the answer of a neighbour, and is done after fewer steps then.
+
+    Its hint holds its number of steps, so that the steps of a search depend on all searches before.
+    """
+
+    def start(self, x: Any, rng: np.random.Generator, near: Any = None) -> Walk:
+        walk = super().start(x, rng)
+        if near is not None:
+            assert not (near.x.flags.writeable or near.y.flags.writeable)
+            walk.y = near.y + 1e-3 * (x - near.x) * near.hint[0] + 1e-6 * near.f
+            walk.steps = self.length // 2
+        return walk
+
+    def hint(self, state: Walk) -> list[float]:
+        return [state.y.sum(), state.steps]
+
+
+@dataclass
+class Chained:
+    """The state of `Chain`."""
+
+    best: Incumbent
+    tasks: int
+    finished: list[int]
+    stop: StopReason | None = None
+    executions: Any = field(default_factory=lambda: np.zeros(0, int))
+    survived: Any = field(default_factory=lambda: np.zeros(0, bool))
+
+
+@dataclass(frozen=True)
+class Chain(Algorithm[Chained]):
+    """Solves the followers of random leaders, two at a time, each near the one before."""
+
+    name = "chain"
+    revision = 1
+    State = Chained
+    followers = Followers.SOLVER
+
+    def init(self, spec: Any) -> Any:
+        pair = yield from self.solve(spec, 0, ALONE)
+        yield pair
+        return Chained(pair, 1, [0])
+
+    def generation(self, spec: Any, state: Chained) -> Any:
+        near = state.finished[-1]
+        pairs = yield from together(self.solve(spec, state.tasks + i, near) for i in (0, 1))
+        for new in pairs:
+            if new.F < state.best.F:
+                state.best = new
+                yield new
+        state.tasks += 2
+        state.finished = [*state.finished[-2:], state.tasks - 1]
+        return state
+
+    def solve(self, spec: Any, task: int, near: int) -> Any:
+        x, taken, done = stream(spec.seed, "chain", task).random((1, spec.m)), 0, False
+        while not done:
+            step = Step(np.array([task]), np.array([taken]), x, np.array([near]))
+            values = yield step
+            taken, done = taken + 1, bool(values.done[0])
+        if not np.isfinite(values.f[0]):  # it failed
+            return Incumbent(x[0], values.y[0], math.inf, math.inf, math.inf)
+        above = yield Evaluate(Level.UPPER, x, values.y)
+        numbers = above.objective[0], values.f[0], above.violation[0] + values.violation[0]
+        return Incumbent(x[0], values.y[0], *map(float, numbers))

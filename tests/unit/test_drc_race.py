@@ -115,6 +115,7 @@ def test_constraints_of_the_leader_are_kept() -> None:
     assert result.feasible and pytest.approx(0.36, abs=1e-5) == result.F
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("steps", [1, 12])
 def test_a_run_taken_up_again_is_the_same_to_the_bit(
     steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -19,6 +19,7 @@ METHODS = driving(Followers.SOLVER)
 pytestmark = pytest.mark.filterwarnings("ignore:workers slow this run down")
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("method", METHODS)
 def test_an_exact_follower_is_one_step_per_leader(method: str) -> None:
     result = minimize(problem(Exact()), method=method, max_evals=4000)
@@ -28,6 +29,7 @@ def test_an_exact_follower_is_one_step_per_leader(method: str) -> None:
     assert result.nfev_lower == result.nfev_upper + checks
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("method", METHODS)
 def test_a_follower_of_many_steps_is_solved(method: str) -> None:
     result = minimize(problem(Walker()), method=method, max_evals=6000)
@@ -79,6 +81,7 @@ def test_a_cost_may_be_of_numpy(tmp_path: Path) -> None:
     assert result.nfev_lower == bilevo.load(tmp_path).nfev_lower > 30
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("method", METHODS)
 def test_same_seed_same_result_under_any_executor(method: str) -> None:
     def run(workers: Any) -> Any:
@@ -176,6 +179,7 @@ def test_an_answer_outside_by_rounding_is_put_on_the_bound() -> None:
     assert result.y.tolist() == [5.0, -5.0]
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("told", [([0.0, 0.0], np.nan, 0.0), ([np.nan, 0.0], 0.0, 0.0)])
 def test_an_answer_that_is_not_finite_is_never_the_result(method: str, told: Any) -> None:
@@ -189,6 +193,7 @@ def test_an_answer_that_is_not_finite_is_never_the_result(method: str, told: Any
     assert not nothing.success and "no " in nothing.message
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("method", METHODS)
 def test_a_follower_that_raises_is_an_error_or_counts_as_failed(method: str) -> None:
     class Fails(Walker):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bilevo.algorithms.rivals.nblea import NBLEA
     from bilevo.algorithms.rivals.sa_bl_imode import SABLIMODE
     from bilevo.algorithms.rivals.tlea import TLEA, TLEADE
+    from bilevo.algorithms.trust_region.method import TrustRegion
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -32,6 +33,7 @@ else:
             "TLEA": "bilevo.algorithms.rivals.tlea",
             "TLEADE": "bilevo.algorithms.rivals.tlea",
             "NestedCMAES": "bilevo.algorithms.nested",
+            "TrustRegion": "bilevo.algorithms.trust_region.method",
         },
     )
 
@@ -48,4 +50,5 @@ __all__ = [
     "DRCPlus",
     "DRCRace",
     "NestedCMAES",
+    "TrustRegion",
 ]

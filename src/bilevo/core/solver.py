@@ -12,6 +12,7 @@ one step.
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -28,8 +29,20 @@ MAX_STEPS = 1000  # a search ends after this number of steps if it never says it
 BOUND_SLACK = 1e-6
 
 
+class Neighbour(NamedTuple):
+    """A finished search near by: its leader x (m,), its answer y (n,), f, and the solver's hint.
+
+    All are read-only and in the user's units. `hint` is None if the solver gives none.
+    """
+
+    x: FloatArray
+    y: FloatArray
+    f: float
+    hint: FloatArray | None = None
+
+
 class Solver(Protocol[SolverState]):
-    """A solver of the lower level. Three more members are optional:
+    """A solver of the lower level. Four more members, and one argument, are optional:
 
     cost
         The largest cost of one `advance`, in the units of `max_evals`. It is 1 by default.
@@ -38,6 +51,13 @@ class Solver(Protocol[SolverState]):
     bind(problem)
         Return the solver to use for a problem. Solvers that need f, g or bounds take them here.
         `Problem` calls this once.
+    start(x, rng, near=None)
+        A solver whose `start` has an argument `near` may begin where a search near by has ended.
+        `near` is a `Neighbour`, or None. It is decided by the signature (a parameter `near`, or
+        any keyword), once for a run.
+    hint(state)
+        Return what such a later search needs beside y: an array (h,) of numbers. It is asked for
+        when a search is done, and is stored in the journal with the answer.
 
     A state of arrays, numbers, texts, lists, dictionaries, dataclasses and numpy's generators is
     stored in the run directory; after a crash, any other state is computed again. `advance` may
@@ -70,6 +90,7 @@ class StepOutcome(NamedTuple):
     done: bool
     cost: int
     error: str | None = None
+    hint: FloatArray | None = None  # for searches near by, if the solver is done
 
     @property
     def counted(self) -> int:
@@ -94,6 +115,19 @@ def _require_solver(follower: Any) -> Solver[Any]:
     require_count("follower.cost", cost_of(follower), optional=False)
     solver: Solver[Any] = follower
     return solver
+
+
+def takes_neighbours(follower: Any) -> bool:
+    """Tell whether a solver's `start` has an argument `near`, or takes any keyword."""
+    try:
+        parameters = inspect.signature(follower.start).parameters
+    except (TypeError, ValueError):  # some compiled functions have no signature
+        return False
+    named = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
+    return any(
+        (name == "near" and one.kind in named) or one.kind is inspect.Parameter.VAR_KEYWORD
+        for name, one in parameters.items()
+    )
 
 
 def cost_of(follower: Any) -> int:
@@ -122,15 +156,20 @@ class CheckedSolver:
         self._slack = BOUND_SLACK * np.maximum(upper - lower, 1.0)
         self._numbers = Returned("lower", vectorized=False)
 
-    def start(self, x: FloatArray, rng: np.random.Generator) -> Any:
-        """Return the state of a search before its first step."""
-        return _require_state(self.follower.start(x, rng), "start")
+    def start(self, x: FloatArray, rng: np.random.Generator, near: Neighbour | None = None) -> Any:
+        """Return the state of a search before its first step.
+
+        Only a solver that takes neighbours may be given one: see `takes_neighbours`.
+        """
+        more: dict[str, Any] = {} if near is None else {"near": near}
+        return _require_state(self.follower.start(x, rng, **more), "start")
 
     def advance(self, state: Any, first: bool) -> tuple[Any, StepOutcome]:
         """Take a step; return the state and the outcome. The first step also pays for the start."""
         before = 0 if first else self._spent(state)
         state = _require_state(self.follower.advance(state), "advance")
-        return state, StepOutcome(*self.best(state), self._done(state), self._cost(state, before))
+        answer, done, cost = self.best(state), self._done(state), self._cost(state, before)
+        return state, StepOutcome(*answer, done, cost, hint=self._hint(state) if done else None)
 
     def best(self, state: Any) -> tuple[FloatArray, float, float]:
         """Return the best answer: y, f and violation.
@@ -168,6 +207,16 @@ class CheckedSolver:
         if not isinstance(done, bool | np.bool_):
             raise BadValue(f"the follower's done must be True or False, got {done!r}")
         return bool(done)
+
+    def _hint(self, state: Any) -> FloatArray | None:
+        """Return what a search near by may start from, or None if the solver has no `hint`."""
+        told = getattr(self.follower, "hint", None)
+        if told is None:
+            return None
+        hint = self._numbers.real(told(state), "hint")
+        if hint.ndim != 1:
+            raise BadValue(f"the follower's hint must be an array (h,), got the shape {hint.shape}")
+        return frozen(hint)
 
     def _spent(self, state: Any) -> int:
         """Return the cost of a search so far, or 0 if the solver does not say."""

@@ -19,6 +19,7 @@ from bilevo.core.checks import require
 from bilevo.core.order import best_index, no_worse
 from bilevo.core.problem import Problem
 from bilevo.core.request import Values
+from bilevo.core.solver import Neighbour
 from bilevo.followers.lower import Lower, required
 from bilevo.optimizers.gradient import METHODS, Differences, descend, usual_method
 
@@ -52,9 +53,9 @@ class MinimizeState:
 
     @classmethod
     def fresh(
-        cls, x: FloatArray, rng: np.random.Generator, size: int, starts: int
+        cls, x: FloatArray, rng: np.random.Generator, begin: FloatArray, starts: int
     ) -> MinimizeState:
-        begin = rng.random(size)
+        size = begin.size
         nothing = np.empty((0, size)), np.empty(0), np.empty(0), np.empty((0, 0))
         return cls(x, rng, begin, starts, *nothing, best=begin)
 
@@ -107,6 +108,7 @@ class RecordedValues:
 class Minimize:
     """Searches f by a method of scipy.optimize.minimize, from a random point.
 
+    If the leader is near another one whose search has ended, the first start is at that answer.
     By default `method` is L-BFGS-B, or SLSQP if there are constraints; both use central
     differences. Nelder-Mead, or COBYLA if there are constraints, needs no gradients and copes with
     kinks. More `starts`, one after another, help where f has several valleys. A step makes
@@ -136,8 +138,12 @@ class Minimize:
         size = 1 if self.lower is None else self.lower.box.size
         return self.evaluations or GRADIENTS * (2 * size + 1)
 
-    def start(self, x: FloatArray, rng: np.random.Generator) -> MinimizeState:
-        return MinimizeState.fresh(x, rng, required(self.lower, "Minimize").box.size, self.starts)
+    def start(
+        self, x: FloatArray, rng: np.random.Generator, near: Neighbour | None = None
+    ) -> MinimizeState:
+        box = required(self.lower, "Minimize").box
+        begin = rng.random(box.size) if near is None else box.unit(near.y)
+        return MinimizeState.fresh(x, rng, begin, self.starts)
 
     def advance(self, state: MinimizeState) -> MinimizeState:
         lower = required(self.lower, "Minimize")

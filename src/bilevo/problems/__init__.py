@@ -1,4 +1,4 @@
-"""The test suites: SMD1-14 and harder variants, TP1-10, two real problems, and the literature's."""
+"""The test suites: SMD1-14 and variants, TP1-10, two real problems, the literature's, and roads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from bilevo.core.problem import Problem
-from bilevo.problems import literature
+from bilevo.problems import literature, roads
 from bilevo.problems.realworld import decision_making, gold_mining
 from bilevo.problems.smd import SMD, smd
 from bilevo.problems.tp import TP
@@ -20,6 +20,7 @@ _FIXED = {
     "decision-making": decision_making,
 }
 _LITERATURE = {name: partial(literature.make, name) for name in literature.CLASSES}
+_ROADS = {name: partial(roads.make, name) for name in roads.BEST}
 _SMD: dict[str, Callable[[int, int], Problem]] = {
     f"smd{number}": partial(smd, number) for number in SMD
 }
@@ -31,7 +32,7 @@ def names() -> list[str]:
 
     New names come last, because exports number problems by their places in this list.
     """
-    return [*_SMD, *_FIXED, *VARIANTS, *_LITERATURE]
+    return [*_SMD, *_FIXED, *VARIANTS, *_LITERATURE, *_ROADS]
 
 
 def scalable() -> list[str]:
@@ -50,7 +51,7 @@ def get(name: str, m: int | None = None, n: int | None = None) -> Problem:
             raise ValueError(f"{size} must be a whole number, got {value!r}")
     if name in _SCALABLE:
         return _SCALABLE[name](2 if m is None else m, 3 if n is None else n)
-    make = _FIXED.get(name) or _LITERATURE.get(name)
+    make = _FIXED.get(name) or _LITERATURE.get(name) or _ROADS.get(name)
     if make is None:
         from difflib import get_close_matches  # here, as few calls need it
 

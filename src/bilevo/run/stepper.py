@@ -11,7 +11,7 @@ import math
 import os
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,8 @@ import numpy as np
 from bilevo import safe_files
 from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Problem
-from bilevo.core.solver import StepOutcome, cost_of
+from bilevo.core.request import ALONE, BadRequest
+from bilevo.core.solver import Neighbour, StepOutcome, cost_of, takes_neighbours
 from bilevo.run import snapshot
 from bilevo.run.dispatch import NOTHING, Dispatcher, Keep, OnFailure
 from bilevo.run.executors import Overhead, Workers
@@ -32,6 +33,7 @@ from bilevo.run.jobs import (
     Reply,
     StepJob,
     error_line,
+    neighbour_of,
     pack_state,
     solver_stream,
     take_step,
@@ -43,6 +45,7 @@ from bilevo.run.session import StepBatch
 MIN_HELD = 64  # This many states may be held in memory in any case.
 GENERATIONS = 4  # If generations are large, the states of this many may be held.
 STORED_AFTER = 1.0  # A state is stored after steps that took this many seconds together.
+Earlier = Callable[[], Iterable[tuple[int, Neighbour | None]]]
 _FILE_NAME = re.compile(r"\d+\.npz(\.new)?")
 
 
@@ -87,16 +90,19 @@ class StateFiles:
         except snapshot.NotStorable:  # the solver's other states cannot be stored either
             self._usable = False
 
-    def read(self, task: int, x: FloatArray, most: int) -> tuple[Any, int]:
+    def read(
+        self, task: int, x: FloatArray, most: int, near: Neighbour | None = None
+    ) -> tuple[Any, int]:
         """Return the stored state of a task and its number of steps, which is at most `most`.
 
-        Return None and 0 if there is no such state.
+        Return None and 0 if there is no such state. `near` is what the task has started from.
         """
         path = self._folder / f"{task}.npz"
         if self._folder.is_symlink() or not os.path.lexists(path):
             return None, 0
         try:
-            like = self._problem.checked_solver().start(x, solver_stream(self._seed, task))
+            stream = solver_stream(self._seed, task)
+            like = self._problem.checked_solver().start(x, stream, near)
             state, (had, leader) = snapshot.read(path, snapshot.StateKind.of(None, like))
         except Exception:  # `start` may raise anything; the state can be made again
             return None, 0
@@ -118,22 +124,51 @@ def remove_states(folder: Path) -> None:
         folder.rmdir()
 
 
+class Finished:
+    """Searches that have ended, from which later searches near by may start.
+
+    Searches from before a snapshot are read from the journal, by `earlier`, when one is needed.
+    """
+
+    def __init__(self, earlier: Earlier | None) -> None:
+        self._found: dict[int, Neighbour | None] = {}  # None: the search failed
+        self._earlier = earlier
+
+    def add(self, task: int, x: FloatArray, outcome: StepOutcome) -> None:
+        """Add a search that is done."""
+        self._found[task] = neighbour_of(x, outcome)
+
+    def get(self, task: int) -> Neighbour | None:
+        """Return a search that is done; None if it failed."""
+        if task not in self._found and self._earlier is not None:
+            self._found = {**dict(self._earlier()), **self._found}
+            self._earlier = None
+        if task not in self._found:
+            raise BadRequest(f"Step.near names task {task}, which is not done")
+        return self._found[task]
+
+
 class Stepper(Dispatcher[StepBatch, StepOutcome]):
-    """Takes steps of the problem's own solver, here or by workers."""
+    """Takes steps of the problem's own solver, here or by workers.
+
+    `earlier` yields the searches that a journal holds, by the numbers of their tasks.
+    """
 
     def __init__(
         self,
         problem: Problem,
         seed: int,
         on_failure: OnFailure = "raise",
-        retries: int = 0,
+        retries: float = 0,
         workers: Workers | None = None,
         files: StateFiles | None = None,
+        earlier: Earlier | None = None,
     ) -> None:
         super().__init__(on_failure, retries, workers, vectorized=False, overhead=Overhead())
         self._problem, self._seed, self._files = problem, seed, files
         self._searches: OrderedDict[int, TaskState] = OrderedDict()  # the one used last is last
         self._most_held = MIN_HELD
+        self._finished = Finished(earlier) if takes_neighbours(problem.follower) else None
 
     def __call__(
         self,
@@ -152,6 +187,10 @@ class Stepper(Dispatcher[StepBatch, StepOutcome]):
             self._store(int(batch.task[i]), batch.x[i])  # at once: a batch may take hours
 
         outcomes = self.outcomes(batch, known, kept, time_left)
+        if self._finished is not None:
+            for i, outcome in enumerate(outcomes):
+                if outcome.done:
+                    self._finished.add(int(batch.task[i]), batch.x[i], outcome)
         self._forget(batch, outcomes)
         return outcomes
 
@@ -180,13 +219,17 @@ class Stepper(Dispatcher[StepBatch, StepOutcome]):
         search.unsaved = 0.0
 
     def _job(self, batch: StepBatch, rows: slice) -> StepJob:
-        task, taken, x = (column[rows.start] for column in batch)
+        row = rows.start
+        task, taken, x, near = batch.task[row], batch.taken[row], batch.x[row], None
+        if self._finished is not None and batch.neighbour(row) != ALONE:
+            near = self._finished.get(batch.neighbour(row))
         search = self._search(int(task))
         if search.state is None and taken and self._files is not None:
-            search.state, search.had = self._files.read(int(task), x, int(taken))
+            search.state, search.had = self._files.read(int(task), x, int(taken), near)
             if self._workers is not None and search.state is not None:
                 search.state = pack_state(search.state)  # a worker's thread must not change it
-        return StepJob(int(task), int(taken), x, self._seed, search.had, search.state, search.last)
+        known = search.had, search.state, search.last
+        return StepJob(int(task), int(taken), x, self._seed, *known, near)
 
     def _compute(self, batch: StepBatch, rows: slice) -> Reply:
         job = self._job(batch, rows)

@@ -88,6 +88,7 @@ class RaceTask:
     violation: list[float] = field(default_factory=list)
     last: int = 0  # how many tasks the run had in the last round of this task
     outlook: float = -math.inf  # the expected final score; -inf while unknown
+    G: FloatArray = field(default_factory=lambda: np.zeros(0))  # the leader's constraints at last
 
     @property
     def pair(self) -> Pair:
@@ -101,10 +102,16 @@ class RaceTask:
         """Take up to `steps` steps, and evaluate F at each new answer."""
         while steps and not self.follower.finished:
             if (yield from self.follower.execute()):
-                yield from evaluate_answer(state, self.pair)
-            self.F.append(self.pair.F)
-            self.violation.append(self.pair.violation)
+                values = yield from evaluate_answer(state, self.pair)
+                self.G = self.G if values is None else values.constraints[0]
+            self.note()
             steps -= 1
+
+    def note(self, evaluated: bool = True) -> None:
+        """Note the leader's values after a step; if F was not evaluated, the last values."""
+        evaluated = evaluated or not self.F
+        self.F.append(self.pair.F if evaluated else self.F[-1])
+        self.violation.append(self.pair.violation if evaluated else self.violation[-1])
 
     def take_round(self, state: DRCRaceState) -> Procedure[None]:
         """Take a round of steps; the older a task is, the longer its rounds are."""
@@ -209,7 +216,9 @@ class DRCRace(Algorithm[DRCRaceState]):
         good = places[: len(places) // 2]
         if not near(answer.x, state.ends, SAME_END):
             return descent_from(answer.x, answer, good, spec, self.descents)
-        reach = RESTART_DISTANCES[state.fruitless] * math.sqrt(spec.m)
+        reach = RESTART_DISTANCES[min(state.fruitless, len(RESTART_DISTANCES) - 1)] * math.sqrt(
+            spec.m
+        )
         far = [x for x in places if not near(x, state.ends, reach)]
         x = far[0] if far else rng.random(spec.m)
         return descent_from(x, None, good, spec, self.descents)
@@ -270,9 +279,10 @@ class DRCRace(Algorithm[DRCRaceState]):
 
         Then the best finished task of the pool becomes the run's answer.
         """
-        yield from evaluate_answer(state, found.answer)
+        values = yield from evaluate_answer(state, found.answer)
         F, violation = found.answer.F, found.answer.violation
         right = RaceTask(found, [F] * found.executions, [violation] * found.executions, state.tasks)
+        right.G = right.G if values is None else values.constraints[0]
         state.pool = [task for task in state.pool if task.pair.task != refuted.task] + [right]
         best = best_sound([task.pair for task in state.pool if task.follower.finished])
         state.elite = best
@@ -340,7 +350,8 @@ def thinned(pool: list[RaceTask], lengths: FloatArray) -> list[RaceTask]:
     x = np.array([task.pair.x for task in pool]) / lengths
     apart = np.linalg.norm(x[:, None] - x[None], axis=2) + np.diag(np.full(len(x), np.inf))
     staying = list(range(len(pool)))
-    worse = sorted(staying, key=lambda i: pool[i].outlook)[len(pool) // 2 :]
+    kept = min(len(pool) // 2, MAX_POOLED)
+    worse = sorted(staying, key=lambda i: pool[i].outlook)[kept:]
     while len(staying) > MAX_POOLED:
         dropped = min(worse, key=lambda i: apart[i].min())
         worse.remove(dropped)
