@@ -9,9 +9,10 @@ import sys
 import traceback
 import warnings
 from collections.abc import Mapping
-from contextlib import nullcontext, redirect_stdout
+from contextlib import nullcontext, redirect_stdout, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
+from time import sleep, time
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -19,6 +20,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from bilevo import problems, registry
 from bilevo.api import load, minimize, verify
+from bilevo.core.budget import StopReason
 from bilevo.core.extras import MissingExtra
 from bilevo.core.problem import Problem
 from bilevo.core.result import Result
@@ -26,6 +28,9 @@ from bilevo.core.terminal import on_one_line, printable
 from bilevo.core.users_code import is_marked
 from bilevo.lookup import named_method, named_problem, parse_sizes, path_restored
 from bilevo.options import Flag, Whole
+from bilevo.run.follow import FollowedRun, followed
+from bilevo.run.lock import owner_of
+from bilevo.run.state import RunState, state_of, state_words
 from bilevo.version import __version__
 
 app = App(
@@ -40,12 +45,14 @@ LABORATORY = {
     "commands:table": "Show medians and tests of stored runs, next to a baseline.",
     "commands:figure": "Draw stored runs: convergence, allocation, running time, ECDF, ranks.",
     "commands:report": "Write one HTML file about stored runs: sortable tables, live figures.",
+    "watch.command:watch": "Show runs and campaigns on a page in the browser, live.",
     "commands:import_": "Add results of other programs to stored runs.",
     "commands:export": "Write stored runs as CSV or for IOHprofiler.",
 }
 for place, text in LABORATORY.items():
     command = place.partition(":")[2].rstrip("_")
     app.command(f"bilevo.lab.{place}", name=command, help=text)
+FOLLOW_EVERY = 0.5  # Seconds between two looks at a run that is followed.
 
 
 class UsageError(ValueError):
@@ -177,19 +184,58 @@ def show(
     run_dir: Path,
     /,
     *,
+    watch: Flag = False,
     as_json: Annotated[Flag, Parameter(name="--json")] = False,
 ) -> int:
-    """Show how far a run has come, or how it ended. It may still be running.
+    """Show how far a run has come, or how it ended, and whether a process runs it.
+
+    A run is running, dead (its process ended in the middle of it), stopped (by a limit, a callback,
+    Ctrl-C or an error) or done. All but the last can go on.
 
     Parameters
     ----------
     run_dir
         The directory that `bilevo solve --run-dir` was given.
+    watch
+        Show a line that follows the run as long as it is running, and then the result.
     as_json
         Print one JSON object.
     """
-    present(load(run_dir), as_json)
+    if watch:
+        with suppress(KeyboardInterrupt):
+            _follow(run_dir)
+    result, owner = load(run_dir), owner_of(run_dir)
+    end = None if result.status is StopReason.RUNNING else result.status
+    if not as_json:
+        print(f"state: {state_words(owner, end)}")
+    present(result, as_json, state=state_of(owner, end))
     return 0
+
+
+def _follow(run_dir: Path) -> None:
+    """Show a line of progress as long as a process runs a run."""
+    from bilevo.run.progress import status_line
+
+    run = followed(run_dir)
+    if run.state is not RunState.RUNNING:
+        return
+    with status_line(on_one_line(str(run_dir)), "reading") as write:
+        while run.state is RunState.RUNNING and not run.error:
+            write(_progress_of(run, time()))
+            sleep(FOLLOW_EVERY)
+            run.read(FOLLOW_EVERY)
+
+
+def _progress_of(run: FollowedRun, now: float) -> str:
+    """Return a line on how far a run has come, how fast it goes on, and how long."""
+    (upper, lower), best = run.counts, run.stored.run.best
+    words = [f"generation {run.rows.count}", f"{upper}+{lower} evaluations"]
+    words += [] if best is None else [f"F {best.F:.5g}"]
+    words += [f"{used / limit:.0%} of {name}" for name, (used, limit) in run.shares(now).items()]
+    rate, left = run.rate(now), run.time_left(now)
+    words += [] if rate is None else [f"{rate:.3g}/s"]
+    words += [] if left is None else [f"about {left:.0f} s left"]
+    return ", ".join(words)
 
 
 @app.command(name="list")
@@ -253,13 +299,13 @@ def method_table() -> Any:
     return table
 
 
-def present(result: Result, as_json: bool) -> None:
+def present(result: Result, as_json: bool, **more: str) -> None:
     """Print a result, its certificate if any, and a note if the method is a reconstruction.
 
     With `as_json` the result is one JSON object, for scripts to read. It has the same keys for
-    every method. The certificate is left out then, and the note goes to standard error.
+    every method, and those in `more`. The note goes to standard error then.
     """
-    print(to_json(result) if as_json else printable(repr(_on_lines(result))))
+    print(to_json(result, **more) if as_json else printable(repr(_on_lines(result))))
     if not as_json and result.certificate is not None:
         print(f"certificate: {result.certificate}")
     known = registry.methods().get(result.method)
@@ -284,7 +330,7 @@ def load_problem(name: str, dim: str | None) -> Problem:
     return named_problem(name, *(() if dim is None else parse_sizes(dim)))
 
 
-def to_json(result: Result) -> str:
+def to_json(result: Result, **more: str) -> str:
     """Return a result as one JSON object in printable ASCII.
 
     Numbers that are not finite become null.
@@ -300,7 +346,7 @@ def to_json(result: Result) -> str:
         return None if isinstance(value, float) and not math.isfinite(value) else value
 
     made = None if result.certificate is None else asdict(result.certificate)
-    text = json.dumps(finite({**result.summary(), "certificate": made}))
+    text = json.dumps(finite({**more, **result.summary(), "certificate": made}))
     return text.replace("\x7f", "\\u007f")  # the one control character that JSON leaves alone
 
 

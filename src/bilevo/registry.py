@@ -16,7 +16,7 @@ from bilevo import algorithms, optimizers
 from bilevo.core.algorithm import Algorithm, Followers, require_algorithm
 
 DEFAULT_METHOD = "drc-plus"
-DEFAULT_FOR_FOLLOWERS = "drc-race"  # the default if the follower is a solver
+DEFAULT_FOR_FOLLOWERS = "trust-region"  # the default if the follower is a solver
 
 
 class Status(StrEnum):
@@ -85,6 +85,9 @@ _METHODS = {  # their order decides the rows of tables and the colours of figure
 }
 for _name in optimizers.NAMES:  # new optimizers come last, so that methods keep their colours
     _METHODS.setdefault(f"drc-{_name}", _drc(_name))
+_METHODS["trust-region"] = _ours(
+    "TrustRegion", 2026, "the leader learns a model of F, for a problem's own solver"
+)
 
 
 def methods() -> dict[str, Method]:

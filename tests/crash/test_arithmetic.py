@@ -163,6 +163,7 @@ def check_weights(task: Task, guide, mixing: str) -> None:
         assert abs(sum(weights) - total) < 1e-9 and min(weights) > -1e-12
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("mixing", ["paper", "convex"])
 def test_allocation_is_a_distribution_whatever_the_archives_hold(mixing, trials, figure) -> None:
     rng, archives = np.random.default_rng(16), trials(10_000, 100_000)

@@ -218,6 +218,7 @@ def unpacked(kept: Kept) -> tuple[Any, dict[str, np.ndarray]]:
     return json.loads(arrays.pop("tree").tobytes()), arrays
 
 
+@pytest.mark.rest
 def test_snapshots_that_hold_code_or_bombs_run_and_fill_nothing(kept: Kept, figure) -> None:
     tree, arrays = unpacked(kept)
     code = np.array([Bomb(kept.exploded)], dtype=object)
@@ -259,6 +260,7 @@ def places(tree: Any) -> list[tuple[Any, Any]]:
     return found
 
 
+@pytest.mark.rest
 def test_snapshots_of_another_make_are_passed_over_or_refused(kept: Kept, trials, figure) -> None:
     """Other types, names, shapes and numbers than a state has, in a file that is well made."""
     rng = np.random.default_rng(5)

@@ -280,6 +280,7 @@ def check_degenerate(
     )
 
 
+@pytest.mark.rest
 def test_degenerate_bounds_and_scales_give_a_result_or_a_value_error(trials, figure) -> None:
     examples = trials(500, 20_000)
     settings(max_examples=examples)(check_degenerate)()
@@ -303,6 +304,7 @@ NOTHING_OF_THE_KIND: dict[str, Any] = {
 BOX = [(-1.0, 1.0)]
 SETTINGS = ["method", "rng", "max_evals", "max_evals_upper", "max_evals_lower", "max_time"]
 SETTINGS += ["budget", "target", "x0", "ftol", "retries", "callback", "progress", "workers"]
+SETTINGS += ["y0", "keep_archive", "args"]
 
 
 def never(x, y):
@@ -353,7 +355,7 @@ GATES: dict[str, tuple[Any, set[str]]] = {  # a call with one argument, and what
             lambda v, n=name: bilevo.Optimizer(**{"x_bounds": BOX, "y_bounds": BOX, n: v}),
             set(),
         )
-        for name in ("n_G", "n_g", "max_time", "target", "x0", "ftol", "rng")
+        for name in ("n_G", "n_g", "max_time", "target", "x0", "y0", "ftol", "rng")
     },
     **{
         f"LinProg {name}": (

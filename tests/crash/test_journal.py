@@ -76,6 +76,7 @@ def test_a_run_that_is_kept_is_the_run_that_is_not(tmp_path: Path) -> None:
         assert {path.name for path in here.iterdir()} == {"journal.bin", "snapshot.npz", "lock"}
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("method", "snapshots"), [*((method, True) for method in METHODS), (METHODS[0], False)]
 )
@@ -120,6 +121,7 @@ def mutant(content: bytes, rng: np.random.Generator) -> bytes:
             return content[:at] + bytes(len(part)) + content[at + size :]
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("part", range(2))
 def test_a_damaged_journal_resumes_or_is_refused_but_never_misread(
     part: int, tmp_path: Path, trials, figure
@@ -143,6 +145,7 @@ def test_a_damaged_journal_resumes_or_is_refused_but_never_misread(
     figure(3, number, "mutants, each resumed to the same result or refused")
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("partly", [False, True], ids=["cleanly", "after half a record"])
 def test_a_failing_disk_names_the_path_and_what_was_written_resumes(
     partly: bool, tmp_path: Path, disk: FaultyDisk, figure
@@ -232,6 +235,7 @@ def test_a_record_with_none_behind_it_is_synced_by_itself(
         ({"ftol": 1e-3}, "ftol is 1e-06 there and 0.001 here"),
         ({"budget": bilevo.Budget(lower_max=9, upper_max=30)}, "budget.lower_max is 4 there and 9"),
         ({"x0": [1.0]}, "x0 is None there"),
+        ({"y0": [1.0]}, "y0 is None there"),
         ({"target": 0.5}, "target"),
     ],
 )

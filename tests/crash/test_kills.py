@@ -65,6 +65,7 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bits(
     figure(1, kills, "kills")
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("part", range(2))
 def test_killing_the_parent_of_workers_leaves_no_orphans_and_changes_nothing(
     part: int, tmp_path: Path, trials, figure

@@ -223,6 +223,7 @@ def frozen(point: np.ndarray) -> np.ndarray:
     return point
 
 
+@pytest.mark.rest
 def test_misbehaving_algorithms_are_refused_or_end_with_a_right_result(trials, figure) -> None:
     seen: list[str] = []
 

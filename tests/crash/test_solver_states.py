@@ -248,6 +248,7 @@ def to_the_end(run_dir: Path | None, out: Path, workers: int | None) -> None:
     os.replace(temporary, out)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("workers", [None, 2])
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bits(
     workers: int | None, tmp_path: Path, trials, figure

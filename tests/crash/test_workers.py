@@ -51,6 +51,7 @@ def courses(kinds: tuple[str, ...], threads: int) -> dict[str, dict[str, str]]:
     return found
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     "cells",
     [pytest.param(c, marks=pytest.mark.cluster if "clusters" in c else ()) for c in CELLS],
@@ -62,6 +63,7 @@ def test_every_executor_gives_the_same_bits(cells: str, figure) -> None:
     figure(11, len(METHODS) * len(found), "runs in 12 cells with one fingerprint per method")
 
 
+@pytest.mark.rest
 def test_killed_workers_are_replaced_and_their_points_repeated(trials, figure) -> None:
     options = {**SMALL, "budget": bilevo.Budget(lower_max=60, upper_max=4000), "max_evals": 20_000}
     wanted, killed, rng = trials(30, 300), 0, np.random.default_rng(1)
@@ -120,6 +122,7 @@ def test_a_worker_that_dies_while_it_starts_is_charged_to_nobody() -> None:
     assert killed == 3 and objective.tolist() == [1.0] * 4
 
 
+@pytest.mark.rest
 def test_a_point_that_kills_its_workers_fails_after_its_retries(tmp_path: Path) -> None:
     def deadly(x, y):
         if y[0] > 8:
@@ -151,6 +154,7 @@ def deaf(x, y):
     subprocess.run(["sleep", f"{SLEEP}"], check=True)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("hang", [sleep_long, busy_loop, deaf])
 def test_a_hanging_evaluation_is_ended_and_leaves_nothing_behind(
     hang, tmp_path, trials, figure

@@ -32,6 +32,7 @@ def test_json_is_one_object_with_exactly_the_promised_fields(monkeypatch) -> Non
     assert one["certificate"]["by"] == "drc-plus" and one["certificate"]["confirmed"] is True
 
 
+@pytest.mark.rest
 def test_a_problem_of_the_users_own_is_found_in_the_working_folder(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv(kernels.VARIABLE, "numpy")  # starts sooner
     (tmp_path / "mine.py").write_text(
@@ -216,15 +217,17 @@ def test_list_reads_well_in_80_columns(capsys, monkeypatch) -> None:
 
 
 def test_show_tells_how_a_run_ended_and_how_far_one_has_come(capsys, tmp_path) -> None:
-    run = ["solve", "smd1", "--max-evals", "500", "--run-dir", str(tmp_path / "run"), "--json"]
+    run = ["solve", "smd1", "--max-evals", "200", "--run-dir", str(tmp_path / "run"), "--json"]
     main(run)
     solved = json.loads(capsys.readouterr().out)
     assert main(["show", str(tmp_path / "run"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == solved
+    assert json.loads(capsys.readouterr().out) == {"state": "stopped", **solved}
     journal = tmp_path / "run" / "journal.bin"
     journal.write_bytes(journal.read_bytes()[:-700])
-    assert main(["show", str(tmp_path / "run")]) == 0
-    assert "not ended" in capsys.readouterr().out
+    for options in ([], ["--watch"]):  # nothing to wait for
+        assert main(["show", str(tmp_path / "run"), *options]) == 0
+        told = capsys.readouterr().out
+        assert told.startswith("state: stopped: process ") and "not ended" in told
     assert main(["show", str(tmp_path)]) == 2
     assert "holds no run" in capsys.readouterr().err
 

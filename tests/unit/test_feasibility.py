@@ -103,7 +103,11 @@ def test_ctol_is_for_both_levels_or_for_each() -> None:
 
 def test_published_methods_have_no_tolerance_of_their_own() -> None:
     ours = {name: method.make() for name, method in methods().items()}
-    assert {name for name, made in ours.items() if made.ctol} == {"drc-plus", "drc-race"}
+    assert {name for name, made in ours.items() if made.ctol} == {
+        "drc-plus",
+        "drc-race",
+        "trust-region",
+    }
 
 
 def test_a_constraint_counts_beyond_its_tolerance_only_and_then_in_full() -> None:
@@ -130,9 +134,20 @@ def test_scales_are_small_sizes_at_the_first_points_in_whatever_batches(
         found = tolerance.of(constraints[start:end])
         start = end
     halves = np.abs(finite) / 2
-    scales = 2 * np.quantile(halves, SMALL, axis=0) if len(finite) else np.zeros(2)
+    scales = 2 * np.quantile(halves, SMALL, axis=0) if len(finite) == FIRST else np.zeros(2)
     assert found.tolist() == np.maximum(1e-9 * scales, LEAST).tolist()
     assert len(tolerance.sizes) == (0 if tolerance.seen == FIRST else len(finite))
+
+
+@pytest.mark.parametrize("size", [1, 7, 40])
+def test_scales_are_set_once_there_are_enough_points(size: int) -> None:
+    constraints = np.random.default_rng(size).normal(size=(40, 2)) * [1e3, 1e-3]
+    tolerance = Tolerance(Level.LOWER, 1e-9)
+    found = [tolerance.of(constraints[i : i + size]) for i in range(0, 40, size)]
+    expected = np.maximum(1e-9 * np.quantile(np.abs(constraints[:FIRST]), SMALL, axis=0), LEAST)
+    np.testing.assert_allclose(found[-1], expected, rtol=1e-12)
+    early = [each for i, each in enumerate(found, 1) if i * size < FIRST]
+    assert all(each.tolist() == [LEAST, LEAST] for each in early)
 
 
 def test_the_latest_tolerated_points_are_remembered_and_those_that_were_best() -> None:
@@ -145,6 +160,7 @@ def test_the_latest_tolerated_points_are_remembered_and_those_that_were_best() -
     assert len(tolerance.points) == len(tolerance.amounts) <= 2 * REMEMBERED
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("problem", "best"),
     [(on_a_line(), 0.2), (on_a_circle(), 0.36 / 1.36), (leader_on_a_line(), 0.75)],

@@ -128,6 +128,7 @@ def test_a_run_stopped_in_its_first_generation_has_an_answer() -> None:
     assert (F[0], f[0]) == pytest.approx((result.F, result.f))
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("method", ["drc-plus", "drc-cma-es", "bl-cma-es"])
 def test_rounding_at_an_active_constraint_does_not_cost_the_answer(method: str) -> None:
     """The follower answers y = min(x, 2), the leader's optimum lies on x + y = 5."""
@@ -243,6 +244,7 @@ def test_the_history_has_the_executions_and_survival_of_each_task() -> None:
         assert min(row.executions) >= 1 and sum(row.survived) == 4
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("factor", [1e-8, 1e8])
 @pytest.mark.parametrize("level", ["F", "f", "both"])
 def test_objectives_in_other_units_still_converge(factor: float, level: str) -> None:
@@ -401,6 +403,7 @@ def test_non_finite_values_never_win(where: str, bad: float, share: float) -> No
     assert result.F < 20
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("method", ["drc-plus", "drc-cma-es", "bl-cma-es", "nested-cma-es"])
 @pytest.mark.parametrize("where", ["F", "f"])
 def test_nothing_but_nan_ends_with_a_clear_status(method: str, where: str) -> None:
@@ -561,6 +564,7 @@ def test_more_repeated_constraints_than_there_are_is_an_error() -> None:
         )
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("method", ["drc-cma-es", "bl-cma-es"])
 def test_a_search_that_has_collapsed_goes_on_without_harm(method: str) -> None:
     endless = Budget(upper_max=40_000, upper_window=40_000, lower_max=20)
@@ -681,6 +685,13 @@ def never(x, y):
         ({"x0": [0.5, 0.5]}, r"x0 must have shape \(1,\)"),
         ({"x0": [7.0]}, r"x0\[0\] = 7.0 is outside its bounds"),
         ({"x0": "here"}, "x0 must be 1 numbers"),
+        ({"y0": [0.5, 0.5]}, r"y0 must have shape \(1,\)"),
+        ({"y0": [7.0]}, r"y0\[0\] = 7.0 is outside its bounds"),
+        ({"args": 3}, "args must be a tuple"),
+        ({"max_evals": math.inf}, "max_evals must be a positive whole number"),
+        ({"retries": 0.5}, "retries must be"),
+        ({"workers": 1.5}, "workers must be"),
+        ({"keep_archive": 0}, "keep_archive must be True, False or a number"),
         ({"rng": -1}, "rng must be"),
         ({"on_failure": "ignore"}, "on_failure"),
         ({"callback": 3}, "callback"),

@@ -30,7 +30,7 @@ def test_seeds_come_from_ints_sequences_and_generators() -> None:
     assert seed_of(np.random.default_rng(3)) == seed_of(np.random.default_rng(3))
 
 
-@pytest.mark.parametrize("bad", [-1, 1.5, None, True, "1", 2**63])
+@pytest.mark.parametrize("bad", [-1, 1.5, True, "1", 2**63])
 def test_other_seeds_are_refused(bad) -> None:
     with pytest.raises(ValueError, match="rng must be"):
         seed_of(bad)

@@ -40,6 +40,16 @@ def is_whole(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, NOT_NUMBERS)
 
 
+def whole_number(value: object) -> int | None:
+    """Return a whole number as an int, also one that is written as a float, such as 1e3.
+
+    For anything else return None.
+    """
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return int(value)
+    return int(value) if isinstance(value, int | np.integer) and is_whole(value) else None
+
+
 def real_number(value: object) -> float | None:
     """Return a real number as a float.
 

@@ -24,7 +24,7 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.checks import real_number, shown
 from bilevo.core.request import Level
 
-USUAL_CTOL = 1e-9  # The default ctol of drc-plus and drc-race; published methods have 0.
+USUAL_CTOL = 1e-9  # The default ctol of our own methods; published methods have 0.
 FIRST = 32  # This many points of a level set the scales of its constraints.
 SMALL = 0.1  # This share of a constraint's sizes at these points is below its scale.
 LEAST = 1e-12  # The smallest tolerance except 0; it covers rounding of constraints near 1.
@@ -54,7 +54,8 @@ class Tolerance:
     """The tolerances of a level's constraints, and the violations that they have forgiven.
 
     The first `FIRST` points whose constraints are finite set the scales. Until there are so many,
-    the points so far set them. A result reports the violation of its answer in full. So the
+    tolerances are as small as they can be: a scale that changes would make an answer infeasible
+    that was feasible before. A result reports the violation of its answer in full. So the
     tolerated violation is remembered for the latest points that have one.
     """
 
@@ -78,8 +79,13 @@ class Tolerance:
         """
         if self.seen < FIRST:
             self._see(constraints)
-        scales = self.scales if self.seen else np.zeros(constraints.shape[1])
-        return tolerances(self.ctol, scales)
+        known = self.seen >= FIRST
+        return tolerances(self.ctol, self.scales if known else np.zeros(constraints.shape[1]))
+
+    @property
+    def settled_scales(self) -> tuple[float, ...]:
+        """Return the scales, or nothing while too few points have set them."""
+        return tuple(self.scales.tolist()) if self.seen >= FIRST else ()
 
     def _see(self, constraints: FloatArray) -> None:
         """Update the scales with the rows of constraints (k, c) that are finite."""

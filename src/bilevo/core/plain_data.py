@@ -24,15 +24,18 @@ V = TypeVar("V")
 
 def plain(value: Any) -> Any:
     """Return a value in JSON's types; non-finite numbers become strings that float() reads."""
+    return unpacked(value, lambda one: one if math.isfinite(one) else str(one))
+
+
+def unpacked(value: Any, number: Callable[[float], Any] = float) -> Any:
+    """Return a value with lists in place of arrays and tuples; `number` converts its floats."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: unpacked(item, number) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
+        return [unpacked(item, number) for item in value]
+    return number(value) if isinstance(value, float) else value
 
 
 def revive(kind: type[V], content: Any) -> V:

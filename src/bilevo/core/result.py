@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bilevo.core.archive import Archive, HasArchive
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import SUCCESSFUL_ENDS, StopReason
+from bilevo.core.checks import shown
 from bilevo.core.extras import need
 from bilevo.core.notebook import sparkline, table
-from bilevo.core.plain_data import plain, revive
+from bilevo.core.plain_data import plain, revive, unpacked
 from bilevo.core.terminal import on_one_line, printable
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ NOT_CERTIFIED = "but its follower is not certified: bilevo.verify checks it"
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """An upper generation: evaluations so far, the elite's values, and what each task got.
+    """An upper generation: evaluations so far, the elite, and what each task got.
 
     The elite is the best pair so far. `executions` and `survived` have an entry for each task.
     """
@@ -39,6 +41,8 @@ class Generation:
     violation: float
     executions: tuple[int, ...]
     survived: tuple[bool, ...]
+    x: tuple[float, ...] = ()  # empty in files of earlier versions
+    y: tuple[float, ...] = ()
 
 
 @dataclass(slots=True)
@@ -97,11 +101,18 @@ class History:
     def __getitem__(self, index: int) -> Generation:
         return self.generations[index]
 
+    def to_list(self) -> list[dict[str, Any]]:
+        """Return a dictionary for each generation that is kept, with its number."""
+        rows = zip(self.numbers, self.generations, strict=True)
+        return [{"generation": i, **asdict(row)} for i, row in rows]
+
     def to_dataframe(self) -> Any:
         """Return a polars DataFrame, one row per generation that is kept, with its number."""
-        polars = need("tables", "polars", "bench")
-        rows = zip(self.numbers, self.generations, strict=True)
-        return polars.DataFrame([{"generation": i, **asdict(row)} for i, row in rows])
+        return need("tables", "polars", "bench").DataFrame(self.to_list())
+
+    def to_pandas(self) -> Any:
+        """Return a pandas DataFrame, with the rows of `to_dataframe`."""
+        return need("tables of pandas", "pandas", "pandas").DataFrame(self.to_list())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,6 +158,7 @@ class Certificate:
     F_best: float = math.nan
     F_worst: float = math.nan
     failures: int = 0  # how many evaluations failed
+    njev_lower: int = 0  # points at which the follower's gradients were asked for; not in nfev
 
     def __str__(self) -> str:
         """Say who made the certificate, what was searched, and what the searches found."""
@@ -161,7 +173,7 @@ class Certificate:
 
 
 @dataclass(slots=True)
-class Result:
+class Result(HasArchive):
     """The answer of a run. `x` and `y` are NaN if the run ended before any pair was evaluated.
 
     `success` is True if three things hold. The run ended by its own rule or at its target; the
@@ -172,6 +184,8 @@ class Result:
     `violation` is the sum of all positive constraints of both levels. The answer is `feasible` if
     `violation` is 0, or if `within_ctol` is True: each constraint is at most `ctol` (upper, lower)
     times its scale.
+
+    Fields may also be read by name, as in `result["x"]`, and `dict(result)` has them all.
     """
 
     x: FloatArray
@@ -200,6 +214,8 @@ class Result:
     within_ctol: bool = False
     ctol: tuple[float, ...] = (0.0, 0.0)
     constraint_scales: tuple[tuple[float, ...], ...] = ()  # (upper, lower), where ctol is not 0
+    njev_upper: int = 0  # points at which the leader's gradients were asked for
+    njev_lower: int = 0  # the same for the follower's gradients; both are not in nfev
 
     def __post_init__(self) -> None:
         # Files of earlier versions may have a success without a certificate.
@@ -210,6 +226,10 @@ class Result:
     @property
     def nfev(self) -> int:
         return self.nfev_upper + self.nfev_lower
+
+    @property
+    def njev(self) -> int:
+        return self.njev_upper + self.njev_lower
 
     @property
     def feasible(self) -> bool:
@@ -226,6 +246,49 @@ class Result:
         ending = self.message.partition("; ")[0]
         self.message = f"{ending}; {certificate.message}"
 
+    def keys(self) -> list[str]:
+        """Return the names of the fields, and `nfev` and `feasible`."""
+        return [*(one.name for one in fields(self)), "nfev", "feasible"]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.keys():
+            raise KeyError(f"{shown(name)}: a result has {', '.join(self.keys())}")
+        return getattr(self, name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields in plain types: numbers, texts, lists and dictionaries.
+
+        The history is a list of its generations. `json.dumps` takes the dictionary; it writes
+        numbers that are not finite as NaN and Infinity.
+        """
+        content = {**asdict(self), "nfev": self.nfev, "feasible": self.feasible}
+        content |= {"status": str(self.status), "history": self.history.to_list()}
+        return {name: unpacked(value) for name, value in content.items()}
+
+    def to_pandas(self) -> Any:
+        """Return the history as a pandas DataFrame: `history.to_pandas()`."""
+        return self.history.to_pandas()
+
+    def archive(self) -> Archive:
+        """Return the evaluations of the run, with x, y, F, f, G, g, level and time.
+
+        The run must have been made with `run_dir` or `keep_archive`. A journal holds values and no
+        points. So for a run in `run_dir` the method runs again here, with the stored values, and
+        your functions are not called. A result that was loaded from a file has no archive: repeat
+        the call that made the run, which evaluates nothing if the run has ended.
+        """
+        kept = getattr(self, "_archive", None)
+        if kept is None:
+            raise ValueError(
+                "this result has no archive: call minimize with run_dir=... (again, if the run "
+                "has ended) or with keep_archive=True, and use the result that it returns"
+            )
+        made: Archive = kept() if callable(kept) else kept
+        return made
+
     def summary(self) -> dict[str, Any]:
         """Return the main fields as plain numbers, texts and lists, the most important first."""
         names = "x y F f violation nfev_upper nfev_lower nfev nit success certified status message"
@@ -234,24 +297,49 @@ class Result:
         return {**values, "x": self.x.tolist(), "y": self.y.tolist()}
 
     def __repr__(self) -> str:
-        shown = self._shown()
-        width = max(map(len, shown))
-        return "\n".join(f"{name:>{width}}: {text}" for name, text in shown.items())
+        texts = self._shown()
+        width = max(map(len, texts))
+        return "\n".join(f"{name:>{width}}: {text}" for name, text in texts.items())
+
+    def __str__(self) -> str:
+        """Return a text of lines of at most 79 columns, which says all that matters, for a mail."""
+        verdict = "success" if self.success else "no success"
+        evals = f"{self.nfev_upper} + {self.nfev_lower} = {self.nfev} (upper + lower)"
+        rows = {
+            f"bilevo {self.version}": f"{self.method}, seed {self.seed}: {verdict}",
+            "message": self.message,
+            "x": _pretty(self.x.tolist()),
+            "y": _pretty(self.y.tolist()),
+            "F": f"{_pretty(self.F)} (leader)",
+            "f": f"{_pretty(self.f)} (follower)",
+            "violation": _pretty(self.violation),
+            "evaluations": f"{evals} in {self.time:.2f} s",
+        }
+        if self.failures:
+            rows["failures"] = str(self.failures)
+        if self.certificate is not None:
+            rows["certificate"] = str(self.certificate)
+        first, *others = ((printable(name), on_one_line(text)) for name, text in rows.items())
+        indent = " " * 15
+        lines = [_wrapped(f"{name + ':':<13}  {text}", indent) for name, text in others]
+        return "\n".join([f"{first[0]}, {first[1]}", *lines])
 
     def _repr_html_(self) -> str:
         """Show a table and a small curve of F in notebooks."""
-        shown = self._shown()
+        texts = self._shown()
         if self.certificate is not None:
-            shown["certificate"] = str(self.certificate)
+            texts["certificate"] = str(self.certificate)
         curve = sparkline([row.F for row in self.history], "F of the elite by generation")
-        return table(f"Result of {self.method}", shown) + curve
+        return table(f"Result of {self.method}", texts) + curve
 
     def _shown(self) -> dict[str, str]:
         """Return the fields to show, as texts by name."""
-        shown = {k: v for k, v in self.summary().items() if k not in ("version", "time")}
+        values = {k: v for k, v in self.summary().items() if k not in ("version", "time")}
+        if self.njev:
+            values |= {name: getattr(self, name) for name in ("njev_upper", "njev_lower", "njev")}
         if self.failures:
-            shown["failures"] = self.failures
-        return {name: _pretty(value) for name, value in shown.items()}
+            values["failures"] = self.failures
+        return {name: _pretty(value) for name, value in values.items()}
 
     def plot(self, F_star: float | None = None) -> Figure:
         """Draw convergence and resource allocation in one figure: `bilevo.plot.run`."""
@@ -279,6 +367,14 @@ class Result:
             raise
         except Exception as error:  # a foreign file can be wrong in any way
             raise ValueError(f"{path} is not a result of this version: {error}") from None
+
+
+def _wrapped(line: str, indent: str) -> str:
+    """Break a line at spaces, so that no part is longer than 79 columns if words allow it."""
+    from textwrap import wrap  # late: few programs print a result
+
+    parts = wrap(line, 79, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(parts)
 
 
 def _pretty(value: Any) -> str:

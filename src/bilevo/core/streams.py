@@ -41,7 +41,11 @@ def stream(seed: int, name: str, generation: int = 0, task: int = 0) -> np.rando
 
 
 def seed_of(rng: Any) -> int:
-    """Return a seed from an int, a SeedSequence, or a Generator, which draws a number for it."""
+    """Return a seed from an int, a SeedSequence, or a Generator, which draws a number for it.
+
+    None draws a fresh seed from the operating system.
+    """
+    rng = np.random.SeedSequence() if rng is None else rng
     if isinstance(rng, np.random.Generator):
         return int(rng.integers(SEED_LIMIT))
     if isinstance(rng, np.random.SeedSequence):
@@ -49,6 +53,6 @@ def seed_of(rng: Any) -> int:
     if is_whole(rng) and 0 <= rng < SEED_LIMIT:
         return int(rng)
     raise ValueError(
-        "rng must be an int from 0 to 2**63 - 1, a numpy SeedSequence or Generator; "
+        "rng must be an int from 0 to 2**63 - 1, a numpy SeedSequence or Generator, or None; "
         f"got {shown(rng)}"
     )

@@ -3,7 +3,7 @@
     journal.bin    every evaluation, in order (see journal)
     snapshot.npz   the algorithm's state between two generations, to replay less (see snapshot)
     followers/     states of the problem's own solver (see stepper)
-    lock           the name of the process that is writing
+    lock           the process that is writing, since when, and its limits (see lock)
 
 A run is resumed by running it again from the snapshot, with the journal's answers (see replay).
 """
@@ -31,7 +31,8 @@ from bilevo.core.plain_data import plain, revive
 from bilevo.core.problem import Problem, Spec
 from bilevo.core.request import Incumbent, Level
 from bilevo.core.result import Result
-from bilevo.run import snapshot
+from bilevo.core.solver import Neighbour
+from bilevo.run import encoding, snapshot
 from bilevo.run.answers import Journalled, Live
 from bilevo.run.clock import Clock
 from bilevo.run.contract import Contract
@@ -89,7 +90,7 @@ class RunDir:
         self._end_written = False  # whether the last record is the run's end
         self._snapshots, self._snapshot_at, self._untried = True, 0.0, True
         safe_files.require_directory(self.solver_states)
-        self._lock = DirectoryLock(self.path)
+        self._lock = DirectoryLock(self.path, limits)
         try:
             self._writer = self._open(limits)
         except BaseException:
@@ -170,6 +171,14 @@ class RunDir:
     def solver_states(self) -> Path:
         """Return the directory of the states of the problem's own solver."""
         return self.path / SOLVER_STATES
+
+    def finished_searches(self) -> Iterator[tuple[int, Neighbour | None]]:
+        """Yield the searches of the problem's own solver that have ended, by their tasks."""
+        file = JournalFile(self.path / JOURNAL)
+        for record, _ in file.records(until=self._writer.position):
+            found = encoding.finished_search(record)
+            if found is not None:
+                yield found
 
     def append(self, record: Record) -> None:
         """Write a record into the journal."""

@@ -7,25 +7,30 @@ best pair, the end of a generation and the end of the run.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 
-from bilevo.core.plain_data import plain, revive
-from bilevo.core.request import Incumbent, Level
+from bilevo.core.plain_data import plain, revive, revive_fields
+from bilevo.core.request import ALONE, Incumbent, Level
 from bilevo.core.result import Failure, Generation, Result
-from bilevo.core.solver import StepOutcome
-from bilevo.run.jobs import EvaluationOutcome
+from bilevo.core.slopes import RawSlopes
+from bilevo.core.solver import Neighbour, StepOutcome
+from bilevo.run.jobs import EvaluationOutcome, Outcome, SlopeOutcome, neighbour_of
 from bilevo.run.journal import Record, RecordKind
 from bilevo.run.record import RunRecord
-from bilevo.run.session import Batch, StepBatch
+from bilevo.run.session import AnyBatch, SlopeBatch, StepBatch
 
 LEVELS = tuple(Level)
 _NUMBER = {level: number for number, level in enumerate(LEVELS)}
 TAKEN = "turn"  # The name that `Step.taken` has in files of format 1.
-EVALUATIONS = (RecordKind.VALUES, RecordKind.FAILURE, RecordKind.STEP)
+NEAR = "near"  # The name of a step's neighbour; a step without a neighbour has no such entry.
+FAILURES = (RecordKind.FAILURE, RecordKind.SLOPES_FAILURE)
+GRADIENTS = (RecordKind.SLOPES, RecordKind.SLOPES_FAILURE)
+PIECES = (RecordKind.VALUES, RecordKind.FAILURE, RecordKind.STEP, *GRADIENTS)
 EVENTS: dict[RecordKind, type] = {
     RecordKind.BEST: Incumbent,
     RecordKind.GENERATION: Generation,
@@ -33,18 +38,20 @@ EVENTS: dict[RecordKind, type] = {
 }
 
 
-def digest(batch: Batch | StepBatch, rows: slice) -> int:
+def digest(batch: AnyBatch, rows: slice) -> int:
     """Return a checksum of some rows of a batch; it is stored with the answer to these rows."""
     asked = crc32(batch.x[rows].tobytes(), _NUMBER[batch.level])
-    if isinstance(batch, Batch):
+    if not isinstance(batch, StepBatch):
         return crc32(batch.y[rows].tobytes(), asked)
-    return crc32(batch.taken[rows].tobytes(), crc32(batch.task[rows].tobytes(), asked))
+    asked = crc32(batch.taken[rows].tobytes(), crc32(batch.task[rows].tobytes(), asked))
+    near = batch.neighbour(rows.start)  # a step is a piece of its own
+    return asked if near == ALONE else crc32(near.to_bytes(8, "little"), asked)
 
 
 def piece(
-    batch: Batch | StepBatch,
+    batch: AnyBatch,
     rows: slice,
-    outcome: EvaluationOutcome | StepOutcome,
+    outcome: Outcome,
     number: int,
     counted: int,
     elapsed: float,
@@ -57,10 +64,18 @@ def piece(
     row, first, points = rows.start, counted + rows.start + 1, rows.stop - rows.start
     if isinstance(batch, StepBatch):
         asked = {"x": batch.x[row], "task": int(batch.task[row]), TAKEN: int(batch.taken[row])}
-        kind, payload = RecordKind.STEP, _json({**outcome._asdict(), "first": first, **asked})
+        if batch.neighbour(row) != ALONE:
+            asked[NEAR] = batch.neighbour(row)
+        told = outcome._asdict()
+        if told["hint"] is None:  # older files do not have this field
+            del told["hint"]
+        kind, payload = RecordKind.STEP, _json({**told, "first": first, **asked})
     elif outcome.error is not None:
         pairs = {"x": batch.x[rows], "y": batch.y[rows]}
-        kind, payload = RecordKind.FAILURE, _json({"error": outcome.error, "first": first, **pairs})
+        kind = FAILURES[isinstance(batch, SlopeBatch)]
+        payload = _json({"error": outcome.error, "first": first, **pairs})
+    elif isinstance(outcome, SlopeOutcome):
+        kind, payload = RecordKind.SLOPES, b"".join(part.tobytes() for part in outcome.slopes)
     else:
         assert isinstance(outcome, EvaluationOutcome)
         kind = RecordKind.VALUES
@@ -69,16 +84,19 @@ def piece(
     return Record(kind, level, points, number, digest(batch, rows), elapsed, payload)
 
 
-def answers(record: Record, batch: Batch | StepBatch, rows: slice) -> bool:
+def answers(record: Record, batch: AnyBatch, rows: slice) -> bool:
     """Tell whether a record answers these rows of a batch."""
     asked = _NUMBER[batch.level], rows.stop - rows.start, isinstance(batch, StepBatch)
     told = record.level, record.points, record.kind is RecordKind.STEP
-    return asked == told and record.digest == digest(batch, rows)
+    alike = isinstance(batch, SlopeBatch) == (record.kind in GRADIENTS)
+    return asked == told and alike and record.digest == digest(batch, rows)
 
 
-def outcome(record: Record) -> EvaluationOutcome | StepOutcome:
-    """Return the outcome of a piece from its record."""
+def outcome(record: Record, batch: AnyBatch) -> Outcome:
+    """Return the outcome of a piece of a batch from its record."""
     k = record.points
+    if record.kind in GRADIENTS:
+        return _slope_outcome(record, batch)
     if record.kind is RecordKind.STEP:
         return step_outcome(json.loads(record.payload))
     if record.kind is RecordKind.FAILURE:
@@ -87,13 +105,42 @@ def outcome(record: Record) -> EvaluationOutcome | StepOutcome:
     return EvaluationOutcome(values[:k], values[k:].reshape(k, values.size // k - 1))
 
 
+def _slope_outcome(record: Record, batch: AnyBatch) -> SlopeOutcome:
+    assert isinstance(batch, SlopeBatch)
+    k, m, n = record.points, batch.x.shape[1], batch.y.shape[1]
+    if record.kind is RecordKind.SLOPES_FAILURE:
+        return SlopeOutcome.failed(k, m, n, json.loads(record.payload)["error"])
+    numbers = np.frombuffer(record.payload, np.float64).copy()
+    c = numbers.size // (k * (m + n)) - 1
+    shapes = (k, m), (k, n), (k, c, m), (k, c, n)
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    if c < 0 or numbers.size != ends[-1]:
+        raise ValueError(f"{numbers.size} slopes of {k} pairs of {m} and {n} variables")
+    parts = np.split(numbers, ends[:-1])
+    arrays = (part.reshape(shape) for part, shape in zip(parts, shapes, strict=True))
+    return SlopeOutcome(RawSlopes(*arrays))
+
+
 def step_outcome(content: dict[str, Any]) -> StepOutcome:
     """Return the outcome of a step from the content of its record."""
-    return revive(StepOutcome, {name: content[name] for name in StepOutcome._fields})
+    needed = {name: content[name] for name in StepOutcome._fields if name != "hint"}
+    return revive(StepOutcome, {**needed, "hint": content.get("hint")})
+
+
+def finished_search(record: Record) -> tuple[int, Neighbour | None] | None:
+    """Return the task whose search a record ends, and what other searches may start from.
+
+    The second is None if the search failed. Return None for any other record.
+    """
+    content = json.loads(record.payload) if record.kind is RecordKind.STEP else {}
+    if not content.get("done"):
+        return None
+    x = revive_fields(Incumbent, {"x": content["x"]})["x"]
+    return int(content["task"]), neighbour_of(x, step_outcome(content))
 
 
 def failures(record: Record) -> list[Failure]:
-    """Return the failed points of a record of the kind FAILURE or STEP."""
+    """Return the failed points of a record of one of the kinds FAILURES, or of the kind STEP."""
     content = json.loads(record.payload)
     told = {name: content[name] for name in ("x", "y", "error")}
     level, first = LEVELS[record.level].value, content["first"]
@@ -119,8 +166,12 @@ def best(run: RunRecord, number: int, elapsed: float) -> Record:
 
 
 def generation(run: RunRecord, number: int, elapsed: float) -> Record:
-    """Return the record of a generation that has just ended."""
+    """Return the record of a generation that has just ended.
+
+    The record of the best pair, which is before it, holds x and y.
+    """
     row = asdict(run.history[-1])
+    del row["x"], row["y"]
     return Record(RecordKind.GENERATION, 0, 0, number, 0, elapsed, _json(row))
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bilevo.core.budget import require_positive
-from bilevo.core.checks import is_whole, require
+from bilevo.core.checks import require, whole_number
 from bilevo.core.problem import Problem
 from bilevo.run.jobs import Carrier, Job, Raised, Reply, carry_out
 from bilevo.run.warn import warn_user
@@ -91,10 +91,12 @@ def open_workers(workers: Any, problem: Problem, timeout: float | None) -> Worke
     """Return the workers that `minimize(workers=...)` asks for, or None for this thread alone."""
     if timeout is not None:
         require_positive("timeout", timeout)
-    number = isinstance(workers, int | np.integer)
+    number = isinstance(workers, int | float | np.number)
+    processes = whole_number(workers)
     if number:
         what = f"a number of processes from 1 to {MAX_WORKERS}, or an executor"
-        require(is_whole(workers) and 1 <= workers <= MAX_WORKERS, "workers", what, workers)
+        fine = processes is not None and 1 <= processes <= MAX_WORKERS
+        require(fine, "workers", what, workers)
     if timeout is not None and not number:
         raise ValueError(
             f"timeout={timeout} needs processes that can be ended: give workers=1 or more; it "
@@ -102,10 +104,10 @@ def open_workers(workers: Any, problem: Problem, timeout: float | None) -> Worke
         )
     if workers is None:
         return None
-    if number:
+    if processes is not None:
         from bilevo.run.pool import WorkerPool  # late: it loads multiprocessing
 
-        return WorkerPool(int(workers), Carrier(problem), timeout)
+        return WorkerPool(processes, Carrier(problem), timeout)
     if hasattr(workers, "get_executor"):  # a Dask client
         workers = workers.get_executor(pure=False)
     if not hasattr(workers, "submit"):

@@ -14,6 +14,7 @@ import numpy as np
 
 from bilevo.core.algorithm import Algorithm
 from bilevo.core.problem import Problem, Spec
+from bilevo.core.slopes import NO_SLOPES
 from bilevo.core.terminal import printable
 from bilevo.run.errors import RunMismatch
 from bilevo.version import __version__
@@ -50,6 +51,10 @@ def identity(problem: Problem, algorithm: Algorithm[Any], spec: Spec) -> dict[st
             "machine": platform.machine(),
         },
     }
+    if spec.y0 is not None:
+        content["y0"] = spec.y0.tolist()
+    if spec.slopes != NO_SLOPES:
+        content["gradients"] = "".join(name for name in "FfGg" if getattr(spec.slopes, name))
     if any(spec.ctol):
         content["ctol"] = spec.ctol
     if problem.follower is not None:

@@ -41,6 +41,7 @@ MAX_CHECKED = 16  # A search for records checks at most this many times the file
 _MARK = b"\xb1\x1e"
 _HEAD = struct.Struct("<2sIBBHQId")  # mark, length, kind, level, points, number, digest, elapsed
 _CRC = struct.Struct("<I")
+_EVER = float("inf")
 
 
 class RecordKind(IntEnum):
@@ -49,7 +50,12 @@ class RecordKind(IntEnum):
     BEST = 2  # JSON: the best pair so far
     GENERATION = 3  # JSON: a row of the history
     STEP = 5  # JSON: the outcome of a step of the problem's own solver
+    SLOPES = 6  # float64: objective (k, m), (k, n), then constraints (k, c, m), (k, c, n)
+    SLOPES_FAILURE = 7  # JSON: the text of an error in a gradient
     END = 4  # JSON: the result of a run that ended; a continued run adds more records
+
+
+KINDS = tuple(sorted(RecordKind))  # by number; much faster than RecordKind(number)
 
 
 class Record(NamedTuple):
@@ -128,7 +134,7 @@ class JournalFile:
             size = os.fstat(file.fileno()).st_size if until is None else until.offset
             file.seek(position.offset)
             while position.offset < size:
-                found = _read_record(file, position, size)
+                found = _read_next(file, position, size)
                 if found is None:
                     if self._intact_after(file, position.offset, size):
                         raise self.corrupt(
@@ -154,7 +160,7 @@ class JournalFile:
         while at >= 0:
             if at >= _CRC.size and at + _HEAD.size < len(tail):
                 (before,) = _CRC.unpack_from(tail, at - _CRC.size)
-                if _record(tail, at, Position(offset + at, before)) is not None:
+                if read_record(tail, at, Position(offset + at, before)) is not None:
                     return True
                 length = _HEAD.unpack_from(tail, at)[1]
                 patience -= length if at + length < len(tail) else 0
@@ -164,7 +170,7 @@ class JournalFile:
         return False
 
 
-def _read_record(file: IO[bytes], position: Position, size: int) -> tuple[Record, Position] | None:
+def _read_next(file: IO[bytes], position: Position, size: int) -> tuple[Record, Position] | None:
     """Read the record at the file's present position; return None if it is not whole."""
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
@@ -172,23 +178,70 @@ def _read_record(file: IO[bytes], position: Position, size: int) -> tuple[Record
     rest = _HEAD.unpack(head)[1] + _CRC.size
     if rest > MAX_PAYLOAD or position.offset + _HEAD.size + rest > size:
         return None
-    return _record(head + file.read(rest), 0, position)
+    return read_record(head + file.read(rest), 0, position)
 
 
-def _record(content: bytes, at: int, position: Position) -> tuple[Record, Position] | None:
+def read_record(content: bytes, at: int, position: Position) -> tuple[Record, Position] | None:
     """Return the record at `content[at]` and the position after it, or None if it is not whole."""
     if at + _HEAD.size + _CRC.size > len(content):
         return None
     mark, length, kind, level, points, number, digest, elapsed = _HEAD.unpack_from(content, at)
     end = at + _HEAD.size + length
-    if mark != _MARK or end + _CRC.size > len(content) or kind >= len(RecordKind):
+    if mark != _MARK or end + _CRC.size > len(content) or kind >= len(KINDS):
         return None
     (stored,) = _CRC.unpack_from(content, end)
     if crc32(content[at:end], position.crc) != stored:
         return None
     payload = content[at + _HEAD.size : end]
-    record = Record(RecordKind(kind), level, points, number, digest, elapsed, payload)
+    record = Record(KINDS[kind], level, points, number, digest, elapsed, payload)
     return record, Position(position.offset + end - at + _CRC.size, stored)
+
+
+class Skimmed(NamedTuple):
+    """Several records of values that follow each other, of which only the sums are kept."""
+
+    end: int  # the place in the content after them
+    position: Position
+    records: int
+    points: tuple[int, int]  # by level
+    elapsed: float  # of the last record
+
+
+def skim_values(content: bytes, at: int, position: Position, widths: dict[int, int]) -> Skimmed:
+    """Check and count the records of values from `content[at]` on, up to one of another kind.
+
+    `widths` has the number of values per point by level, as far as it is known, and is completed.
+    A record that is not whole, or whose numbers make no sense, also ends them; `read_record` reads
+    it then. This takes a quarter of the time that reading the records one by one takes.
+    """
+    unpack, unpack_crc, head, size = _HEAD.unpack_from, _CRC.unpack_from, _HEAD.size, len(content)
+    records, counts, (offset, crc), last, start = 0, [0, 0], position, 0.0, at
+    view = memoryview(content)
+    while at + head <= size:
+        mark, length, kind, level, points, _, _, elapsed = unpack(content, at)
+        end = at + head + length
+        if kind or mark != _MARK or level > 1 or not points or end + _CRC.size > size:
+            break
+        (stored,) = unpack_crc(content, end)
+        if crc32(view[at:end], crc) != stored:
+            break
+        width = widths.get(level) or length // (8 * points)
+        if not width or width * 8 * points != length or not 0 <= elapsed < _EVER:
+            break
+        widths[level] = width
+        at, crc, last = end + _CRC.size, stored, elapsed
+        counts[level] += points
+        records += 1
+    after = Position(offset + at - start, crc)
+    return Skimmed(at, after, records, (counts[0], counts[1]), last)
+
+
+def announced(content: bytes, at: int) -> int:
+    """Return how many bytes the record at `content[at]` says it has; 0 if there is no record."""
+    if at + _HEAD.size > len(content):
+        return 0
+    mark, length, *_ = _HEAD.unpack_from(content, at)
+    return _HEAD.size + int(length) + _CRC.size if mark == _MARK else 0
 
 
 class JournalWriter:

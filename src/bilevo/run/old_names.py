@@ -43,7 +43,8 @@ FIELDS = {  # for each class: the old names of its fields, and the new ones
     f"{ALGORITHMS}.shared.follower_search.Pair": {"turns": "steps"},
     f"{ALGORITHMS}.drc_plus.state.DRCPlusState": {
         "milestone": "restart_elite",
-        "proven": "certified_elite",
+        "certified_elite": "checked_elite",
+        "proven": "checked_elite",
         "rough": "fallback",
     },
 }

@@ -37,7 +37,7 @@ class Recheck:
         problem: Problem,
         spec: Spec,
         stored: StoredRun,
-        settings: tuple[OnFailure, int, Workers | None],
+        settings: tuple[OnFailure, float, Workers | None],
     ) -> None:
         self._problem, self._seed, self._stored = problem, spec.seed, stored
         self._settings = settings

@@ -5,14 +5,14 @@ A live run updates its record as it goes. Reading the journal of the run gives a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from bilevo.core.budget import StopReason
 from bilevo.core.feasibility import Tolerances, level_tolerances
-from bilevo.core.request import Incumbent, Level
-from bilevo.core.result import NOT_CERTIFIED, Certificate, Failure, History, Result
+from bilevo.core.request import Derive, Incumbent, Level, Question
+from bilevo.core.result import NOT_CERTIFIED, Certificate, Failure, Generation, History, Result
 from bilevo.version import __version__
 
 MAX_LISTED = 100  # The most failed points that a result lists.
@@ -36,12 +36,17 @@ class RunRecord:
     """A run's counters, failures, history, and best pair in the user's coordinates."""
 
     counts: dict[Level, int] = field(default_factory=lambda: dict.fromkeys(Level, 0))
+    gradients: dict[Level, int] = field(default_factory=lambda: dict.fromkeys(Level, 0))
     failures: int = 0
     history: History = field(default_factory=History)
     best: Incumbent | None = None
     rechecked: int = 0  # evaluations made again when the run was resumed, which `counts` leaves out
     tolerances: Tolerances = field(default_factory=level_tolerances)
     _failed: list[tuple[int, Failure]] = field(default_factory=list)  # (piece's number, failure)
+
+    def counter(self, request: Question) -> dict[Level, int]:
+        """Return the counters of evaluations, or of gradients, to which a request adds."""
+        return self.gradients if isinstance(request, Derive) else self.counts
 
     def add_failures(self, failures: list[Failure], piece: int | None = None) -> None:
         """Add failed points to the list.
@@ -58,6 +63,15 @@ class RunRecord:
             self._failed.sort(key=lambda failed: failed[0])
         if len(self._failed) > 2 * MAX_LISTED:
             del self._failed[MAX_LISTED:]
+
+    def note(self, row: Generation) -> None:
+        """Add a generation to the history, with the x and y of the best pair."""
+        if self.best is not None:
+            last = self.history[-1] if len(self.history) else row
+            x, y = tuple(self.best.x.tolist()), tuple(self.best.y.tolist())
+            same = (x, y) == (last.x, last.y)  # long histories need less memory if rows share them
+            row = replace(row, x=last.x if same else x, y=last.y if same else y)
+        self.history.add(row)
 
     @property
     def lists_more(self) -> bool:
@@ -92,6 +106,8 @@ class RunRecord:
             violation=best.violation + best.tolerated,
             nfev_upper=self.counts[Level.UPPER],
             nfev_lower=self.counts[Level.LOWER],
+            njev_upper=self.gradients[Level.UPPER],
+            njev_lower=self.gradients[Level.LOWER],
             nit=self.history.count,
             success=False,
             status=reason,
@@ -107,7 +123,7 @@ class RunRecord:
             rechecked=self.rechecked,
             within_ctol=best.violation == 0,
             ctol=tuple(tolerance.ctol for tolerance in self.tolerances.values()),
-            constraint_scales=tuple(tuple(one.scales.tolist()) for one in self.tolerances.values()),
+            constraint_scales=tuple(one.settled_scales for one in self.tolerances.values()),
         )
         result.message = f"{_REASONS[reason].format(points=refused)}; {_answer(result, best)}"
         if best.searches:

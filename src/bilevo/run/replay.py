@@ -17,10 +17,10 @@ from bilevo.core.solver import StepOutcome
 from bilevo.run import encoding
 from bilevo.run.answers import Journalled
 from bilevo.run.clock import Clock
-from bilevo.run.encoding import EVALUATIONS
+from bilevo.run.encoding import PIECES
 from bilevo.run.errors import RunMismatch
 from bilevo.run.journal import Position, Record, RecordKind
-from bilevo.run.session import Answers, Batch, Session, StepBatch, Stopped
+from bilevo.run.session import Answers, AnyBatch, Session, Stopped
 
 
 class Replayed:
@@ -59,21 +59,21 @@ class Replayed:
             self._clock.hold(record.elapsed)
         return None
 
-    def answer(self, session: Session, batch: Batch | StepBatch) -> Answers:
+    def answer(self, session: Session, batch: AnyBatch) -> Answers:
         if self._live:
             return self._then.answer(session, batch)
         return self._then.complete(session, batch, self._known(session, batch))
 
-    def _known(self, session: Session, batch: Batch | StepBatch) -> dict[int, Any]:
+    def _known(self, session: Session, batch: AnyBatch) -> dict[int, Any]:
         """Return the stored outcomes of a batch by piece; some may be missing in the last batch."""
         first, pieces = self._then.next_number, self._then.begin(batch)
         known: dict[int, Any] = {}
         while self._next is not None and len(known) < len(pieces):
             i = self._next.number - first
-            fits = self._next.kind in EVALUATIONS and 0 <= i < len(pieces) and i not in known
+            fits = self._next.kind in PIECES and 0 <= i < len(pieces) and i not in known
             if not fits or not encoding.answers(self._next, batch, pieces[i]):
                 raise self._diverged(self._next)
-            known[i] = encoding.outcome(self._next)
+            known[i] = self._outcome(self._next, batch)
             if isinstance(known[i], StepOutcome) and known[i].y.shape != (
                 session.y_box.bounds.size,
             ):
@@ -83,6 +83,12 @@ class Replayed:
         if len(known) < len(pieces):
             self._continue(session, sum(piece.counted for piece in known.values()))
         return known
+
+    def _outcome(self, record: Record, batch: AnyBatch) -> Any:
+        try:
+            return encoding.outcome(record, batch)
+        except ValueError:  # slopes of another size, which no run of this problem writes
+            raise self._diverged(record) from None
 
     def _continue(self, session: Session, counted: int) -> None:
         """Prepare for the first new evaluation; `counted` evaluations of its batch are stored.

@@ -19,16 +19,21 @@ from bilevo.core.budget import Limits, StopReason
 from bilevo.core.feasibility import level_tolerances, tolerated
 from bilevo.core.problem import Problem, Spec
 from bilevo.core.request import (
+    Answer,
     BadRequest,
+    Derive,
     Evaluate,
     Incumbent,
     Level,
+    Question,
     Request,
+    Slopes,
     Step,
     StepValues,
     Values,
 )
 from bilevo.core.result import Failure, Generation, Result
+from bilevo.core.slopes import RawSlopes, WrongGradient
 from bilevo.core.solver import StepOutcome
 from bilevo.core.space import UnitBox, answer_box
 from bilevo.run.clock import Clock
@@ -38,6 +43,12 @@ from bilevo.run.record import RunRecord
 
 class Batch(Evaluate):
     """Points to evaluate at one level: x (k, m) and y (k, n) in the user's units."""
+
+    __slots__ = ()
+
+
+class SlopeBatch(Derive):
+    """Points at which one level's slopes are wanted: x (k, m) and y (k, n) in the user's units."""
 
     __slots__ = ()
 
@@ -56,7 +67,15 @@ class Evaluated(NamedTuple):
     errors: Mapping[int, str]
 
 
-Answers = Evaluated | list[StepOutcome]
+class Derived(NamedTuple):
+    """The answer to a `SlopeBatch`: slopes in the user's units, and the errors of failed rows."""
+
+    slopes: RawSlopes
+    errors: Mapping[int, str]
+
+
+AnyBatch = Batch | SlopeBatch | StepBatch
+Answers = Evaluated | Derived | list[StepOutcome]
 
 
 class Stopped(Exception):  # noqa: N818 (not an error: a reason to stop)
@@ -73,7 +92,7 @@ class Source(Protocol):
     def counted(self) -> int:
         """Return the number of evaluations of the present batch so far."""
 
-    def answer(self, session: Session, batch: Batch | StepBatch) -> Answers:
+    def answer(self, session: Session, batch: AnyBatch) -> Answers:
         """Return the answers to the session's batch."""
 
     def ended(self, session: Session) -> Result:
@@ -108,7 +127,7 @@ class Session:
         self.x_box, self.y_box = UnitBox(problem.x_bounds), answer_box(problem)
         self.seed, self.method, self.kernel = spec.seed, algorithm.name, spec.kernel
         self.stop: StopReason | None = None
-        self.batch: Batch | StepBatch | None = None
+        self.batch: AnyBatch | None = None
         self.record = RunRecord() if record is None else record
         if state is None:
             self.record.tolerances = level_tolerances(spec.ctol)
@@ -128,7 +147,7 @@ class Session:
 
     def _run(
         self, algorithm: Algorithm[Any], spec: Spec, state: AlgorithmState | None
-    ) -> Generator[Request, Values | StepValues | None, StopReason]:
+    ) -> Generator[Request, Answer | None, StopReason]:
         """Run generations until the algorithm or the source stops the run; return the reason."""
         contract = self._contract
         if state is None:
@@ -149,12 +168,14 @@ class Session:
         values = best.F, best.f, best.violation
         tasks = tuple(state.executions.tolist()), tuple(state.survived.tolist())
         row = Generation(counts[Level.UPPER], counts[Level.LOWER], *values, *tasks)
-        self.record.history.add(row)
+        self.record.note(row)
 
     def take(self, answers: Answers) -> None:
         """Take the answers to the batch, count what they cost, and run to the next batch."""
         if isinstance(answers, Evaluated):
             self._take_values(answers)
+        elif isinstance(answers, Derived):
+            self._take_slopes(answers)
         else:
             self._take_steps(answers)
 
@@ -183,6 +204,17 @@ class Session:
             tolerance.remember(batch.x[row], batch.y[row], amounts[row])
         return allowed
 
+    def _take_slopes(self, answers: Derived) -> None:
+        assert isinstance(self.batch, SlopeBatch)
+        level, counts = self.batch.level, self.record.gradients
+        if answers.errors:
+            self._list_failures(self.batch.y, answers.errors)
+        counts[level] = spent = counts[level] + len(self.batch.x)
+        along_x = (self.x_box.slopes(part) for part in answers.slopes[::2])
+        along_y = (self.y_box.slopes(part) for part in answers.slopes[1::2])
+        (objective_x, constraints_x), (objective_y, constraints_y) = along_x, along_y
+        self._resume(Slopes(objective_x, objective_y, constraints_x, constraints_y, spent))
+
     def _take_steps(self, steps: list[StepOutcome]) -> None:
         assert isinstance(self.batch, StepBatch)
         y = np.array([step.y for step in steps])
@@ -201,7 +233,7 @@ class Session:
     def _list_failures(self, y: FloatArray, errors: Mapping[int, str]) -> None:
         batch, record = self.batch, self.record
         assert batch is not None
-        counted = record.counts[batch.level]
+        counted = record.counter(batch)[batch.level]
         for row, error in errors.items():
             if not record.lists_more:
                 record.failures += 1
@@ -209,7 +241,7 @@ class Session:
             point = batch.x[row], y[row], error
             record.add_failures([Failure(batch.level.value, counted + row + 1, *point)])
 
-    def _resume(self, answer: Values | StepValues | None) -> None:
+    def _resume(self, answer: Answer | None) -> None:
         """Run the algorithm to its next batch, or to its end."""
         self.batch = None  # so that an algorithm that raises leaves no batch behind
         self._contract.answered(answer)
@@ -227,12 +259,18 @@ class Session:
             return
         except BadRequest as error:
             self._raise_where_asked(self._contract.named(error))
+        except WrongGradient as error:
+            error.tell_in_users_units(self.x_box, self.y_box)
+            error.add_note("a run_dir keeps the wrong slopes: use another one after the correction")
+            raise
         finally:
             kernels.leave(token)
         self.own_time += perf_counter() - entered
         count = len(request.x)
         if isinstance(request, Step):
             count *= self._step_cost
+        elif isinstance(request, Derive):
+            count = 0  # limits are on evaluations
         if self._limited and self._beyond(request.level, count):
             self._refused = count
             self.end(StopReason.MAX_EVALS)
@@ -252,14 +290,15 @@ class Session:
         self._close()
         raise error
 
-    def _in_users_units(self, request: Evaluate | Step) -> Batch | StepBatch:
+    def _in_users_units(self, request: Question) -> AnyBatch:
         x = self.x_box.real(request.x)
         x.setflags(write=False)
         if isinstance(request, Step):
-            return StepBatch(request.task, request.taken, x)
+            return StepBatch(request.task, request.taken, x, request.near)
         y = self.y_box.real(request.y)
         y.setflags(write=False)
-        return Batch(request.level, x, y)
+        kind = SlopeBatch if isinstance(request, Derive) else Batch
+        return kind(request.level, x, y)
 
     def _note_best(self, best: Incumbent) -> None:
         x, y = self.x_box.real(best.x[None])[0], self.y_box.real(best.y[None])[0]
@@ -295,7 +334,7 @@ class Session:
         lost.
         """
         if self.batch is not None:
-            self.record.counts[self.batch.level] += evaluated
+            self.record.counter(self.batch)[self.batch.level] += evaluated
         self.stop = reason
         self.clock.stop()
         self.batch = None

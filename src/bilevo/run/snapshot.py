@@ -16,6 +16,7 @@ import types
 import typing
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from enum import Enum
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -334,7 +335,7 @@ def _revive_changeable(value: dict[str, Any], stored: _Stored) -> Any:
 
 def _revive_named(kind: type, items: tuple[Any, ...]) -> Any:
     fields = getattr(kind, "_fields", ())
-    hints = typing.get_type_hints(kind)
+    hints = _type_hints(kind)
     if not fields or len(items) != len(fields):
         raise Unusable(f"another {kind.__name__}")
     for name, item in zip(fields, items, strict=True):
@@ -357,13 +358,26 @@ def _revive_object(name: str, kind: type, parts: dict[str, Any]) -> Any:
     parts = {**{key: value for key, value in defaults.items() if value is not MISSING}, **parts}
     if parts.keys() != defaults.keys():  # fields with a default may be newer than the file
         raise Unusable(f"another {name}")
-    hints = typing.get_type_hints(kind)
+    hints = _type_hints(kind)
     if wrong := [key for key, item in parts.items() if not _fits(item, hints[key])]:
         raise Unusable(f"another {name}.{wrong[0]}")
     made = object.__new__(kind)
     for key, item in parts.items():
         object.__setattr__(made, key, item)
     return made
+
+
+@lru_cache
+def _type_hints(kind: type) -> dict[str, Any]:
+    """Return the types that a class declares; working them out is slow."""
+    return typing.get_type_hints(kind)
+
+
+_NUMBERS: dict[Any, tuple[type, ...]] = {
+    float: (np.floating, np.integer),
+    int: (np.integer,),
+    bool: (np.bool_,),
+}
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -378,10 +392,9 @@ def _fits(value: Any, hint: Any) -> bool:
         )
     if origin is list:
         return type(value) is list and all(_fits(item, parts[0]) for item in value)
-    numbers = {float: (np.floating, np.integer), int: (np.integer,), bool: (np.bool_,)}
     if hint is float and type(value) in (float, int):
         return type(value) is float or abs(value) < 2**63
-    if hint in numbers and isinstance(value, numbers[hint]):
+    if hint in _NUMBERS and isinstance(value, _NUMBERS[hint]):
         return True
     return type(value) is hint if isinstance(hint, type) and hint not in (Any, object) else True
 

@@ -13,9 +13,11 @@ from bilevo.core.feasibility import level_tolerances
 from bilevo.core.plain_data import revive_fields
 from bilevo.core.request import Level
 from bilevo.core.result import Result
+from bilevo.core.streams import SEED_LIMIT
 from bilevo.run import encoding
-from bilevo.run.encoding import EVALUATIONS, LEVELS, TAKEN
-from bilevo.run.journal import JournalFile, Record, RecordKind
+from bilevo.run.encoding import FAILURES, GRADIENTS, LEVELS, NEAR, PIECES, TAKEN
+from bilevo.run.errors import JournalCorrupt
+from bilevo.run.journal import JournalFile, Record, RecordKind, Skimmed
 from bilevo.run.record import RunRecord
 
 JOURNAL = "journal.bin"
@@ -39,28 +41,53 @@ class StoredRun:
 
     def add(self, record: Record) -> None:
         """Add the next record."""
-        if not 0 <= record.elapsed < math.inf:
-            raise ValueError(f"{record.elapsed} seconds")
-        self.longest = max(self.longest, record.elapsed - self.elapsed)
-        self.elapsed, self.last = record.elapsed, record
-        if record.kind in EVALUATIONS:
-            self.pieces += 1
-        if record.kind in (RecordKind.VALUES, RecordKind.FAILURE):
-            self.run.counts[LEVELS[record.level]] += record.points
-        if record.kind is RecordKind.VALUES:
-            width, rest = divmod(len(record.payload), 8 * record.points)
-            if rest or width < 1 or width != self.widths.setdefault(record.level, width):
-                raise ValueError(f"{len(record.payload)} bytes for {record.points} points")
-        elif record.kind is RecordKind.FAILURE:
+        self.pass_over(record)
+        if record.kind in PIECES:
+            self._count(record)
+        if record.kind in (RecordKind.VALUES, RecordKind.SLOPES):
+            self._check_numbers(record)
+        elif record.kind in FAILURES:
             self.run.add_failures(encoding.failures(record), record.number)
         elif record.kind is RecordKind.STEP:
             self._add_step(record)
         elif record.kind is RecordKind.BEST:
             self.run.best = encoding.event(record)
         elif record.kind is RecordKind.GENERATION:
-            self.run.history.add(encoding.event(record))
+            self.run.note(encoding.event(record))
         else:
             encoding.event(record)  # an end that cannot be read is an error
+
+    def pass_over(self, record: Record) -> None:
+        """Note when the next record was written, but not what it holds."""
+        if not 0 <= record.elapsed < math.inf:
+            raise ValueError(f"{record.elapsed} seconds")
+        self.longest = max(self.longest, record.elapsed - self.elapsed)
+        self.elapsed, self.last = record.elapsed, record
+
+    def add_skimmed(self, skimmed: Skimmed) -> None:
+        """Add several records of values of which only the sums were read.
+
+        `longest` and `last` are not kept then: they are for runs that are resumed.
+        """
+        for level, points in zip(LEVELS, skimmed.points, strict=True):
+            self.run.counts[level] += points
+        self.pieces += skimmed.records
+        self.elapsed, self.last = skimmed.elapsed, None
+
+    def _count(self, record: Record) -> None:
+        """Count the points of a piece; the cost of a step is counted by `_add_step`."""
+        self.pieces += 1
+        if record.kind is not RecordKind.STEP:
+            gradient = record.kind in GRADIENTS
+            counts = self.run.gradients if gradient else self.run.counts
+            counts[LEVELS[record.level]] += record.points
+
+    def _check_numbers(self, record: Record) -> None:
+        """Refuse a record whose points do not all have the same number of values."""
+        width, rest = divmod(len(record.payload), 8 * record.points)
+        known = self.widths if record.kind is RecordKind.VALUES else {}  # slopes are checked later
+        if rest or width < 1 or width != known.setdefault(record.level, width):
+            raise ValueError(f"{len(record.payload)} bytes for {record.points} points")
 
     def _add_step(self, record: Record) -> None:
         content = json.loads(record.payload)
@@ -71,6 +98,8 @@ class StoredRun:
         if outcome.error is not None:
             self.run.add_failures(encoding.failures(record), record.number)
         elif content.get(TAKEN) == 0 and type(content.get("task")) is int and content["task"] >= 0:
+            if NEAR in content:  # it depends on another search
+                return
             self.first_step = record
 
     def within(self, limits: Limits) -> bool:
@@ -102,6 +131,16 @@ def take(file: JournalFile, stored: StoredRun, record: Record) -> None:
         stored.add(record)
     except Exception as error:  # a foreign file can be wrong in any way
         raise file.corrupt(f"record {record.number} makes no sense ({str(error)[:200]})") from None
+
+
+def stored_seed(run_dir: str | Path) -> int | None:
+    """Return the seed of the run in a directory, or None if no run can be read there."""
+    path = Path(run_dir) / JOURNAL
+    try:
+        seed = JournalFile(path).header.get("seed") if path.is_file() else None
+    except JournalCorrupt:  # whoever opens the directory says so
+        return None
+    return seed if type(seed) is int and 0 <= seed < SEED_LIMIT else None
 
 
 def load(run_dir: str | Path) -> Result:

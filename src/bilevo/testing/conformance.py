@@ -156,6 +156,12 @@ class AlgorithmTests:
         result = self.run(problem, budget=SHORT)
         assert result.x[1] == result.y[1] == 3.0
 
+    def test_takes_gradients_that_are_right_or_not_available(self) -> None:
+        """Check that gradients are counted, if they are used, and that NaN does no harm."""
+        for share in (0.0, 0.5, 1.0):
+            result = self.run(with_gradients(share), budget=SHORT)
+            assert np.isfinite(result.F), f"gradients are not available at {share} of the points"
+
     def test_keeps_a_history(self) -> None:
         """Check that each generation has a row in the history.
 
@@ -268,6 +274,24 @@ def quadratic() -> Problem:
         [(-5, 10)] * 2,
         [(-5, 10)] * 2,
         name="quadratic",
+    )
+
+
+def with_gradients(missing: float = 0.0) -> Problem:
+    """Return `quadratic` with gradients, of which a share is not available."""
+
+    def known(point: Any) -> float:
+        return math.nan if math.modf(1e3 * abs(float(point[0])))[0] < missing else 1.0
+
+    plain = quadratic()
+    return Problem(
+        plain.F,
+        plain.f,
+        [(-5, 10)] * 2,
+        [(-5, 10)] * 2,
+        F_jac=lambda x, y: (known(x) * 2 * x, known(y) * 2 * y),
+        f_jac=lambda x, y: known(y) * 2 * (y - x),
+        name="quadratic with gradients",
     )
 
 

@@ -16,6 +16,8 @@ from bilevo.core.solver import bind_solver
 class CountingProblem:
     """Wraps a problem: `upper` and `lower` count the points at which `problem` was evaluated.
 
+    `upper_slopes` and `lower_slopes` count the points at which its gradients were asked for.
+
     Its functions also check that points are within the bounds and read-only. With a `follower`, the
     lower level is this solver, and its calls of f are counted.
 
@@ -27,19 +29,23 @@ class CountingProblem:
     """
 
     def __init__(self, problem: Problem, follower: Any = None) -> None:
-        self.upper = self.lower = 0
+        self.upper = self.lower = self.upper_slopes = self.lower_slopes = 0
         self._original, self.problem = problem, copy(problem)
         self.problem.F = self._counting(problem.F, "upper")
         if problem.f_is_known:
             self.problem.f = self._counting(problem.f, "lower")
+        if problem.F_jac is not None:
+            self.problem.F_jac = self._counting(problem.F_jac, "upper_slopes")
+        if problem.f_jac is not None:
+            self.problem.f_jac = self._counting(problem.f_jac, "lower_slopes")
         solver = problem.follower if follower is None else follower
         if solver is not None:
             self.problem.follower = bind_solver(solver, self.problem)
 
-    def _counting(self, function: Callable[..., Any], level: str) -> Callable[..., Any]:
+    def _counting(self, function: Callable[..., Any], counter: str) -> Callable[..., Any]:
         def call(x: FloatArray, y: FloatArray) -> Any:
             points = len(x) if self._original.vectorized else 1
-            setattr(self, level, getattr(self, level) + points)
+            setattr(self, counter, getattr(self, counter) + points)
             self._require_within_bounds(x, y)
             return function(x, y)
 
@@ -60,12 +66,16 @@ class CountingProblem:
         """
         if options.get("run_dir") is not None or options.get("workers") is not None:
             raise ValueError("a CountingProblem counts runs without run_dir and workers")
-        before = self.upper, self.lower
+        before = self._counts
         result = minimize(self.problem, **options)
-        counted = self.upper - before[0], self.lower - before[1]
-        told = result.nfev_upper, result.nfev_lower
+        counted = tuple(now - then for now, then in zip(self._counts, before, strict=True))
+        told = result.nfev_upper, result.nfev_lower, result.njev_upper, result.njev_lower
         if counted != told:
             raise AssertionError(
-                f"the functions were given {counted} points, the result says {told}"
+                f"the functions and gradients were given {counted} points, the result says {told}"
             )
         return result
+
+    @property
+    def _counts(self) -> tuple[int, ...]:
+        return self.upper, self.lower, self.upper_slopes, self.lower_slopes

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 
+from bilevo.algorithms.shared.gradients import POINTS, check_level, inner_points
 from bilevo.algorithms.shared.independent_search import (
     APART,
     Effort,
@@ -25,6 +27,8 @@ from bilevo.algorithms.shared.surroundings import Surroundings, hidden_distance,
 from bilevo.core.problem import Problem
 from bilevo.core.request import Level, Values, split
 from bilevo.core.result import Certificate
+from bilevo.core.slopes import WrongGradient
+from bilevo.core.space import UnitBox
 from bilevo.core.streams import stream
 from bilevo.core.tolerances import rounding
 from bilevo.run.session import Stopped
@@ -37,6 +41,7 @@ from bilevo.verification.follower_problem import (
     Settings,
     at_lower,
     at_upper,
+    slopes_lower,
 )
 from bilevo.verification.tie_search import TieRule, search_ties, tied_ends
 
@@ -51,8 +56,8 @@ def verify_by_search(
     verification = Verification(problem, claim, seed, effort, settings)
     found = verification.evidence()
     evaluations = verification.evaluations
-    counts = evaluations.counts
-    return make_certificate(found, claim, effort, counts, evaluations.failures)
+    made = make_certificate(found, claim, effort, evaluations.counts, evaluations.failures)
+    return replace(made, njev_lower=evaluations.gradients)
 
 
 class Verification:
@@ -65,6 +70,7 @@ class Verification:
         self.follower = FollowerProblem(problem, claim.x, self.evaluations)
         self.searched = Found()
         self._constrained = problem.g is not None
+        self._given, self._x, self._x_box = problem.slopes_given, claim.x, UnitBox(problem.x_bounds)
         self._y, self._seed, self._effort = claim.y, seed, effort
         self._around: Surroundings | None = None
         self._levels: list[End] = []  # answers that tie with the best one
@@ -99,7 +105,11 @@ class Verification:
         """Search the box; look around the best answer; search its ties."""
         run, rng = self.follower.run, stream(self._seed, "verify")
         starts, n = claimed.y[None], self.follower.box.size
-        run(independent_search(at_lower, n, rng, self._effort, starts, self.searched))
+        derive = None
+        if self._given.whole(Level.LOWER):
+            self._check_gradient()
+            derive = slopes_lower
+        run(independent_search(at_lower, n, rng, self._effort, starts, self.searched, derive))
         best = self.best
         if best.violation > 0 or not np.isfinite(best.f):
             return
@@ -121,6 +131,16 @@ class Verification:
         )
         self._evaluate_leader(more)
         self._levels += more
+
+    def _check_gradient(self) -> None:
+        """Raise `WrongGradient` if the follower's gradient is wrong at this x."""
+        rng, x_box, y_box = stream(self._seed, "verify gradient"), self._x_box, self.follower.box
+        x, y = x_box.unit(self._x), inner_points(POINTS, y_box.size, rng)
+        try:
+            self.follower.run(check_level(Level.LOWER, np.tile(x, (POINTS, 1)), y, rng, "y"))
+        except WrongGradient as error:
+            error.tell_in_users_units(x_box, y_box)
+            raise
 
     @property
     def best(self) -> End:

@@ -7,7 +7,7 @@ from typing import Any
 from bilevo.algorithms.shared.independent_search import Effort
 from bilevo.core.checks import require
 
-CHEAP = 2000  # A run with fewer evaluations than this is verified with low effort,
+CHEAP = 1000  # A run with fewer evaluations than this is verified with low effort,
 COSTLY = 20_000  # and one with at least this many with high effort.
 
 

@@ -14,20 +14,36 @@ from typing import NamedTuple
 import numpy as np
 
 from bilevo.algorithms.shared.follower_search import evaluate_answers
+from bilevo.algorithms.shared.gradients import follower_slopes
 from bilevo.algorithms.shared.polish import End, best_of
-from bilevo.core.arrays import FloatArray
+from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.budget import Limits, StopReason
+from bilevo.core.checks import shown
 from bilevo.core.feasibility import Tolerances
 from bilevo.core.order import best_index, no_worse
 from bilevo.core.problem import Problem
-from bilevo.core.request import Evaluate, Level, Procedure, Request, T, Values, run, split
+from bilevo.core.request import (
+    Derive,
+    Evaluate,
+    Level,
+    Procedure,
+    Request,
+    Slopes,
+    T,
+    Values,
+    run,
+    split,
+)
+from bilevo.core.result import Result
+from bilevo.core.slopes import RawSlopes
 from bilevo.core.space import UnitBox
 from bilevo.run.clock import Clock
+from bilevo.run.deriver import Deriver
 from bilevo.run.dispatch import NOTHING, OnFailure, piece_rows
 from bilevo.run.evaluator import Evaluator
 from bilevo.run.executors import Workers
-from bilevo.run.jobs import EvaluationOutcome
-from bilevo.run.session import Batch, Stopped
+from bilevo.run.jobs import EvaluationOutcome, SlopeOutcome
+from bilevo.run.session import Batch, SlopeBatch, Stopped
 
 
 class Claim(NamedTuple):
@@ -41,6 +57,26 @@ class Claim(NamedTuple):
     F: float
     f: float
     violation: float
+
+
+def claim_of(problem: Problem, res: Result) -> Claim:
+    """Return the pair of a result, to be verified; refuse a result that is not of this problem."""
+    if not isinstance(problem, Problem) or not isinstance(res, Result):
+        raise ValueError(
+            f"verify takes a Problem and a Result, got {shown(problem)} and {shown(res)}"
+        )
+    x, y = frozen(res.x), frozen(res.y)
+    if x.shape != (problem.m,) or y.shape != (problem.n,):
+        raise ValueError(
+            f"the result has {x.size} and {y.size} variables, {problem.name} has "
+            f"{problem.m} and {problem.n}"
+        )
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        raise ValueError(f"the result has no answer to verify: {res.message}")
+    for point, bounds, name in ((x, problem.x_bounds, "x"), (y, problem.y_bounds, "y")):
+        if not bounds.contain(point):
+            raise ValueError(f"the result's {name} = {point.tolist()} is outside its bounds")
+    return Claim(x, y, float(res.F), float(res.f), float(res.violation))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,7 +152,7 @@ class Settings:
     """
 
     on_failure: OnFailure = "worst"
-    retries: int = 0
+    retries: float = 0
     workers: Workers | None = None
     limits: Limits = field(default_factory=Limits)
     clock: Clock = field(default_factory=Clock)
@@ -134,6 +170,7 @@ class Evaluations:
     def __init__(self, problem: Problem, settings: Settings | None = None) -> None:
         self.settings = Settings() if settings is None else settings
         self.counts = {Level.UPPER: 0, Level.LOWER: 0}
+        self.gradients = 0  # points at which the follower's gradients were asked for
         self.failures = 0
         self.reserved = 0  # evaluations that searches must leave for what follows them
         self.progress: Callable[[], str] = lambda: ""  # says what has been done so far
@@ -142,6 +179,10 @@ class Evaluations:
             on_failure: Evaluator(problem, on_failure, self.settings.retries, self.settings.workers)
             for on_failure in (self.settings.on_failure, "raise")
         }
+
+        evaluator = self._evaluators[self.settings.on_failure]
+        options = self.settings.on_failure, self.settings.retries, self.settings.workers
+        self._deriver = Deriver(problem, evaluator.returned, *options)
 
     @property
     def spent(self) -> int:
@@ -206,6 +247,17 @@ class Evaluations:
             raise Stopped(StopReason.MAX_EVALS, 0)
         return values
 
+    def slopes(self, x: FloatArray, y: FloatArray) -> RawSlopes:
+        """Return the follower's slopes at x (m,) and y (k, n), in the user's units."""
+        self.room(0)
+
+        def keep(batch: SlopeBatch, i: int, outcome: SlopeOutcome) -> None:
+            self.gradients += outcome.counted
+            self.failures += 0 if outcome.error is None else outcome.counted
+
+        batch = SlopeBatch(Level.LOWER, *_pairs(x, y))
+        return self._deriver(batch, NOTHING, keep, lambda: self.time_left).slopes
+
     def show(self) -> None:
         """Show how far the verification has come."""
         upper, lower = self.counts[Level.UPPER], self.counts[Level.LOWER]
@@ -268,13 +320,30 @@ class FollowerProblem:
         Its requests are answered at this problem's x, whatever x they have.
         """
 
-        def answer(request: Request) -> Values:
+        def answer(request: Request) -> Values | Slopes:
+            if isinstance(request, Derive):
+                return self.slopes(request.y)
             assert isinstance(request, Evaluate)
             return self(request.level, request.y)
 
         return run(procedure, answer)
 
+    def slopes(self, y: FloatArray) -> Slopes:
+        """Return the follower's slopes at answers y (k, n), in unit coordinates.
+
+        Slopes along x are left as the user gives them: searches of the follower do not use them.
+        """
+        found = self.evaluations.slopes(self._x, self.box.real(y))
+        return Slopes(
+            found.objective_x,
+            self.box.slopes(found.objective_y),
+            found.constraints_x,
+            self.box.slopes(found.constraints_y),
+            self.evaluations.gradients,
+        )
+
 
 NO_LEADER = np.empty(0)  # An empty x: `FollowerProblem.run` ignores the x of requests.
 at_lower = partial(evaluate_answers, NO_LEADER)
+slopes_lower = follower_slopes(NO_LEADER)
 at_upper = partial(evaluate_answers, NO_LEADER, level=Level.UPPER)

@@ -1,0 +1,151 @@
+"""What the keywords of `minimize` and `Optimizer` mean: the problem, the method, and the spec."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from bilevo import kernels
+from bilevo.core.algorithm import Algorithm, Followers
+from bilevo.core.arrays import FloatArray
+from bilevo.core.budget import Budget, FullBudget, require_positive
+from bilevo.core.checks import real_array, real_number, require, shown
+from bilevo.core.feasibility import CtolLike, ctol_of_levels
+from bilevo.core.problem import Bounds, Function, Problem, Spec, Target
+from bilevo.core.solver import MAX_STEPS, cost_of
+from bilevo.core.space import AsGiven, UnitBox, answer_box
+from bilevo.core.streams import seed_of
+from bilevo.registry import DEFAULT_FOR_FOLLOWERS, driving, get_method
+
+TargetLike = float | Literal[False] | None
+
+
+def problem_of(
+    F: Function | Problem,
+    f: Function | None,
+    x_bounds: Any,
+    y_bounds: Any,
+    G: Function | None,
+    g: Function | None,
+    vectorized: bool,
+    args: tuple[Any, ...],
+) -> Problem:
+    """Return the problem that `minimize` is given, as one object or in parts."""
+    if not isinstance(F, Problem):
+        if f is None or x_bounds is None or y_bounds is None:
+            raise ValueError("minimize takes F, f, x_bounds and y_bounds, or one Problem")
+        return Problem(F, f, x_bounds, y_bounds, G, g, vectorized, args=args)
+    others = any(extra is not None for extra in (f, x_bounds, y_bounds, G, g))
+    if others or vectorized or not isinstance(args, tuple) or args:
+        raise ValueError("a Problem brings its own functions and bounds; give no others with it")
+    return F
+
+
+def method_of(problem: Problem, method: str | Algorithm[Any] | None) -> Algorithm[Any]:
+    """Return the algorithm to use; refuse one that cannot drive the problem's follower."""
+    if problem.follower is None:
+        algorithm = get_method(method)
+        if not algorithm.followers.include(Followers.FUNCTION):
+            raise ValueError(
+                f"{algorithm.name} is for problems with a solver as their follower, and "
+                f"{problem.name} has none: see bilevo.followers, or leave the method out"
+            )
+        return algorithm
+    algorithm = get_method(method or DEFAULT_FOR_FOLLOWERS)
+    if not algorithm.followers.include(Followers.SOLVER):
+        raise ValueError(
+            f"{algorithm.name} searches f itself, and {problem.name} has a solver: "
+            f"take {', '.join(driving(Followers.SOLVER))}, or leave the method out"
+        )
+    return algorithm
+
+
+def spec_of(
+    problem: Problem,
+    algorithm: Algorithm[Any],
+    rng: Any,
+    budget: Budget | None,
+    target: TargetLike,
+    x0: Any,
+    y0: Any,
+    ftol: float,
+    ctol: CtolLike,
+) -> Spec:
+    """Return what the algorithm sees: sizes and settings, in the unit box."""
+    require_positive("ftol", ftol, finite=True)
+    require(isinstance(budget, Budget | None), "budget", "a bilevo.Budget", budget)
+    x_box, y_box = UnitBox(problem.x_bounds), answer_box(problem)
+    cost = None if problem.follower is None else cost_of(problem.follower)
+    usual = problem.budget.over(_usual_budget(x_box.size, y_box.size, cost))
+    searched = [x_box.width] if isinstance(y_box, AsGiven) else [x_box.width, y_box.width]
+    return Spec(
+        m=x_box.size,
+        n=y_box.size,
+        seed=seed_of(rng),
+        budget=(budget or Budget()).over(algorithm.budget.over(usual)),
+        spread=_spread(np.concatenate(searched)),
+        target=_target(problem, target, float(ftol)),
+        ftol=float(ftol),
+        x0=None if x0 is None else x_box.unit(_inside("x0", x0, problem.x_bounds)),
+        y0=None if y0 is None else _first_answer(y0, problem),
+        kernel=kernels.default(),
+        step_cost=cost,
+        ctol=ctol_of_levels(ctol, getattr(algorithm, "ctol", 0.0)),  # 0 where it has no such member
+        slopes=problem.slopes_given,
+    )
+
+
+def _usual_budget(m: int, n: int, step_cost: int | None) -> FullBudget:
+    """Return the published budget; a solver as follower may take `MAX_STEPS` steps per search."""
+    if step_cost is None:
+        return FullBudget.for_size(m, n)
+    return replace(FullBudget.for_size(m, m), lower_max=MAX_STEPS * step_cost)
+
+
+def _spread(width: FloatArray) -> FloatArray:
+    """Return standard deviations to start with, in the unit box.
+
+    They are 0.3 of the median width, as published. If a variable's width is more than ten times
+    larger or smaller, it probably has another unit, and starts with 0.3 of its own width.
+    """
+    with np.errstate(over="ignore"):
+        ratio = np.median(width) / width
+    return np.where((ratio >= 0.1) & (ratio <= 10), 0.3 * ratio, 0.3)
+
+
+def _target(problem: Problem, target: TargetLike, ftol: float) -> Target | None:
+    if target is None:
+        return Target(problem.optimum.F, ftol, optimum=True) if problem.optimum else None
+    if target is False:
+        return None
+    value = real_number(target)
+    if value is None:
+        raise ValueError(f"target must be None, False or a value of F, got {shown(target)}")
+    if not abs(value) <= 1.7e308:
+        raise ValueError(f"target must be finite, got {value}")
+    return Target(value, ftol, optimum=False)
+
+
+def _inside(name: str, given: Any, bounds: Bounds) -> FloatArray:
+    """Return a start point; refuse one outside the bounds."""
+    try:
+        point = real_array(given)
+    except ValueError:
+        raise ValueError(f"{name} must be {bounds.size} numbers, got {shown(given)}") from None
+    if point.shape != (bounds.size,):
+        raise ValueError(f"{name} must have shape ({bounds.size},), got {point.shape}")
+    outside = ~((bounds.lower <= point) & (point <= bounds.upper))
+    if outside.any():
+        i = int(np.argmax(outside))
+        low, high = bounds.lower[i], bounds.upper[i]
+        raise ValueError(f"{name}[{i}] = {point[i]} is outside its bounds ({low}, {high})")
+    return point
+
+
+def _first_answer(y0: Any, problem: Problem) -> FloatArray:
+    """Return the user's first answer, in the unit box."""
+    if problem.follower is not None:
+        raise ValueError("y0 is for a follower that is searched; a solver has a start of its own")
+    return UnitBox(problem.y_bounds).unit(_inside("y0", y0, problem.y_bounds))
