@@ -62,6 +62,16 @@ class Page:
         sent = [each for each in events if each["method"] == "Network.requestWillBeSent"]
         return {each["params"]["request"]["url"] for each in sent}
 
+    @contextmanager
+    def window(self, width: int, height: int = 900, mobile: bool = False) -> Iterator[None]:
+        """Show pages in a window of this size for a while."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1 + mobile, "mobile": mobile}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        try:
+            yield
+        finally:
+            self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
     def complaints(self) -> list[Any]:
         return list(self.driver.get_log("browser"))
 

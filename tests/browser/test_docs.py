@@ -120,6 +120,10 @@ def test_a_search_finds_a_page(browser: Page, address: str) -> None:
     link = WebDriverWait(browser.driver, 20).until(
         lambda _: browser.all("#search-results li a[href^='concepts.html']")
     )[0]
+    excerpts = WebDriverWait(browser.driver, 20).until(
+        lambda _: browser.texts("#search-results li p.context")
+    )
+    assert any("pessimistic" in excerpt for excerpt in excerpts)
     link.click()
     assert browser.one("h1").text.startswith("Concepts")
 
@@ -137,11 +141,41 @@ def test_pages_ask_for_nothing_from_elsewhere(browser: Page, address: str, page:
 
 @pytest.mark.browser
 @needs_browser
-def test_code_and_tables_fit_a_phone(browser: Page, address: str) -> None:
-    phone = {"width": 390, "height": 800, "deviceScaleFactor": 2, "mobile": True}
-    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
-    try:
-        browser.open(f"{address}/tutorial_engineer.html")
+def test_the_landing_page_shows_what_it_is_for_and_loads_less_than_a_megabyte(
+    browser: Page, address: str
+) -> None:
+    browser.open(f"{address}/index.html")
+    sizes = "return performance.getEntries().reduce((s, e) => s + (e.encodedBodySize || 0), 0)"
+    assert 100_000 < browser.js(sizes) < 1_000_000
+    assert "pip install" in browser.texts("article .highlight-console")[0]
+    lines = browser.texts("article .highlight-python")[0].strip().splitlines()
+    assert len(lines) <= 12
+    (picture,) = browser.all("article img")
+    assert picture.size["width"] > 300 and not browser.all("article svg animate")
+    assert f"bilevo {bilevo.__version__}" in browser.one("header").text
+
+
+@pytest.mark.browser
+@needs_browser
+@pytest.mark.parametrize("page", ["index", "concepts", "drc-plus", "errata"])
+def test_formulas_are_mathematics(browser: Page, address: str, page: str) -> None:
+    browser.open(f"{address}/{page}.html")
+    formulas = browser.all("article math")
+    assert formulas and all(formula.size["width"] > 4 for formula in formulas)
+    assert "\\varphi" not in browser.one("article").text and "$" not in "".join(
+        browser.texts("article p")
+    )
+
+
+@pytest.mark.browser
+@needs_browser
+@pytest.mark.parametrize("page", ["index", "concepts", "tutorial_engineer", "recipe_from_others"])
+def test_code_tables_formulas_and_pictures_fit_a_phone(
+    browser: Page, address: str, page: str
+) -> None:
+    with browser.window(390, height=800, mobile=True):
+        browser.open(f"{address}/{page}.html")
         assert browser.js("return document.documentElement.scrollWidth") <= 390
-    finally:
-        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        for part in browser.all("article div.math math, article img"):
+            assert part.rect["x"] >= 0 and part.rect["x"] + part.rect["width"] <= 391
+        assert any(icon.is_displayed() for icon in browser.all("header .search-button-field i"))

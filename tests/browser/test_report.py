@@ -2,55 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
-from typing import Any
 
 import pytest
 from browsing import Page, needs_browser
-from made_up import METHODS, PROBLEMS, failing, frames
+from made_up import METHODS, PROBLEMS
+from report_pages import HOSTILE, IMAGE
 
-from bilevo.lab.show import report
 from bilevo.lab.show.palette import short_name
 
 pytestmark = [pytest.mark.browser, needs_browser]
-SCRIPT = "<script>alert(1)</script>"
-IMAGE = "</script><img src=x onerror=alert(1)>"
-LINK = '<a href="http://a.b">x</a>'
-HOSTILE = {SCRIPT, IMAGE, LINK}
-PART = {"methods": list(METHODS), "problems": list(PROBLEMS), "sizes": [[2, 3]], "runs": 4}
-SETTINGS = {"experiments": [{**PART, "max_evals": [0], "target": True}], "forms": {}}
-FIGURES = ("convergence", "ecdf", "critical-difference", "allocation", "runtime")
-
-
-@pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report of three methods on three problems, with a run that failed."""
-    runs, history = frames(runs=4)  # enough for tests, whose marks are counted below
-    path = tmp_path_factory.mktemp("report") / "report.html"
-    report.write_page(
-        path, failing(runs, "ValueError: no"), history, settings={"results": SETTINGS}
-    )
-    return path
-
-
-@pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report in which every text that others may choose is hostile."""
-    texts = {"machine": IMAGE, "kernel": SCRIPT, "version": LINK}
-    runs, history = frames(sorted(HOSTILE), sorted(HOSTILE), **texts)
-    path = tmp_path_factory.mktemp("hostile") / "report.html"
-    settings = {SCRIPT: {IMAGE: [LINK, IMAGE], "experiments": [{LINK: IMAGE, "methods": [SCRIPT]}]}}
-    report.write_page(path, failing(runs, IMAGE), history, settings=settings)
-    return path
-
-
-@pytest.fixture
-def page(browser: Page, file: Path) -> Page:
-    browser.open(file)
-    return browser
+CHARTS = ("convergence", "ecdf", "critical-difference", "allocation", "runtime")
 
 
 def numbers(texts: list[str]) -> list[float]:
@@ -84,10 +47,10 @@ def test_the_keyboard_sorts_names_as_people_count(page: Page) -> None:
     assert page.texts("#total [aria-sort=descending]") == ["problem"]
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_is_drawn(page: Page, name: str) -> None:
+@pytest.mark.parametrize("name", CHARTS)
+def test_every_chart_is_drawn(page: Page, name: str) -> None:
     figure, traces, drawn, height = page.js(
-        "const place = document.querySelector(`[data-figure='${arguments[0]}']`);"
+        "const place = document.querySelector(`[data-chart='${arguments[0]}']`);"
         "return [place.querySelectorAll('svg.main-svg').length, place.data.length,"
         " place.querySelectorAll('.trace path').length, place.clientHeight]",
         name,
@@ -99,7 +62,7 @@ def test_every_figure_is_drawn(page: Page, name: str) -> None:
 def test_a_menu_shows_another_problem(page: Page) -> None:
     from selenium.webdriver.support.ui import Select
 
-    drawn = "return document.querySelector('[data-figure=convergence]').data.map(t => t.y)"
+    drawn = "return document.querySelector('[data-chart=convergence]').data.map(t => t.y)"
     menu = Select(page.one("#menu-convergence"))
     first = page.js(drawn)
     assert [option.text for option in menu.options] == [f"{name} (2, 3)" for name in PROBLEMS]
@@ -110,7 +73,7 @@ def test_a_menu_shows_another_problem(page: Page) -> None:
 def test_figures_have_the_buttons_that_were_chosen_and_no_others(page: Page) -> None:
     """plotly's usual ones have one that opens its makers' site with the data."""
     chosen = ["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]
-    config = "return document.querySelector('[data-figure=ecdf]')._context.modeBarButtons[0]"
+    config = "return document.querySelector('[data-chart=ecdf]')._context.modeBarButtons[0]"
     assert page.js(config) == chosen
     assert len(page.all("#ecdf .modebar-btn")) == len(chosen)
     assert not page.all(".plot a[href]")
@@ -133,7 +96,7 @@ def test_the_page_asks_for_nothing_and_complains_of_nothing(browser: Page, file:
 
 def test_hostile_names_are_shown_and_do_nothing(browser: Page, hostile: Path) -> None:
     browser.open(hostile)  # an alert would make what follows fail
-    assert len(browser.all("script")) == 3
+    assert len(browser.all("script")) == 5
     assert not browser.all("body img, body [onerror], main a, svg a[href]")
     assert set(browser.column("ranks", 1)) == HOSTILE
     assert set(browser.column("accuracy", 1)) == HOSTILE
@@ -148,26 +111,6 @@ def test_hostile_names_are_shown_and_do_nothing(browser: Page, hostile: Path) ->
         assert IMAGE in told
     assert browser.complaints() == []
     assert {url.partition(":")[0] for url in browser.requests()} <= {"file", "data", "blob"}
-
-
-@pytest.fixture
-def listener() -> Iterator[tuple[str, list[str]]]:
-    """A server, and what it was asked for."""
-    asked: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", asked
-        server.shutdown()
 
 
 def without_policy(text: str) -> str:
@@ -195,39 +138,3 @@ def test_the_policy_holds_even_if_something_were_not_escaped(
     assert browser.js("return window.hit === 1") is bool(expected)
     if expected:
         assert {f"{site}{path}" for path in expected} <= browser.requests()
-
-
-def colours(page: Page, scheme: str) -> list[str]:
-    """Return the colours of the page, its text, the text of a figure and what is behind it."""
-    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-    found = page.js(
-        "const style = (s) => getComputedStyle(document.querySelector(s));"
-        "return [style('body').backgroundColor, style('body').color,"
-        " style('#ecdf .xtick text').fill, style('#ecdf .main-svg').backgroundColor]"
-    )
-    return list(found)
-
-
-def test_figures_are_dark_with_the_page(page: Page) -> None:
-    light, dark = colours(page, "light"), colours(page, "dark")
-    assert light[0] != dark[0] and light[1] != dark[1]
-    for ground, text, ticks, behind in (light, dark):
-        assert ticks == text != ground
-        assert behind == "rgba(0, 0, 0, 0)"
-
-
-def test_the_page_fits_a_phone_and_a_sheet_of_paper(browser: Page, file: Path) -> None:
-    phone = {"width": 390, "height": 800, "deviceScaleFactor": 2, "mobile": True}
-    widths = "return Array.from(document.querySelectorAll('.plot .main-svg'), s => s.clientWidth)"
-    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
-    try:
-        browser.open(file)
-        assert browser.js("return document.documentElement.scrollWidth") <= 390
-        assert max(browser.js(widths)) <= 390
-        browser.js("window.dispatchEvent(new Event('beforeprint'))")
-        assert set(browser.js(widths)) == {680}
-        browser.js("window.dispatchEvent(new Event('afterprint'))")
-        assert max(browser.js(widths)) <= 390
-    finally:
-        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -151,6 +151,7 @@ def test_what_raises_is_a_row_with_its_error_on_one_line() -> None:
     assert len(campaign.failed(TASKS[0], "a\nb " * 500)["error"]) <= 300
 
 
+@pytest.mark.rest
 def test_a_campaign_that_was_killed_goes_on_to_the_same_rows(tmp_path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     finish(whole)
@@ -285,6 +286,7 @@ def linger(task: Task) -> store.Row:
     return made_up(task)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM])
 def test_runs_end_with_the_campaign_that_made_them(sign, tmp_path) -> None:
     told = tmp_path / "pid"

@@ -90,6 +90,7 @@ def test_the_command_for_a_documents_table_stands_in_its_mark(capsys) -> None:
     assert capsys.readouterr().out.strip() in page and "old" not in page
 
 
+@pytest.mark.rest
 def test_figures_are_written_as_pdf_and_png(campaign, capsys) -> None:
     assert main(["figure", str(campaign)]) == 0
     shown = capsys.readouterr()
@@ -296,6 +297,7 @@ def test_without_extras_the_other_commands_work(tmp_path) -> None:
     assert done.stderr == "bilevo: unknown command; bilevo --help shows them\n"
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("library", MISSING)
 def test_a_missing_extra_is_one_line_with_the_pip_command(library, tmp_path) -> None:
     extra, words = MISSING[library]

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_up import METHODS, frames
 
 import bilevo
 from bilevo.lab.analysis import curves
@@ -255,3 +256,27 @@ def test_a_real_run_ends_at_its_own_accuracy() -> None:
     assert band.evaluations[-1] == result.nfev
     assert band.median[-1] == min(abs(row.F) for row in result.history)
     assert (np.diff(band.median) <= 0).all()
+
+
+def test_targets_over_one_grid_add_up_to_the_curve_of_all_problems() -> None:
+    made, past = frames()
+    shared, whole = curves.shared_targets(past, made), curves.ecdf(past, made)
+    assert list(shared.by_method) == [line.method for line in whole.reached]
+    for line in whole.reached:
+        of = shared.by_method[line.method].values()
+        pairs, end = sum(one.pairs for one in of), max(one.end for one in of)
+        assert (pairs, end) == (line.pairs, line.evaluations[-1])
+        summed = sum(one.reached for one in of) / pairs
+        places = np.searchsorted(line.evaluations, shared.grid, side="right")
+        assert summed == pytest.approx(np.append(0.0, line.share)[places])
+        assert summed[-1] == line.share[-1]
+
+
+def test_targets_over_one_grid_leave_out_what_has_none() -> None:
+    made, past = frames()
+    silent = past.filter(pl.col("method") != METHODS[1])
+    unknown = pl.when(pl.col("problem") != "smd10").then("F_star")
+    shared = curves.shared_targets(silent, made.with_columns(F_star=unknown))
+    assert shared.left_out == [METHODS[1], "smd10 (2, 3)"]
+    with pytest.raises(ValueError, match="no run on a problem with a known optimum has a history"):
+        curves.shared_targets(past.clear(), made)

@@ -40,6 +40,7 @@ def frames() -> tuple[pl.DataFrame, pl.DataFrame]:
     return pl.DataFrame(runs, schema=RUNS), pl.DataFrame(told, schema=keys | HISTORY)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("kind", "suffix"),
     [*((kind, "pdf") for kind in figures.FIGURES), ("ecdf", "png"), ("ecdf", "svg")],

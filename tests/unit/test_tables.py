@@ -339,7 +339,7 @@ def test_reconstructions_are_called_so_in_every_table() -> None:
         table = made(rows, kind, baseline=PAPER)
         names = [*table.header, *(cell for line in table.rows for cell in line)]
         told = [name for name in names if isinstance(name, str) and "reconstruction" in name]
-        assert len(told) == {"summary": 1, "solved": 6}.get(kind, 2)
+        assert len(told) == {"summary": 1, "solved": 6, "groups": 0}.get(kind, 2)
 
 
 def test_other_programs_results_are_no_reconstructions_of_ours() -> None:
@@ -375,7 +375,7 @@ def test_an_average_is_over_one_kind_of_problem() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "all"}, "unknown kind of table 'all'; known are accuracy"),
+        ({"kind": "all"}, "unknown kind of table 'all'; known are best, groups, accuracy"),
         ({"reference": "nobody"}, "the reference 'nobody' has no runs; there are drc-cma-es"),
         ({"test": "t"}, "unknown test 't'"),
         ({"alpha": 1.0}, "alpha is 1.0"),

@@ -54,8 +54,8 @@ def bench(
         A TOML file. If it is given, --problems, --dim and --methods choose a part of the plan, and
         --runs sets another number of runs.
     suite
-        smd (SMD1-12), tp, real, rotated, nonsmooth, noisy or literature; several are separated by
-        commas.
+        smd (SMD1-12), tp, real, rotated, nonsmooth, noisy, literature or roads; several are
+        separated by commas.
     problems
         Names from `bilevo list` or module:object, separated by commas.
     dim

@@ -34,6 +34,7 @@ from bilevo.safe_files import opened
 
 REQUIRED = ("problem", "m", "n", "method", "F", "f", "nfev_upper", "nfev_lower")
 SIGNED = ("F", "f", "F_verified", "follower_gap", "F_star", "f_star")  # may be negative
+IN_CSV = {"budget": "max_evals"}  # Columns whose names in files differ; files may have either.
 TRUTH = {"true": True, "1": True, "false": False, "0": False}
 MAX_CSV = 2**29  # The largest CSV file, in bytes.
 MAX_VARIABLES = 10_000  # The most variables of a level of a problem that is created on import.
@@ -52,7 +53,9 @@ def import_csv(path: str | Path) -> pl.DataFrame:
     """
     path = Path(path)
     records = _records(path)
-    _, header = next(records, (0, []))
+    _, names = next(records, (0, []))
+    stored = {name: column for column, name in IN_CSV.items()}
+    header = [stored.get(name, name) for name in names]
     _check_header(path, header)
     rows: list[Row] = []
     lines: dict[tuple[Any, ...], int] = {}
@@ -84,12 +87,15 @@ def export_csv(runs: pl.DataFrame, path: str | Path) -> None:
     missing = [name for name in (*REQUIRED, *KEY) if name not in runs.columns]
     if missing:
         raise ValueError(f"runs have no column {', '.join(missing)}")
-    rows = pl.concat(
-        [in_order(runs.sort(list(KEY))), pl.DataFrame(schema=RUNS)], how="diagonal_relaxed"
-    )
+    _write_new(Path(path), "".join(csv_lines(in_order(runs.sort(list(KEY))))))
+
+
+def csv_lines(runs: pl.DataFrame) -> list[str]:
+    """Return the lines of a CSV file of runs in their order; the first one names the columns."""
+    rows = pl.concat([runs, pl.DataFrame(schema=RUNS)], how="diagonal_relaxed")
     rows = rows.select(list(RUNS)).with_columns(pl.selectors.float().fill_null(math.nan))
-    lines = [csv_line(rows.columns), *(csv_line(map(_cell, row)) for row in rows.iter_rows())]
-    _write_new(Path(path), "".join(lines))
+    names = [IN_CSV.get(name, name) for name in rows.columns]
+    return [csv_line(names), *(csv_line(map(_cell, row)) for row in rows.iter_rows())]
 
 
 def export_ioh(runs: pl.DataFrame, history: pl.DataFrame, folder: str | Path) -> None:
@@ -146,8 +152,9 @@ def _check_header(path: Path, header: list[str]) -> None:
     if not header:
         raise ValueError(f"{path} is empty; its first line should name its columns")
     if unknown := [name for name in header if name not in RUNS]:
-        raise ValueError(f"{path} has unknown columns {unknown}; known are {', '.join(RUNS)}")
-    if twice := [name for name, times in Counter(header).items() if times > 1]:
+        known = ", ".join(IN_CSV.get(name, name) for name in RUNS)
+        raise ValueError(f"{path} has unknown columns {unknown}; known are {known}")
+    if twice := [IN_CSV.get(name, name) for name, times in Counter(header).items() if times > 1]:
         raise ValueError(f"{path} has more than one column of the names {', '.join(twice)}")
     if missing := [name for name in REQUIRED if name not in header]:
         raise ValueError(f"{path} has no column {', '.join(missing)}; it has {', '.join(header)}")

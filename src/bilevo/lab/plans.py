@@ -43,6 +43,7 @@ SUITES = {
     "nonsmooth": ("smd1-abs", "smd2-abs", "smd5-abs", "smd1-max", "tp9", "tp10"),
     "noisy": tuple(f"smd{i}-noise{digit}" for i in (1, 2, 3, 5) for digit in (6, 3)),
     "literature": tuple(problems.literature.CLASSES),
+    "roads": tuple(problems.roads.BEST),
 }
 MAX_PLAN = 2**20  # The largest plan file, in bytes.
 MAX_RUNS = 1_000_000  # The most runs of a plan.

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from bilevo.lab.frames import pl
 from bilevo.lab.parquet_size import size_of
+from bilevo.run.lock import take_alone
 from bilevo.safe_files import opened, replacing
 
 Row = dict[str, Any]  # some columns of RUNS, and "history"
@@ -70,9 +71,13 @@ class Segment(NamedTuple):
 
 def segments(folder: Path) -> list[Segment]:
     """Return the files of a directory in order, without those that another file replaces."""
-    found = _all_segments(folder)
-    valid = [one for one in found if not any(other.covers(one) for other in found)]
-    return sorted(valid, key=lambda segment: segment.first)
+    widest, valid = None, []
+    for one in sorted(_all_segments(folder), key=lambda segment: (segment.first, -segment.last)):
+        if widest is None or not widest.covers(one):  # those before begin no later
+            valid.append(one)
+        if widest is None or one.last > widest.last:
+            widest = one
+    return valid
 
 
 def _all_segments(folder: Path) -> list[Segment]:
@@ -88,14 +93,14 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         try:
-            import fcntl
+            import fcntl  # noqa: F401 (only to see whether it is there)
         except ImportError:
             raise OSError("campaigns need a POSIX system: they lock directories by fcntl") from None
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = os.open(folder, os.O_RDONLY)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            take_alone(self._lock)
             self._clear()
         except BaseException as error:
             os.close(self._lock)
@@ -125,8 +130,8 @@ class Store:
 
     def _merge(self, found: list[Segment]) -> None:
         if len(found) > 1:
-            rows = pl.concat([_read_file(segment.path, list(COLUMNS)) for segment in found])
-            self._write(_latest(rows), found[0].first, found[-1].last)
+            rows = pl.concat([read_file(segment.path, list(COLUMNS)) for segment in found])
+            self._write(latest(rows), found[0].first, found[-1].last)
             for segment in found:
                 segment.path.unlink()
         self._small = []
@@ -183,7 +188,7 @@ def in_order(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.sort(order, maintain_order=True)
 
 
-def _latest(rows: pl.DataFrame) -> pl.DataFrame:
+def latest(rows: pl.DataFrame) -> pl.DataFrame:
     """Keep the last row of each run."""
     return rows.unique(KEY, keep="last", maintain_order=True)
 
@@ -199,7 +204,7 @@ def _read(path: Path, columns: list[str]) -> pl.DataFrame:
             raise ValueError(f"{path} has no stored runs (files runs-*.parquet)")
         try:
             _refuse_gap(path, found)
-            return _latest(pl.concat([_read_file(segment.path, columns) for segment in found]))
+            return latest(pl.concat([read_file(segment.path, columns) for segment in found]))
         except FileNotFoundError as error:
             tries -= 1
             if not tries:
@@ -218,7 +223,8 @@ def _refuse_gap(path: Path, found: list[Segment]) -> None:
         expected = segment.last + 1
 
 
-def _read_file(path: Path, columns: list[str]) -> pl.DataFrame:
+def read_file(path: Path, columns: list[str]) -> pl.DataFrame:
+    """Read columns of one file of stored runs; raise ValueError if it is none."""
     try:
         with opened(path, MAX_FILE) as file:
             _require_moderate(file)

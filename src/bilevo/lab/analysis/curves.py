@@ -30,6 +30,7 @@ from bilevo.plot import Stage, stages
 
 TARGETS = np.logspace(2, -6, 51)  # For |F - F*|: 51 targets, as in COCO. Runs end at the last.
 MAX_POINTS = 300  # The most points of a curve; a printed column cannot show more.
+GRID_POINTS = 200  # The points of a grid that curves of several problems share.
 QUARTILES = (0.25, 0.5, 0.75)
 
 Counts = NDArray[np.int64]
@@ -100,6 +101,22 @@ class Ecdf(NamedTuple):
 
     cases: list[Case]
     reached: list[Reached]
+    left_out: list[str]
+
+
+class CaseTargets(NamedTuple):
+    """How many (run, target) pairs of a method on a case are reached, at each point of a grid."""
+
+    reached: Counts
+    pairs: int
+    end: int  # the evaluations of the longest run
+
+
+class SharedTargets(NamedTuple):
+    """Targets reached by method and case, over one grid; sums give the ECDF of any cases."""
+
+    grid: Counts
+    by_method: dict[str, dict[Case, CaseTargets]]
     left_out: list[str]
 
 
@@ -220,6 +237,30 @@ def ecdf(history: pl.DataFrame, runs: pl.DataFrame) -> Ecdf:
     return Ecdf(common, reached, others)
 
 
+def shared_targets(history: pl.DataFrame, runs: pl.DataFrame) -> SharedTargets:
+    """Count the (run, target) pairs reached on each case with a known optimum, over one grid."""
+    known = {place: aim for place in cases(runs) if (aim := goal(runs, place)).known}
+    traces = {place: _traces(history, runs, place, aim) for place, aim in known.items()}
+    found = {
+        name: {place: of[name] for place, of in traces.items() if name in of}
+        for name in methods(runs)
+        if any(name in of for of in traces.values())
+    }
+    every = [trace for of in found.values() for some in of.values() for trace in some]
+    if not any(trace.values.size for trace in every):
+        raise ValueError("no run on a problem with a known optimum has a history")
+    first = min(int(trace.evaluations[0]) for trace in every if trace.values.size)
+    last = max(first, 1, *(trace.end for trace in every))
+    even = np.geomspace(max(first, 1), last, GRID_POINTS)
+    grid = np.unique([*np.ceil(even[:-1]).astype(np.int64).tolist(), last])
+    counted = {
+        name: {place: _counted(some, grid) for place, some in of.items()}
+        for name, of in found.items()
+    }
+    others = [name for name in methods(runs) if name not in counted]
+    return SharedTargets(grid, counted, others + [str(x) for x in cases(runs) if x not in known])
+
+
 def allocation(history: pl.DataFrame, runs: pl.DataFrame, case: Case) -> Allocation:
     """Find the executions of each task in three generations of each method's median run."""
     kept = history.filter(_of(case) & (pl.col("executions").list.len() > 0))
@@ -336,13 +377,23 @@ def _quantiles(values: FloatArray) -> FloatArray:
     return np.where(np.isinf(high), np.inf, np.quantile(finite, QUARTILES, axis=0))
 
 
-def _reached(method: str, traces: Sequence[Trace]) -> Reached:
+def _hits(traces: Sequence[Trace]) -> Counts:
+    """Return the sorted evaluations at which runs reached targets."""
     hits: list[int] = []
     for trace in traces:
         # Values fall, so this is the index of the first value at or below each target.
         first = np.searchsorted(-trace.values, -TARGETS)
         hits += trace.evaluations[first[first < trace.values.size]].tolist()
-    when = np.sort(np.array(hits, dtype=np.int64))
+    return np.sort(np.array(hits, dtype=np.int64))
+
+
+def _counted(traces: Sequence[Trace], grid: Counts) -> CaseTargets:
+    reached = np.searchsorted(_hits(traces), grid, side="right")
+    return CaseTargets(reached, len(traces) * TARGETS.size, max(trace.end for trace in traces))
+
+
+def _reached(method: str, traces: Sequence[Trace]) -> Reached:
+    when = _hits(traces)
     pairs = len(traces) * TARGETS.size
     grid = _grid(when, traces)
     return Reached(method, pairs, grid, np.searchsorted(when, grid, side="right") / pairs)

@@ -55,10 +55,15 @@ class Case(NamedTuple):
     def suite(self) -> str:
         """Return the problem's name without its number: smd for smd10, smd-rot for smd10-rot.
 
-        Problems of the literature are one suite, because their names end with years and examples.
+        Problems of the literature are one suite, because their names end with years and examples;
+        so are those of roads, because their names end with cases.
         """
-        if self.problem in problems.literature.CLASSES:
-            return "literature"
+        for suite, members in (
+            ("literature", problems.literature.CLASSES),
+            ("roads", problems.roads.BEST),
+        ):
+            if self.problem in members:
+                return suite
         variant = VARIANT.fullmatch(self.problem)
         return f"smd{variant[1]}" if variant else self.problem.rstrip(DECIMALS)
 

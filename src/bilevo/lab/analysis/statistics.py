@@ -1,6 +1,6 @@
 """Comparisons of samples of runs, by scipy.stats. Smaller values are better.
 
-- Spread is scipy.stats.iqr, whose quartiles are interpolated linearly. MATLAB, which many papers
+- Spread is between quartiles that are interpolated linearly, by numpy. MATLAB, which many papers
   use, has other quartiles, which lie a little farther apart for few runs.
 - The Wilcoxon rank-sum test is made by scipy.stats.mannwhitneyu, which is the same test. scipy's
   ranksums does not correct for ties, and a floor on accuracies makes many ties. Small samples
@@ -10,7 +10,7 @@
   Wilcoxon did, so that the exact test can be used more often.
 - A test is made only if the samples are large enough to show a difference at all.
 - Holm's correction is written here because scipy has only the correction of Benjamini and Hochberg,
-  which controls another error.
+  which controls another error. Verdicts use the latter.
 - Ranks, the Friedman test and Nemenyi's critical difference follow J. Demsar, "Statistical
   comparisons of classifiers over multiple data sets", JMLR 7, 2006.
 """
@@ -66,12 +66,10 @@ def median(values: FloatArray) -> float:
 
 def spread(values: FloatArray) -> float:
     """Return the interquartile range, or NaN without values or if both quartiles are infinite."""
-    from scipy import stats
-
     if not len(values):
         return np.nan
     with np.errstate(invalid="ignore"):
-        return float(stats.iqr(values))
+        return float(np.subtract(*np.percentile(values, [75, 25])))
 
 
 def rank_sum(values: FloatArray, reference: FloatArray) -> Comparison:
@@ -127,6 +125,13 @@ def holm(p: list[float]) -> list[float]:
     result = np.empty(len(p))
     result[order] = adjusted
     return result.tolist()
+
+
+def false_discovery(p: list[float]) -> list[float]:
+    """Return p values corrected as one family (Y. Benjamini and Y. Hochberg, 1995), in order."""
+    from scipy import stats
+
+    return stats.false_discovery_control(p).tolist() if p else []
 
 
 def friedman(medians: FloatArray, alpha: float = ALPHA) -> Ranking:

@@ -81,6 +81,7 @@ class Study:
     test: Test = "rank-sum"
     holm: bool = False  # whether p values of one indicator are corrected for their number
     alpha: float = ALPHA  # the level of significance
+    tested: bool = True  # False for runs of which more are to come: a test would be made too early
 
     def __post_init__(self) -> None:
         statistics.find_test(self.test)

@@ -1,5 +1,6 @@
 """Tables of stored runs, as values; `formats` turns them into text.
 
+    best, groups  the best methods of each problem and of groups of problems, see `best`
     accuracy      Acc_u and Acc_l as reported, and |F - F*| at the follower's true answer (verified)
     evaluations   evaluations of each level
     total         evaluations of both levels together, and the share that the reference saves
@@ -21,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from bilevo.lab.analysis import samples, solved, statistics
+from bilevo.lab.analysis import best, samples, solved, statistics
 from bilevo.lab.analysis import table_parts as parts
 from bilevo.lab.analysis.samples import ACCURACIES, EVALUATIONS, QUALITIES, Case, Group
 from bilevo.lab.analysis.table_parts import DOUBT, SIGNS, WHOLE, Cell, Study, Table, TableRow
@@ -36,7 +37,8 @@ Marks = dict[tuple[Case, str], str]  # by case and method
 def make_table(runs: pl.DataFrame, kind: str, **options: Any) -> Table:
     """Make one of TABLES from a frame of runs; a table with nothing to show has no rows.
 
-    `options` are fields of `table_parts.Study`: reference, baseline, floor, test, holm and alpha.
+    `options` are fields of `table_parts.Study`: reference, baseline, floor, test, holm, alpha
+    and tested.
     """
     if kind not in TABLES:
         raise ValueError(f"unknown kind of table {kind!r}; known are {', '.join(TABLES)}")
@@ -108,8 +110,8 @@ def _limit_note(study: Study) -> list[str]:
 
 
 def _floor_note(study: Study) -> list[str]:
-    floor = study.floor
-    return [f"Accuracies below {floor:g} are shown and tested as {floor:g}."] if floor else []
+    floor, what = study.floor, "shown and tested" if study.tested else "shown"
+    return [f"Accuracies below {floor:g} are {what} as {floor:g}."] if floor else []
 
 
 def _doubt_note(rows: list[TableRow]) -> list[str]:
@@ -168,6 +170,8 @@ def _is_doubtful(study: Study, group: Group, indicator: str) -> bool:
 
 def _marks(study: Study, indicator: str) -> tuple[Marks, set[int]]:
     """Return the marks, and the sizes of samples that are too small for a test."""
+    if not study.tested:
+        return {}, set()
     how: dict[str, Any] = {
         name: getattr(study, name) for name in ("floor", "test", "holm", "alpha")
     }
@@ -311,6 +315,8 @@ def average_ranks(study: Study) -> Table:
 
 
 TABLES: dict[str, Callable[[Study], Table]] = {
+    "best": best.best_methods,
+    "groups": best.best_in_groups,
     "accuracy": accuracy,
     "evaluations": evaluations,
     "total": total,

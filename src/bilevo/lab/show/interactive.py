@@ -1,63 +1,56 @@
-"""The figures of a report, in plotly's notation; `curves` computes what they show.
+"""The numbers of the charts of pages, as plain lists and dictionaries that become JSON.
 
-A view is one picture: traces and a layout, as plain lists and dictionaries that become JSON. plotly
-interprets some HTML in texts (tags, links, entities), so names from results pass through `literal`.
-plotly also reads names like "2" or "2020-1" as numbers or dates, so axes have numbered positions
-with labels. The look of axes and legends is set in templates/report.js.
+`curves` computes the numbers; page/files/charts.js draws them with plotly, for the methods and
+problems that the reader chooses. So nothing here is summed over problems: charts.js adds up targets
+and averages ranks. A case is named by its place in the list of cases. Names are as they are stored:
+the page escapes them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
-from html import escape
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bilevo.core.arrays import FloatArray
 from bilevo.lab.analysis import curves
-from bilevo.lab.analysis.samples import Case, limit_of
+from bilevo.lab.analysis.problem_groups import problem_groups
+from bilevo.lab.analysis.samples import Case, Groups, grouped, limit_of, methods_of
+from bilevo.lab.analysis.statistics import MIN_METHODS, critical_difference, median
 from bilevo.lab.analysis.table_parts import method_labels
 from bilevo.lab.analysis.tables import rankable
+from bilevo.lab.analysis.verdict import few
 from bilevo.lab.frames import pl
-from bilevo.lab.show.figures import LOWEST, WORDS, X_LABEL, Data
-from bilevo.lab.show.palette import short_name, styles
-from bilevo.plot import STAGES, SURVIVED, Stage, task_ticks
+from bilevo.lab.show.figures import LOWEST, WORDS
+from bilevo.lab.show.palette import page_styles
+from bilevo.plot import Stage, task_ticks
 
 PRECISION = 5  # The significant digits of numbers; a screen cannot show more.
-BAND = "26"  # The opacity of a band between quartiles, in hexadecimal.
-DROPPED = "rgba(128, 134, 140, 0.4)"  # A colour that is pale on light and on dark pages.
-ROW = 34  # The height of a method in a list of methods, in pixels.
-CHART = 170  # The height of one of several charts, in pixels.
-MAX_TICKS = 5  # The most ticks above 0 on a small chart.
-WHOLE_STEPS = [digit * 10**power for power in range(19) for digit in (1, 2, 5)]  # tick distances
+BY_CASE = ("convergence", "allocation")  # The charts that have a view for each case.
 SECONDS = ("a run", "an evaluation")
 
-PlotlyTrace = dict[str, Any]
-Layout = dict[str, Any]
-Picture = tuple[list[PlotlyTrace], Layout, list[str]]  # traces, layout, and names left out
-
-ABOUT = {  # the title of a figure, what it shows, and the name of its menu of views
+ABOUT = {  # the title of a chart, what it shows, and the name of its menu of views
+    "ecdf": (
+        "Targets reached",
+        f"Share of pairs of a run and a target that are reached: {len(curves.TARGETS)} targets for "
+        f"|F - F*| from {curves.TARGETS[0]:g} to {curves.TARGETS[-1]:f}, on the chosen problems "
+        "with a known optimum that all chosen methods ran on. Higher and farther left is better.",
+        "Problems",
+    ),
     "convergence": (
         "Convergence",
         "Distance of the best feasible pair so far to the optimum, or F where the optimum is "
         "unknown: the median over runs, with the quartiles as a band. Distances below "
-        f"{LOWEST:g} are drawn there.",
+        f"{LOWEST:g} are drawn there. Lower is better.",
         "Problem",
     ),
-    "ecdf": (
-        "Targets",
-        f"Share of pairs of a run and a target that are reached: {len(curves.TARGETS)} targets for "
-        f"|F - F*| from {curves.TARGETS[0]:g} to {curves.TARGETS[-1]:f}, on the problems with a "
-        "known optimum that all methods ran on.",
-        "",
-    ),
     "critical-difference": (
-        "Average ranks",
-        "Average ranks of the methods' medians over problems, 1 the best. Methods whose bars "
-        "overlap do not differ significantly: a bar is as long as Nemenyi's critical difference.",
+        "Critical differences",
+        "Average ranks of the methods' medians over the chosen problems, 1 the best. Grey bars "
+        "join methods that do not differ significantly: their ranks are closer than Nemenyi's "
+        "critical difference.",
         "Ranked by",
     ),
     "allocation": (
@@ -75,223 +68,189 @@ ABOUT = {  # the title of a figure, what it shows, and the name of its menu of v
 }
 
 
-class View(NamedTuple):
-    """One picture of a figure, under the name that a menu shows."""
-
-    label: str
-    data: list[PlotlyTrace]
-    layout: Layout
-
-
-class FigureViews(NamedTuple):
-    """A figure with its views, and words for what is missing."""
+class Chart(NamedTuple):
+    """A chart: what the page says about it, and its numbers."""
 
     name: str
     title: str
     about: str
     menu: str  # the name of the menu that chooses a view
-    views: list[View]
-    missing: str
+    views: list[tuple[str, str]]  # the views that the menu offers: keys and labels
+    numbers: dict[str, Any]
+    missing: str  # what cannot be shown, and why
 
 
-def make_figures(
+def make_charts(
     runs: pl.DataFrame, history: pl.DataFrame, floor: float | None, alpha: float
-) -> list[FigureViews]:
-    """Make the figures of a report in order; `floor` and `alpha` are for average ranks."""
-    names = {method: literal(label) for method, label in method_labels(runs).items()}
-    data = Data(runs, history, names, styles(curves.methods(runs)), floor, alpha)
-    cases = curves.cases(runs)
-    pictures: dict[str, dict[str, Callable[[], Picture]]] = {
-        "convergence": {str(case): partial(_bands, data, case) for case in cases},
-        "ecdf": {"": partial(_targets, data)},
-        "critical-difference": {
-            WORDS[one]: partial(_ranks, data, one) for one in rankable(limit_of(runs))
-        },
-        "allocation": {str(case): partial(_executions, data, case) for case in cases},
-        "runtime": {what: partial(_times, data, what) for what in SECONDS},
+) -> tuple[list[Chart], dict[str, str]]:
+    """Make the charts of a report, and say for the others why there is nothing to show.
+
+    `floor` and `alpha` are for average ranks.
+    """
+    makers: dict[str, Callable[[], tuple[dict[str, Any], list[str]]]] = {
+        "ecdf": lambda: target_numbers(runs, history),
+        "convergence": lambda: _by_case(runs, lambda case: _bands(runs, history, case)),
+        "critical-difference": lambda: _ranks(runs, floor, alpha),
+        "allocation": lambda: _by_case(runs, lambda case: _executions(runs, history, case)),
+        "runtime": lambda: _times(runs),
     }
-    return [FigureViews(name, *about, *_views(pictures[name])) for name, about in ABOUT.items()]
-
-
-def literal(name: str) -> str:
-    """Return a name, escaped so that plotly shows it unchanged."""
-    return escape(short_name(name), quote=False)
-
-
-def _views(pictures: dict[str, Callable[[], Picture]]) -> tuple[list[View], str]:
-    """Draw the pictures that can be drawn, and say in sentences what is missing."""
-    views: list[View] = []
-    reasons: dict[str, None] = {}
-    others: dict[str, None] = {}
-    for label, draw in pictures.items():
+    charts: list[Chart] = []
+    reasons: dict[str, str] = {}
+    for name, about in ABOUT.items():
         try:
-            data, layout, left_out = draw()
+            numbers, left_out = makers[name]()
         except ValueError as error:
-            reasons |= {f"{str(error)[:1].upper()}{str(error)[1:]}.": None}
+            reasons[about[0]] = f"{str(error)[:1].upper()}{str(error)[1:]}."
         else:
-            views.append(View(label, data, layout))
+            missing = f"Without {few(left_out)}." if left_out else ""
+            charts.append(Chart(name, *about, _views(name, numbers, runs), numbers, missing))
+    return charts, reasons
+
+
+def _views(name: str, numbers: dict[str, Any], runs: pl.DataFrame) -> list[tuple[str, str]]:
+    """Return the keys and the labels of a chart's views."""
+    cases = curves.cases(runs)
+    if name == "ecdf":
+        return [(str(i), label) for i, label in enumerate(problem_groups(cases))]
+    if name in BY_CASE:
+        return [(place, str(cases[int(place)])) for place in numbers]
+    return [(view, view) for view in numbers.get("medians", numbers)]
+
+
+def page_names(runs: pl.DataFrame) -> dict[str, Any]:
+    """Return the methods with their styles, the cases, and groups of cases, as charts name them."""
+    looks = page_styles(method_labels(runs))
+    cases = curves.cases(runs)
+    groups = problem_groups(cases)
+    return {
+        "methods": [{"name": name, **looks[name]} for name in curves.methods(runs)],
+        "cases": [{"problem": x.problem, "size": x.size, "suite": x.suite} for x in cases],
+        "groups": [[name, [cases.index(x) for x in part]] for name, part in groups.items()],
+    }
+
+
+def _by_case(
+    runs: pl.DataFrame, make: Callable[[Case], tuple[dict[str, Any], list[str]]]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the numbers of the cases that have some, by their place, and what is left out."""
+    found: dict[str, Any] = {}
+    others: dict[str, None] = {}
+    reasons: list[str] = []
+    for place, case in enumerate(curves.cases(runs)):
+        try:
+            found[str(place)], left_out = make(case)
+        except ValueError as error:
+            reasons.append(str(error))
+            others |= {str(case): None}
+        else:
             others |= dict.fromkeys(left_out)
-    told = [f"Without {', '.join(others)}."] if others else []
-    told += list(reasons)[:1]
-    told += [f"And {len(reasons) - 1} more like this."] if len(reasons) > 1 else []
-    return views, " ".join(told)
+    if not found:
+        raise ValueError(reasons[0])
+    return found, list(others)
 
 
-def _bands(data: Data, case: Case) -> Picture:
-    found = curves.convergence(data.history, data.runs, case)
+def _bands(
+    runs: pl.DataFrame, history: pl.DataFrame, case: Case
+) -> tuple[dict[str, Any], list[str]]:
+    found = curves.convergence(history, runs, case)
     lowest = LOWEST if found.goal.known else -math.inf
-    traces = [trace for band in found.bands for trace in _band_traces(data, band, lowest)]
-    scale = _logarithmic(traces, "y") if found.goal.known else {}
-    layout = {
-        "xaxis": {**_logarithmic(traces, "x"), "title": {"text": X_LABEL}},
-        "yaxis": {**scale, "title": {"text": found.goal.label}},
-    }
-    return traces, layout, found.left_out
-
-
-def _band_traces(data: Data, band: curves.Band, lowest: float) -> list[PlotlyTrace]:
-    """Return a line for the median, and a band where both quartiles are finite."""
-    median = _step(data, band.method, band.evaluations, np.maximum(band.median, lowest))
-    median |= {"hovertemplate": "%{y:.3g} after %{x:,}"}
-    whole = np.isfinite(band.upper) & np.isfinite(band.lower)
-    edges = [
-        _step(data, band.method, band.evaluations[whole], np.maximum(values[whole], lowest))
-        | {"line": {"width": 0, "shape": "hv"}, "showlegend": False, "hoverinfo": "skip"}
-        for values in (band.lower, band.upper)
-    ]
-    edges[1] |= {"fill": "tonexty", "fillcolor": data.styles[band.method].colour + BAND}
-    return [*edges, median]
-
-
-def _targets(data: Data) -> Picture:
-    found = curves.ecdf(data.history, data.runs)
-    traces = [
-        _step(data, one.method, one.evaluations, one.share)
-        | {"hovertemplate": "%{y:.1%} after %{x:,}"}
-        for one in found.reached
-    ]
-    layout = {
-        "xaxis": {**_logarithmic(traces, "x"), "title": {"text": X_LABEL}},
-        "yaxis": {"range": [0, 1.02], "tickformat": ".0%", "title": {"text": "share reached"}},
-    }
-    return traces, layout, found.left_out
-
-
-def _step(data: Data, method: str, x: curves.Counts, y: FloatArray) -> PlotlyTrace:
-    """Return a step line that holds each value until the next; the legend groups by method."""
-    colour, dash = data.styles[method]
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": data.names[method],
-        "legendgroup": method,
-        "x": x.tolist(),
-        "y": [float(f"{v:.{PRECISION}g}") if math.isfinite(v) else None for v in y.tolist()],
-        "line": {"color": colour, "dash": dash, "width": 2, "shape": "hv"},
-    }
-
-
-def _logarithmic(traces: Sequence[PlotlyTrace], axis: str) -> Layout:
-    """Return a logarithmic axis, labelled also between powers of ten if it shows few of them."""
-    values = [value for trace in traces for value in trace[axis] if value]
-    few = bool(values) and max(values) < 1000 * min(values)
-    return {"type": "log", "dtick": "D2" if few else 1}
-
-
-def _ranks(data: Data, indicator: str) -> Picture:
-    """Draw the methods, best first, with bars that overlap if methods do not differ."""
-    found = curves.ranks(data.runs, indicator, data.floor, data.alpha)
-    traces = [
-        _points(data, method, [rank], [row], 11)
-        | {
-            "showlegend": False,
-            "error_x": {"array": [found.difference / 2], "thickness": 3, "width": 0},
-            "hovertemplate": "%{x:.2f}",
+    bands = [
+        {
+            "method": band.method,
+            "x": band.evaluations.tolist(),
+            "y": [
+                rounded(np.maximum(values, lowest))
+                for values in (band.lower, band.median, band.upper)
+            ],
         }
-        for row, (method, rank) in enumerate(found.average.items())
+        for band in found.bands
     ]
-    test = f"{found.blocks} problems, Friedman p = {found.p:.2g}"
-    below = f"average rank<br>{test}<br>critical difference {found.difference:.2f}"
-    names = [data.names[method] for method in found.average]
-    layout = {
-        "height": 150 + ROW * len(names),
-        "xaxis": {"title": {"text": below}},
-        "yaxis": {**_labelled(names), "range": [len(names) - 0.5, -0.5], "showgrid": False},
+    return {"label": found.goal.label, "known": found.goal.known, "bands": bands}, found.left_out
+
+
+def target_numbers(runs: pl.DataFrame, history: pl.DataFrame) -> tuple[dict[str, Any], list[str]]:
+    """Return the counts of targets reached by method and case, and what is left out."""
+    found = curves.shared_targets(history, runs)
+    places = {case: str(place) for place, case in enumerate(curves.cases(runs))}
+    counts = {
+        method: {
+            places[case]: {"reached": of.reached.tolist(), "pairs": of.pairs, "end": of.end}
+            for case, of in by_case.items()
+        }
+        for method, by_case in found.by_method.items()
     }
-    return traces, layout, []
+    return {"grid": found.grid.tolist(), "counts": counts}, found.left_out
 
 
-def _points(data: Data, method: str, x: list[Any], y: list[Any], size: int) -> PlotlyTrace:
-    marker = {"color": data.styles[method].colour, "size": size}
-    name = data.names[method]
-    return {"type": "scatter", "mode": "markers", "name": name, "x": x, "y": y, "marker": marker}
+def _ranks(
+    runs: pl.DataFrame, floor: float | None, alpha: float
+) -> tuple[dict[str, Any], list[str]]:
+    """Return medians by indicator, and the critical difference of one problem by methods."""
+    groups = grouped(runs)
+    methods = methods_of(groups)
+    if len(methods) < MIN_METHODS:
+        raise ValueError(f"ranks need {MIN_METHODS} methods or more, not {len(methods)}")
+    medians = {
+        WORDS[one]: _medians(groups, one, floor)
+        for one in rankable(limit_of(runs))
+        if any(len(group.standing(one)) for of in groups.values() for group in of.values())
+    }
+    counts = range(MIN_METHODS, len(methods) + 1)
+    units = {str(count): critical_difference(count, 1, alpha) for count in counts}
+    return {"medians": medians, "units": units, "alpha": alpha}, []
 
 
-def _labelled(names: Sequence[str]) -> Layout:
-    """Return an axis with these names at 0, 1, 2 ..."""
-    places = list(range(len(names)))
-    return {"tickvals": places, "ticktext": list(names), "autotickangles": [0, -45, -90]}
+def _medians(groups: Groups, indicator: str, floor: float | None) -> list[dict[str, Any]]:
+    """Return the medians by method for each case; an infinite one is the text "inf"."""
+    return [
+        {
+            name: "inf" if math.isinf(value) else value
+            for name, group in of.items()
+            if not math.isnan(value := median(group.standing(indicator, floor)))
+        }
+        for of in groups.values()
+    ]
 
 
-def _executions(data: Data, case: Case) -> Picture:
-    """Draw a row of bar charts for each method, with its own scale and a column for each stage."""
-    found = curves.allocation(data.history, data.runs, case)
-    traces: list[PlotlyTrace] = []
-    notes: list[dict[str, Any]] = []
-    layout: Layout = {"showlegend": False, "bargap": 0.2, "margin": {"b": 8}}
-    rows, columns = len(found.stages), len(STAGES)
-    for row, (method, stages) in enumerate(found.stages.items()):
-        top, upper, lower = (1 - (row + part) / rows for part in (0.0, 0.3, 0.84))
-        notes.append(_note(f"<b>{data.names[method]}</b>", 0, top, "top"))
-        first = str(len(traces) + 1) if traces else ""
-        highest = max((count for stage in stages for count in stage.executions), default=0)
-        step = next(step for step in WHOLE_STEPS if highest <= MAX_TICKS * step)
-        for column, stage in enumerate(stages):
-            axis = str(len(traces) + 1) if traces else ""
-            left, right = column / columns, (column + 0.93) / columns
-            traces.append(_bars(stage, axis))
-            notes.append(_note(f"{stage.name} ({stage.generation})", left, upper, "bottom"))
-            ticks = {"tickvals": task_ticks(len(stage.executions))}
-            layout[f"xaxis{axis}"] = {"domain": [left, right], "anchor": f"y{axis}", **ticks}
-            up = {"domain": [lower, upper], "anchor": f"x{axis}", "dtick": step}
-            shared = {"matches": f"y{first}"} if column else {}
-            layout[f"yaxis{axis}"] = {**up, **shared, "showticklabels": column == 0}
-    return traces, {**layout, "annotations": notes, "height": 60 + CHART * rows}, found.left_out
+def _executions(
+    runs: pl.DataFrame, history: pl.DataFrame, case: Case
+) -> tuple[dict[str, Any], list[str]]:
+    found = curves.allocation(history, runs, case)
+    stages = {name: [stage_numbers(one) for one in of] for name, of in found.stages.items()}
+    return stages, found.left_out
 
 
-def _bars(stage: Stage, axis: str) -> PlotlyTrace:
+def stage_numbers(stage: Stage) -> dict[str, Any]:
+    """Return the executions of tasks in one generation, and the ticks for their axis."""
     return {
-        "type": "bar",
-        "x": list(range(1, len(stage.executions) + 1)),
-        "y": list(stage.executions),
-        "xaxis": f"x{axis}",
-        "yaxis": f"y{axis}",
-        "marker": {"color": [SURVIVED if s else DROPPED for s in stage.survived]},
-        "hovertemplate": "task %{x}: %{y}<extra></extra>",
+        "name": stage.name,
+        "generation": stage.generation,
+        "executions": list(stage.executions),
+        "survived": list(stage.survived),
+        "ticks": list(task_ticks(len(stage.executions))),
     }
 
 
-def _note(text: str, x: float, y: float, side: str) -> dict[str, Any]:
-    place = {"x": x, "y": y, "xref": "paper", "yref": "paper", "showarrow": False}
-    return {"text": text, "xanchor": "left", "yanchor": side, "font": {"size": 12}, **place}
-
-
-def _times(data: Data, what: str) -> Picture:
-    """Draw medians with bars from quartile to quartile, with methods side by side."""
-    found = curves.times(data.runs)
-    spreads = found.per_run if what == SECONDS[0] else found.per_evaluation
-    names = [f"{literal(case.problem)} {case.size}" for case in found.cases]
-    traces = []
-    for method in found.methods:
-        there, (lower, median, upper) = found.of_method(method, spreads)
-        trace = _points(data, method, there, median.tolist(), 8)
-        trace |= {"text": [names[i] for i in there], "hovertemplate": "%{text}: %{y:.3g} s"}
-        bars = {"array": (upper - median).tolist(), "arrayminus": (median - lower).tolist()}
-        trace["error_y"] = {**bars, "symmetric": False, "thickness": 2, "width": 0}
-        traces.append(trace)
-    layout = {
-        **{"scattermode": "group", "scattergap": 0.4},
-        "xaxis": {**_labelled(names), "range": [-0.5, len(names) - 0.5], "showgrid": False},
-        "yaxis": {**_logarithmic(traces, "y"), "title": {"text": f"seconds for {what}"}},
+def _times(runs: pl.DataFrame) -> tuple[dict[str, Any], list[str]]:
+    found = curves.times(runs)
+    places = {case: str(place) for place, case in enumerate(curves.cases(runs))}
+    spreads = dict(zip(SECONDS, (found.per_run, found.per_evaluation), strict=True))
+    numbers: dict[str, Any] = {
+        what: {
+            method: {
+                places[case]: rounded(of[method, case])
+                for case in found.cases
+                if (method, case) in of
+            }
+            for method in found.methods
+        }
+        for what, of in spreads.items()
     }
-    return traces, layout, found.left_out
+    return numbers, found.left_out
+
+
+def rounded(values: Iterable[float] | FloatArray) -> list[float | None]:
+    """Return numbers for JSON, with few digits; None stands for what is not finite."""
+    return [
+        float(f"{float(value):.{PRECISION}g}") if math.isfinite(value) else None for value in values
+    ]

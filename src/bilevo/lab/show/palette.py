@@ -1,18 +1,23 @@
 """Colours and dashes of methods, which are the same in every figure, in print and on a screen.
 
-Most colours are from M. Okabe and K. Ito, "Color universal design" (2008), and can be told apart by
-people who are colour-blind. Grey and wine red replace black and yellow, because all colours must be
-visible on white and on black. If there are more methods than colours, dashes tell them apart.
+The hues are those of M. Okabe and K. Ito, "Color universal design" (2008), which people who are
+colour-blind can tell apart; grey and wine red replace black and yellow. COLOURS are for white
+paper, and NIGHT_COLOURS for dark pages: each has a contrast of at least 3 to what is behind it. If
+there are more methods than colours, dashes tell them apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from bilevo.lab.analysis.samples import base_method, registered_methods
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#882255")
+COLOURS = ("#0072B2", "#D55E00", "#008F68", "#B8578F", "#A67100", "#3B97D3", "#6E6E6E", "#882255")
+NIGHT_COLOURS = (
+    *("#4AA3E0", "#F0803C", "#1FBF8F", "#DB8FBB"),
+    *("#E9AE2C", "#8ED1F7", "#A0A0A0", "#D0689B"),
+)
 DASHES = ("solid", "dashdot", "dot", "longdashdot")  # The names are those of plotly.
 FORM = "dash"  # The dashes of a form of a method, such as "drc-cma-es/plain".
 MAX_NAME = 28  # The longest name in a figure, in letters.
@@ -40,6 +45,19 @@ def styles(methods: Iterable[str]) -> dict[str, Style]:
         dash = DASHES[lap % len(DASHES)] if name == base else FORM
         found[name] = Style(COLOURS[colour], dash)
     return found
+
+
+def page_styles(labels: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Return the styles of methods for the charts of a page; `labels` has their names there."""
+    return {
+        method: {
+            "label": labels[method],
+            "light": look.colour,
+            "dark": NIGHT_COLOURS[COLOURS.index(look.colour)],
+            "dash": look.dash,
+        }
+        for method, look in styles(labels).items()
+    }
 
 
 def short_name(name: str) -> str:

@@ -1,57 +1,46 @@
 """The report of a campaign as one self-contained HTML file: `bilevo report`.
 
-The file holds everything, plotly included, and needs no network. Its Content-Security-Policy
-forbids all requests, and all scripts but its own two, which it names by their hashes. Names of
-problems and methods and messages of errors may come from anybody. They are escaped by the template
-(jinja2), in the data of figures (JSON, where < and > are written as numbers) and for plotly
-(`interactive.literal`). If that fails, the policy still protects the reader.
+It begins with a verdict and one chart; tables and other charts follow. `page.assemble` says why the
+file needs no network and is safe to open, whatever names the results have.
 """
 
 from __future__ import annotations
 
-import math
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bilevo.core.extras import need
 from bilevo.lab.analysis import curves, tables
-from bilevo.lab.analysis.samples import FLOOR
+from bilevo.lab.analysis.samples import FLOOR, Case
 from bilevo.lab.analysis.statistics import ALPHA
-from bilevo.lab.analysis.table_parts import Cell, Table, method_labels, span
+from bilevo.lab.analysis.table_parts import Table, method_labels, span, study_of
+from bilevo.lab.analysis.verdict import enumerated, make_verdict
+from bilevo.lab.exchange import csv_lines
 from bilevo.lab.frames import pl
 from bilevo.lab.show import formats, interactive
+from bilevo.lab.show.interactive import Chart
+from bilevo.lab.show.page.assemble import Contents, Link, assemble
+from bilevo.lab.show.page.cells import PageTable, shown_table, text_table
+from bilevo.lab.show.page.terms import terms_of
 from bilevo.lab.store import FAILED
 from bilevo.safe_files import replacing
 
-POLICY = "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:"
-POLICY += "; base-uri 'none'; form-action 'none'"
-MEANINGS = {
-    "+": "the reference is significantly better",
-    "-": "the reference is significantly worse",
-    "=": "no significant difference to the reference",
-}
-DOUBTFUL = "at least half of the runs gave no good answer"
 MAX_NAMED = 3  # The most methods that a headline names.
 LISTS = ("methods", "problems")  # The settings of an experiment that are long.
+FIRST_TABLES = ("best", "groups")  # The tables that belong to the verdict.
+MAX_POINTS = 8  # The sentences of a verdict that are shown at first.
+LIMITS = "max_evals"
+OLD_LIMITS = "budgets"  # The name of LIMITS in settings until 0.1.0.
 
 Settings = Mapping[str, Mapping[str, Any]]  # The settings of campaigns, by directory.
 
 
-class PageCell(NamedTuple):
-    """A cell of a table, as the page shows it."""
+class Section(NamedTuple):
+    """A table of the report, and what its words mean."""
 
-    shown: str
-    kind: str = "text"
-    value: str | None = None  # the sort key: None for its text, empty for no value
-    mark: str = ""
-    meaning: str = ""
-    beside: tuple[str, ...] = ()
-    best: bool = False
-    doubt: str = ""
+    table: PageTable
+    terms: dict[str, str]
+    sums_up: bool  # whether its rows are about all problems
 
 
 def write_page(
@@ -76,113 +65,112 @@ def page(runs: pl.DataFrame, history: pl.DataFrame, settings: Settings, **option
     """Return the HTML of a report."""
     if runs.is_empty():
         raise ValueError("a report needs runs: there are none")
-    jinja = need("reports", "jinja2", "report")
-    scripts = [need("reports", "plotly.offline", "report").get_plotlyjs(), _file("report.js")]
     level = {"floor": FLOOR, "alpha": ALPHA} | options
-    figures = interactive.make_figures(runs, history, level["floor"], level["alpha"])
-    made = (tables.make_table(runs, kind, **options) for kind in tables.TABLES)
+    charts, reasons = interactive.make_charts(runs, history, level["floor"], level["alpha"])
+    every = (tables.make_table(runs, kind, **options) for kind in tables.TABLES)
+    made = [table for table in every if table.rows]
+    labels = {label: method for method, label in method_labels(runs).items()}
+    sections = [_section(table, labels) for table in made]
     failed = runs.filter(pl.col("status") == FAILED)
-    environment = jinja.Environment(autoescape=True, undefined=jinja.StrictUndefined)
-    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    template = environment.from_string(_file("report.html.jinja"))
-    text = template.render(
+    failures = _failures(failed) if failed.height else None
+    names = interactive.page_names(runs)
+    return assemble(
+        "report.html.jinja",
+        data={
+            **names,
+            "charts": {chart.name: chart.numbers for chart in charts},
+            "views": {chart.name: [key for key, _ in chart.views] for chart in charts},
+            "runs": _run_lines(runs, names),
+            "tables": {table.name: formats.csv_text(table) for table in made},
+        },
+        scripts=("charts.js", "report.js"),
+        styles=("report.css",),
         **_summary(runs, failed.height),
-        tables=[shown_table(table) for table in made if table.rows],
-        figures=figures,
-        views={one.name: [view._asdict() for view in one.views] for one in figures},
-        failures=_failures(failed),
-        facts=_facts(runs, options),
+        verdict=make_verdict(study_of(runs, **options)),
+        contents=_contents(charts, sections, failures),
+        pickers=_pickers(names),
+        charts=charts,
+        first_tables=[one for one in sections if one.table.name in FIRST_TABLES],
+        tables=[one for one in sections if one.table.name not in FIRST_TABLES],
+        max_points=MAX_POINTS,
+        failures=failures,
+        facts=_facts(runs, options) | ({"not shown": reasons} if reasons else {}),
         folders=[_folder(name, kept) for name, kept in settings.items()],
-        doubtful=DOUBTFUL,
-        policy=POLICY.format(scripts=" ".join(map(_hash, scripts))),
-        style=_file("report.css"),
-        scripts=scripts,
     )
-    return str(text)
-
-
-def _file(name: str) -> str:
-    return (files("bilevo.lab.show") / "templates" / name).read_text(encoding="utf-8")
-
-
-def _hash(script: str) -> str:
-    """Return the hash by which a policy allows a script."""
-    return f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
 
 
 def _summary(runs: pl.DataFrame, failed: int) -> dict[str, Any]:
-    """Return texts that say what was compared, how often, and how many runs failed."""
+    """Return the title, and words that say what was compared, how often, and what failed."""
     names, cases = method_labels(runs), curves.cases(runs)
     methods = [names[method] for method in curves.methods(runs)]
     each = span(runs.group_by("problem", "m", "n", "method").len()["len"])
     few = len(methods) <= MAX_NAMED
-    lead = f"{each} runs of each method on each problem; {failed or 'none'} failed."
-    tiles = {"methods": len(methods), "problems": len(cases), "runs": runs.height, "failed": failed}
+    where = str(cases[0]) if len(cases) == 1 else f"{len(cases)} problems"
+    title = f"{enumerated(methods) if few else f'{len(methods)} methods'} on {where}"
+    told = f"{title}: {runs.height:,} runs, {each} of each method on each problem; "
+    return {"title": title, "lead": f"{told}{failed or 'none'} failed."}
+
+
+def _section(table: Table, labels: Mapping[str, str]) -> Section:
+    shown = shown_table(table, labels)
+    if table.name == FIRST_TABLES[0]:
+        shown = shown._replace(notes=[])  # the verdict has them
+    return Section(shown, terms_of(table), "problem" not in table.header)
+
+
+def _contents(
+    charts: Sequence[Chart], sections: Sequence[Section], failures: PageTable | None
+) -> Contents:
+    """Return the contents in the order of the page: a chart and a table are in the overview."""
+    of_charts = [Link(chart.name, chart.title) for chart in charts]
+    of_tables = [Link(one.table.name, one.table.name.capitalize()) for one in sections]
+    first = sum(one.table.name in FIRST_TABLES for one in sections)
+    last = [Link("failures", "Failures")] if failures else []
     return {
-        "compared": methods if few else [f"{len(methods)} methods"],
-        "where": str(cases[0]) if len(cases) == 1 else f"{len(cases)} problems",
-        "lead": lead if few else f"{_enumerated(methods)}: {lead}",
-        "tiles": {name: f"{value:,}" for name, value in tiles.items()},
-        "failed": failed,
+        "Overview": [Link("verdict", "Verdict"), *of_charts[:1], *of_tables[:first]],
+        "Charts": of_charts[1:],
+        "Tables": of_tables[first:],
+        "Runs": [*last, Link("settings", "Settings")],
     }
 
 
-def shown_table(table: Table) -> dict[str, Any]:
-    """Return a table as the page shows it; rows that sum up others stay at the end when sorted."""
-    last = len(table.rows) - table.closing
-    rows = [[_page_cell(cell) for cell in row] for row in table.rows]
-    return {
-        "name": table.name,
-        "short": table.name.capitalize(),
-        "title": table.title,
-        "header": table.header,
-        "kinds": [cell.kind for cell in rows[0]],
-        "body": rows[:last],
-        "foot": rows[last:],
-        "notes": table.notes,
-    }
+def _pickers(names: Mapping[str, Any]) -> list[tuple[str, str, dict[str, list[tuple[str, str]]]]]:
+    """Return the filters: what they choose, their titles, and options by group.
+
+    There is no filter with a single option.
+    """
+    problems: dict[str, dict[str, str]] = {}
+    for case in names["cases"]:
+        problems.setdefault(case["suite"], {})[case["problem"]] = case["problem"]
+    sizes = dict.fromkeys(case["size"] for case in names["cases"])
+    found = [
+        ("problem", "Problems", {suite: list(of.items()) for suite, of in problems.items()}),
+        ("size", "Sizes", {"": [(size, size) for size in sizes]}),
+        ("method", "Methods", {"": [(one["name"], one["label"]) for one in names["methods"]]}),
+    ]
+    return [one for one in found if sum(map(len, one[2].values())) > 1]
 
 
-def _page_cell(cell: Cell | str) -> PageCell:
-    if isinstance(cell, str):
-        return PageCell(cell)
-    said = formats.pieces(cell)
-    around = {"IQR": "({})", "saved": "({})", "baseline": "[{}]"}
-    number = repr(float(cell.value)).replace("inf", "Infinity")  # as JavaScript reads it
-    return PageCell(
-        said["value"],
-        kind="number",
-        value="" if math.isnan(cell.value) else number,
-        mark=cell.mark,
-        meaning=MEANINGS.get(cell.mark, ""),
-        beside=tuple(form.format(said[name]) for name, form in around.items() if said[name]),
-        best=cell.best,
-        doubt=said["doubt"],
-    )
+def _run_lines(runs: pl.DataFrame, names: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the runs as lines of CSV, each with the places of its case and of its method."""
+    header, *lines = csv_lines(runs)
+    cases = {case: place for place, case in enumerate(curves.cases(runs))}
+    methods = {one["name"]: place for place, one in enumerate(names["methods"])}
+    keys = runs.select("problem", "m", "n", "method").rows()
+    rows = [
+        [cases[Case(*case)], methods[method], line]
+        for (*case, method), line in zip(keys, lines, strict=True)
+    ]
+    return {"header": header, "rows": rows}
 
 
-def _failures(failed: pl.DataFrame) -> dict[str, Any]:
+def _failures(failed: pl.DataFrame) -> PageTable:
     """Return a table of the runs that failed, and why they failed."""
     kinds = {"problem": "text", "(m, n)": "text", "method": "text", "run": "number"}
     kinds |= {"seed": "number", "error": "prose"}
     size = pl.format("({}, {})", "m", "n")
     lines = failed.select("problem", size, "method", "number", "seed", "error").rows()
-    return _text_table("What failed", kinds, lines)
-
-
-def _text_table(
-    title: str, kinds: dict[str, str], lines: Sequence[Sequence[Any]]
-) -> dict[str, Any]:
-    """Return a table of texts; `kinds` has the names and kinds of its columns."""
-    body = [
-        [
-            PageCell("" if text is None else str(text), kind)
-            for text, kind in zip(line, kinds.values(), strict=True)
-        ]
-        for line in lines
-    ]
-    about = {"title": title, "header": list(kinds), "kinds": list(kinds.values())}
-    return {**about, "body": body, "foot": [], "notes": []}
+    return text_table("What failed", kinds, lines)
 
 
 def _facts(runs: pl.DataFrame, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,7 +178,7 @@ def _facts(runs: pl.DataFrame, options: Mapping[str, Any]) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     for column, name in {"version": "bilevo", "kernel": "kernel", "machine": "machine"}.items():
         values = runs[column].drop_nulls().unique().sort()
-        facts[name] = _enumerated([value for value in values if value] or ["not recorded"])
+        facts[name] = enumerated([value for value in values if value] or ["not recorded"])
     given = {name: value for name, value in options.items() if value is not None}
     return {**facts, **({"comparison": _as_text(given)} if given else {})}
 
@@ -203,9 +191,10 @@ def _folder(name: str, kept: Mapping[str, Any]) -> dict[str, Any]:
     rest = {key: value for key, value in kept.items() if value not in (None, {}, [])}
     parts, table = rest.get("experiments"), None
     if isinstance(parts, list) and all(isinstance(part, Mapping) for part in parts):
-        kinds = {key: "prose" if key in LISTS else "text" for part in parts for key in part}
-        lines = [[_setting(key, part.get(key)) for key in kinds] for part in parts]
-        table = _text_table("Experiments", kinds, lines)
+        named = [{_setting_name(key): value for key, value in part.items()} for part in parts]
+        kinds = {key: "prose" if key in LISTS else "text" for part in named for key in part}
+        lines = [[_setting(key, part.get(key)) for key in kinds] for part in named]
+        table = text_table("Experiments", kinds, lines)
         del rest["experiments"]
     if seconds := rest.pop("max_time", None):
         rest["longest time of a run"] = f"{seconds} s"
@@ -213,9 +202,13 @@ def _folder(name: str, kept: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": name, "experiments": table, "facts": facts}
 
 
+def _setting_name(key: str) -> str:
+    return LIMITS if key == OLD_LIMITS else key
+
+
 def _setting(key: str, value: Any) -> str:
     """Return a setting of an experiment as text; a limit of 0 is written as none."""
-    if key in ("max_evals", "budgets") and isinstance(value, list):  # budgets: the name until 0.1.0
+    if key == LIMITS and isinstance(value, list):
         value = ["none" if limit == 0 else limit for limit in value]
     text = _as_text(value)
     return text if isinstance(text, str) else str(value)
@@ -236,8 +229,3 @@ def _as_text(value: Any) -> Any:
         nested = any(isinstance(item, list | tuple) for item in value)
         return ", ".join(f"({item})" for item in items) if nested else ", ".join(items)
     return str(value)
-
-
-def _enumerated(names: Sequence[str]) -> str:
-    """Write names as "a, b and c"."""
-    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))

@@ -1,0 +1,1 @@
+"""The page over runs and campaigns that are being made: `bilevo watch`."""
