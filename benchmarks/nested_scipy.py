@@ -24,8 +24,6 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Problem
 from bilevo.core.request import Level
 
-RANDOM_STARTS = 3  # The random starts of a follower in a descent, beside the last answer.
-FINAL_STARTS = 10  # The random starts of a follower at the end of a descent.
 EQUAL_F = 1e-7  # Answers tie if f differs by this at most, in units of max(1, |f|).
 STEP = 1e-4  # The step of the leader's differences, in units of max(1, |x|).
 PATIENCE = 12  # A descent ends after so many points in a row that are no better.
@@ -59,6 +57,8 @@ class NestedSLSQP:
     problem: Problem
     max_evals: int
     seed: int
+    random_starts: int = 3  # random starts of a follower in a descent, beside the last answer
+    final_starts: int = 10  # random starts of a follower at the end of a descent
     counts: dict[Level, int] = field(default_factory=lambda: {Level.UPPER: 0, Level.LOWER: 0})
     found: list[Found] = field(default_factory=list)
     seen: dict[bytes, tuple[float, FloatArray]] = field(default_factory=dict)
@@ -149,7 +149,7 @@ class Descent:
         with suppress(StuckError):
             self.descend(start)
         x = min((pair for pair, _ in self.known.values()), key=_rank).x
-        return self.run.pair(x, self.run.follower(x, self.starts(FINAL_STARTS)))
+        return self.run.pair(x, self.run.follower(x, self.starts(self.run.final_starts)))
 
     def descend(self, start: FloatArray) -> None:
         rule = {
@@ -169,7 +169,8 @@ class Descent:
 
     def starts(self, count: int) -> list[FloatArray]:
         box = self.run.problem.y_bounds
-        drawn = list(self.rng.uniform(box.lower, box.upper, (count, box.size)))
+        first = count if self.last is not None else max(count, 1)
+        drawn = list(self.rng.uniform(box.lower, box.upper, (first, box.size)))
         return drawn if self.last is None else [self.last, *drawn]
 
     def values(self, x: FloatArray) -> FloatArray:
@@ -177,7 +178,7 @@ class Descent:
         key = x.tobytes()
         if key not in self.known:
             point = x.copy()
-            y = self.run.follower(point, self.starts(RANDOM_STARTS))
+            y = self.run.follower(point, self.starts(self.run.random_starts))
             pair = self.run.pair(point, y)
             self.run.keep_unchecked(pair)
             self.last = y

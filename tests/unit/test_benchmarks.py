@@ -19,6 +19,7 @@ TINY = {
 }
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", PARTS)
 def test_a_benchmark_gives_tables_and_targets(name: str, monkeypatch) -> None:
     monkeypatch.setattr(memory, "alone", lambda function, *args: function(*args))
