@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import io
+import re
+from pathlib import Path
 from typing import ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import Directive
+from docutils.utils.math import MathError
+from docutils.utils.math.latex2mathml import tex2mathml
 from rich.console import Console
 from sphinx.application import Sphinx
+from sphinx.util import logging
+from sphinx.writers.html5 import HTML5Translator
 
 from bilevo.cli import app as commands
 from bilevo.version import __version__
@@ -18,9 +24,16 @@ author = "The bilevo developers"
 project_copyright = "the bilevo developers, MIT licence"
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build"]
 myst_heading_anchors = 3  # links such as laboratory.md#runs, as on GitHub
+myst_enable_extensions = ["dollarmath"]  # $x^2$ is a formula, as on GitHub
+html_math_renderer = "mathml"  # browsers show MathML themselves: no script, no fonts
+
+napoleon_google_docstring = False
+napoleon_use_param = False  # "F, f" stays one entry
+napoleon_use_rtype = False
+napoleon_preprocess_types = False
 
 default_role = "py:obj"  # text in single backquotes in a docstring is a name of ours, or code
 autodoc_member_order = "bysource"
@@ -32,6 +45,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"bilevo {__version__}"
 html_favicon = "pictures/icon.svg"
 html_show_sourcelink = False
+html_static_path = ["static"]
 # Sections of the site that have only one page.
 ALONE = ("quick_start", "concepts", "methods", "examples", "design")
 html_sidebars: dict[str, list[str]] = {page: [] for page in ALONE}
@@ -44,6 +58,9 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
+
+
+ICON_SCRIPT = re.compile(r'<script [^>]*src="[^"]*/fontawesome\.js[^>]*></script>')
 
 
 class Help(Directive):
@@ -59,5 +76,29 @@ class Help(Directive):
         return [nodes.literal_block(text=shown.getvalue(), language="text")]
 
 
+def mathml(translator: HTML5Translator, node: nodes.math | nodes.math_block) -> None:
+    """Write a formula as MathML; a formula that cannot be read is a warning."""
+    block = isinstance(node, nodes.math_block)
+    try:
+        formula = tex2mathml(node.astext(), as_block=block)
+    except (MathError, SyntaxError) as error:
+        logging.getLogger(__name__).warning("no formula: %s", error, location=node)
+        formula = f"<code>{translator.encode(node.astext())}</code>"
+    place = '<div class="math" tabindex="0">{}</div>' if block else '<span class="math">{}</span>'
+    translator.body.append(place.format(formula))
+    raise nodes.SkipNode
+
+
+def without_icon_script(app: Sphinx, error: Exception | None) -> None:
+    """Remove the theme's script of 1.5 MB for icons: its style sheet shows the same icons."""
+    if error is None and app.builder.format == "html":
+        for page in Path(app.outdir).rglob("*.html"):
+            text = page.read_text(encoding="utf-8")
+            page.write_text(ICON_SCRIPT.sub("", text), encoding="utf-8")
+
+
 def setup(app: Sphinx) -> None:
+    app.connect("build-finished", without_icon_script)
     app.add_directive("bilevo-help", Help)
+    app.add_html_math_renderer("mathml", (mathml, None), (mathml, None))
+    app.add_css_file("bilevo.css")

@@ -29,6 +29,7 @@ def main() -> None:
     shop = wholesale()
     plot.save(plot.landscape(shop, bilevo.minimize(shop)), PICTURES / "wholesale.svg")
     plot.save(tie(), PICTURES / "tie.svg")
+    plot.save(idea(), PICTURES / "idea.svg")
     shown = {title: first_generation(problem, method) for method, title in METHODS.items()}
     (PICTURES / "competition.svg").write_text(animation(shown), encoding="utf-8")
 
@@ -42,6 +43,40 @@ def wholesale() -> bilevo.Problem:
         [(10, 50)],
         name="wholesale",
     )
+
+
+def idea() -> Figure:
+    """Draw the problem of the landing page: what the leader wants, and what the follower allows."""
+    problem = bilevo.Problem(
+        lambda x, y: (x[0] - 3) ** 2 + (y[0] - 1) ** 2,
+        lambda x, y: (y[0] - x[0]) ** 2 + 0.1 * y[0],
+        [(-5, 10)],
+        [(-5, 10)],
+    )
+    result = bilevo.minimize(problem)
+    figure = Figure(figsize=(6.2, 4.2), layout="constrained")
+    ax = figure.subplots()
+    x, y = np.meshgrid(np.linspace(0, 5.4, 200), np.linspace(-0.4, 3.6, 200))
+    F = (x - 3) ** 2 + (y - 1) ** 2
+    ax.contour(x, y, F, levels=result.F * np.array([0.3, 1, 2.4]), colors="#c4cad4")
+    ax.plot([0, 3.65], [-0.05, 3.6], color=plot.SURVIVED, linewidth=2.5)
+    style = {"arrowstyle": "->", "color": plot.SURVIVED, "linewidth": 1.5, "linestyle": "--"}
+    ax.annotate("", (3, 2.9), (3, 1.15), arrowprops=style)
+    ax.plot(3, 1, "*", color="#b5651d", markersize=16)
+    ax.plot(*result.x, *result.y, "o", color="black", markersize=9)
+    words = {"size": 12.5, "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 1.5}}
+    green = {"color": plot.SURVIVED, **words}
+    ax.text(3.75, 3.05, "the follower's\nanswer to each x", **green)
+    ax.text(3.12, 1.85, "with x = 3, the follower\nwould go up to the line", **green)
+    ax.text(3.2, 0.95, "what the leader\nwould like", color="#b5651d", va="center", **words)
+    ax.text(1.8, 2.15, "the best that the\nleader can get", ha="right", **words)
+    ax.set_xlabel("x, chosen by the leader", size=12.5)
+    ax.set_ylabel("y, chosen by the follower", size=12.5)
+    ax.set_aspect("equal")
+    ax.set_xlim(0, 5.4)
+    ax.set_ylim(-0.4, 3.6)
+    ax.spines[["top", "right"]].set_visible(False)
+    return figure
 
 
 def tie() -> Figure:

@@ -19,10 +19,10 @@ any price.
 be replaced by its optimality conditions. The whole problem becomes one mixed-integer program
 (`single_level` below), which HiGHS solves faster than a run of bilevo, and with a proof. That
 program needs a bound M on the duals, which is not known beforehand. If M is too small or too
-large, the answer is wrong without a warning; the example shows that, too. Also, a search can miss
-the best offers. For the owner of Solitude and Sundance these lie on an edge of the box, and runs
-end with less profit. bilevo is for markets that are not linear programs, such as markets with unit
-commitment or AC flows, or the simulator of somebody else.
+large, the answer is wrong without a warning; the example shows that, too. Also, a search proves
+nothing. For the owner of Solitude and Sundance the best offers lie at a jump and on an edge of the
+box, where a search can miss them. bilevo is for markets that are not linear programs, such as
+markets with unit commitment or AC flows, or the simulator of somebody else.
 """
 
 from __future__ import annotations
