@@ -11,7 +11,17 @@ import pytest
 
 EXTRAS = (
     *("polars", "matplotlib", "plotly", "jinja2", "numba", "sklearn", "distributed", "dask", "ray"),
-    *("sphinx", "selenium", "iohinspector", "cma", "cmaes", "pymoo"),
+    *(
+        "pandas",
+        "sphinx",
+        "selenium",
+        "starlette",
+        "uvicorn",
+        "iohinspector",
+        "cma",
+        "cmaes",
+        "pymoo",
+    ),
 )
 ABSENT = [library for library in EXTRAS if find_spec(library) is None]
 ERROR = re.compile(rf"(?:MissingExtra|\w*Error): .*\b({'|'.join(ABSENT)})\b")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import absent
@@ -15,6 +16,8 @@ from slower_methods import waits
 import bilevo
 from bilevo.testing import CountingProblem
 
+# A second conftest.py would hide this one, which tests import.
+pytest_plugins = ["made_reports"] if find_spec("polars") else []
 collect_ignore = ["crash/warmed_up.py"]  # imported by a server of processes only
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")

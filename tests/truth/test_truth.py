@@ -85,6 +85,7 @@ def test_no_wrong_answer_of_any_construction_is_a_success_or_confirmed(name: str
 
 
 # Successes that a thorough `verify` once refuted: rounding of f, and a basin among ripples.
+@pytest.mark.rest
 @pytest.mark.parametrize("index", [106, 171])
 def test_a_success_that_was_refuted_is_no_more(index: int) -> None:
     assert not attempt(index, seed=1004, run=1004).refuted
@@ -122,6 +123,7 @@ def test_a_stiff_term_does_not_hide_that_the_soft_one_is_unsolved(weight: float)
     assert certificate.follower_gap == pytest.approx(4, abs=1e-3)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("weight", [1e6, 1e12])
 def test_a_penalty_does_not_hide_ripples(weight: float, seed: int) -> None:
@@ -138,6 +140,7 @@ def test_a_penalty_does_not_hide_ripples(weight: float, seed: int) -> None:
     check_run(Construction("wall", "penalty", problem, lambda x: [x[0]]), seed)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_curved_valley_is_solved_or_not_claimed(seed: int) -> None:
     """The follower answers (x, x^2), at the bottom of Rosenbrock's valley."""
@@ -150,6 +153,7 @@ def test_a_curved_valley_is_solved_or_not_claimed(seed: int) -> None:
     check_run(Construction("valley", "valley", problem, lambda x: [[x[0], x[0] ** 2]]), seed)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("seed", range(1, 11))
 def test_a_narrow_basin_that_is_far_deeper_is_found_or_success_not_claimed(seed: int) -> None:
     """The follower answers near 6 where x is near 3, and else 1."""
@@ -185,6 +189,7 @@ def test_a_run_that_could_not_solve_the_follower_claims_no_success(most: int) ->
     assert result.status == "max_evals" and not result.success
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_a_scale_of_f_that_depends_on_x_does_not_hide_errors(seed: int) -> None:
     """f is 1e43 at the bounds of x and 1 in the middle; the follower answers sin(3 x)."""
@@ -204,6 +209,7 @@ def test_a_scale_of_f_that_depends_on_x_does_not_hide_errors(seed: int) -> None:
     check_run(known, seed)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_cusp_is_found_or_success_not_claimed(seed: int) -> None:
     """The follower answers x / 1.5 at a cusp; a smooth basin nearby is nearly as deep."""
@@ -218,6 +224,7 @@ def test_a_cusp_is_found_or_success_not_claimed(seed: int) -> None:
     check_run(Construction("cusp", "kink", problem, lambda x: [x[0] / 1.5]), seed)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("seed", [1, 3])
 def test_a_limit_does_not_lose_what_a_run_had_found(seed: int) -> None:
     for limit in (5_000, 15_000):

@@ -156,6 +156,7 @@ def test_wrong_settings_are_refused() -> None:
         BLEAQ2(population=2)
 
 
+@pytest.mark.rest
 def test_a_run_goes_on_from_a_snapshot_of_its_archives(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("bilevo.run.directory.SNAPSHOT_AFTER", 0.0)
     problem, budget = get("smd9"), Budget(lower_max=20, upper_max=230)

@@ -57,6 +57,7 @@ def their_evaluations(function, d: int, seed: int, accuracy: float = 1e-8) -> in
     return used
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("function", "d"), [(sphere, 5), (ellipsoid, 5), (rosenbrock, 4)])
 def test_needs_the_same_order_of_evaluations_as_the_cmaes_package(function, d: int) -> None:
     ours = np.median([our_evaluations(function, d, seed) for seed in range(11)])

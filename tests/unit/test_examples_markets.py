@@ -122,6 +122,7 @@ def test_the_best_whole_prices_hold_up_before_a_customer_solved_by_highs(pricing
         assert pricing.income(shop, prices, Milp(shop.packing, shop.tie)) == best
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("seed", "optimistic"), [(4, True), (12, True), (4, False)])
 def test_searches_find_the_best_whole_prices_either_way(pricing, seed, optimistic) -> None:
     shop = replace(pricing.SHOP, optimistic=optimistic)

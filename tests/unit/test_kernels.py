@@ -56,6 +56,7 @@ def compiled(function: Callable) -> Callable:
     return numba.njit(lambda *args: function(*args))  # noqa: PLW0108 (it stands for another)
 
 
+@pytest.mark.rest
 @given(
     st.lists(
         st.tuples(
@@ -96,6 +97,7 @@ def test_each_kernel_repeats_itself_to_the_bit(kernel: kernels.Name) -> None:
     assert np.array_equal(one, two)
 
 
+@pytest.mark.rest
 @settings(max_examples=100, deadline=None)
 @given(d=st.integers(1, 64), seed=st.integers(0, 2**32), spread=st.floats(0, 30))
 def test_the_compiled_eigensolver_agrees_with_lapack(d: int, seed: int, spread: float) -> None:
@@ -268,6 +270,7 @@ with ThreadPoolExecutor(4) as pool:
     assert done.returncode == 0 and len(done.stdout.split()) == 1, done.stderr
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("module", "reason"),
     [("raise OSError('no LLVM')", "no LLVM"), ("__version__ = '0.50.1'", "older than 0.61")],

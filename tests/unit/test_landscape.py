@@ -116,6 +116,7 @@ def test_one_variable_each_is_drawn_as_a_curve_over_a_map_of_f(tmp_path) -> None
     assert (tmp_path / "picture.png").stat().st_size > 10_000
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("name", "maps"), [("tp1", 1), ("gold-mining", 2)])
 def test_two_variables_are_drawn_as_maps(name: str, maps: int) -> None:
     problem = bilevo.problems.get(name)

@@ -47,6 +47,7 @@ def test_a_constrained_quadratic_follower_is_met_exactly() -> None:
     assert result.nfev_lower == result.nfev_upper * PER_FOLLOWER
 
 
+@pytest.mark.rest
 def test_open_directions_of_the_follower_serve_the_leader() -> None:
     """Check SMD6, whose follower leaves a line of answers open, of which the leader wants one."""
     runs = [

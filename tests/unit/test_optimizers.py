@@ -48,6 +48,7 @@ def medians(optimizer, function, **options):
 name = pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda o: type(o).__name__)
 
 
+@pytest.mark.rest
 @name
 def test_solves_the_sphere(optimizer) -> None:
     assert medians(optimizer, sphere) < 1e-6

@@ -19,7 +19,7 @@ from bilevo.algorithms.drc_plus import (
     branches,
     certificate,
     competition,
-    leader_view,
+    descent,
     method,
     warm_follower,
 )
@@ -30,7 +30,7 @@ README = (ROOT / "README.md").read_text()
 PAGES = pages()
 WITH_PYTHON = [page for page in PAGES if any(block.kind == "python" for block in blocks(page))]
 # Of the others, commands take too long or need what is not there: they are read, and not run.
-COMMANDS_RUN = ("docs/quick_start.md", "docs/tutorial_")
+COMMANDS_RUN = ("docs/quick_start.md", "docs/tutorial_", "docs/watch.md")
 pytestmark = pytest.mark.filterwarnings("ignore:workers slow this run down")
 Spaces = list[dict[str, Any]]
 
@@ -77,6 +77,11 @@ def check_laboratory(spaces: Spaces, shown: str) -> None:
     assert len(made["runs"]) == 4 and set(made["history"]["method"]) == {"drc-cma-es", "bl-cma-es"}
 
 
+def slower(page: str) -> bool:
+    """Tell whether a page is run in the second part."""
+    return page not in ("README.md", "docs/quick_start.md", "docs/concepts.md", "docs/howto.md")
+
+
 CHECKS: dict[str, Callable[[Spaces, str], None]] = {
     "README.md": check_readme,
     "docs/quick_start.md": check_quick_start,
@@ -89,10 +94,7 @@ CHECKS: dict[str, Callable[[Spaces, str], None]] = {
 
 @pytest.mark.parametrize(
     "page",
-    [
-        pytest.param(page, marks=pytest.mark.rest if "tutorial" in page else ())
-        for page in WITH_PYTHON
-    ],
+    [pytest.param(page, marks=pytest.mark.rest if slower(page) else ()) for page in WITH_PYTHON],
 )
 def test_the_code_of_a_page_runs_and_prints_what_is_shown(page: str, capsys) -> None:
     spaces = run_page(page, commands=page.startswith(COMMANDS_RUN))
@@ -150,7 +152,7 @@ def test_the_page_on_drc_plus_tells_every_switch_and_names_what_there_is() -> No
     page = (ROOT / "docs" / "drc-plus.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \|.*\| (.*) \|$", page, re.MULTILINE)
     assert [name for name, _ in rows] == [field.name for field in fields(DRCPlus)]
-    modules = (leader_view, warm_follower, method, box_search, branches, certificate, competition)
+    modules = (descent, warm_follower, method, box_search, branches, certificate, competition)
     found = {name: value for module in modules for name, value in vars(module).items()}
     found |= {module.__name__.rpartition(".")[2]: module for module in modules}
     for owner, attribute in re.findall(r"`(\w+)\.(\w+)`", " ".join(where for _, where in rows)):
