@@ -104,6 +104,20 @@ def test_the_lowest_point_of_a_parabola_is_found_and_constraints_are_met() -> No
     np.testing.assert_allclose(lowest(surface, np.full(2, 0.3), *box), [0.4, 0.6], atol=0.02)
 
 
+def test_a_small_region_is_searched_exactly_between_two_constraints() -> None:
+    centre, radius = np.array([0.4, 0.3]), 1e-5
+
+    def values(x: Any) -> list[float]:
+        return [-3 * x[0] - 2 * x[1], x[0] + x[1] - 0.70001, x[0] - x[1] - 0.1]
+
+    x = centre + radius * np.random.default_rng(5).uniform(-1, 1, (12, 2))
+    x[0] = centre
+    known = Seen(x, np.array([values(row) for row in x]), np.zeros(12))
+    surface = Surface(known, centre, radius, first_settings(2), learn=12)
+    found = lowest(surface, centre, centre - radius, centre + radius)
+    np.testing.assert_allclose((found - centre) / radius, [0.5, 0.5], atol=0.01)
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     m=st.integers(1, 4),

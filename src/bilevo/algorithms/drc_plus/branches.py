@@ -20,12 +20,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from bilevo.algorithms.drc_plus.box_search import search_all, search_spread_points, tasks_at
-from bilevo.algorithms.drc_plus.descent import StallTest, leader_rule
+from bilevo.algorithms.drc_plus.descent import StallTest, leader_rule, may_end
 from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask, best_of
 from bilevo.algorithms.drc_plus.leader_view import LeaderView
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair
-from bilevo.algorithms.shared.leader import leader_ranking, reached
+from bilevo.algorithms.shared.leader import leader_ranking
 from bilevo.algorithms.shared.sqp import sqp
 from bilevo.core.arrays import FloatArray
 from bilevo.core.request import Procedure, Values, together
@@ -191,7 +191,7 @@ def descend_on_branch(
     unit = max(state.known.unit, abs(own.f - rival.f))
     phi = BranchPhi(state, follower, Branch.at(own), Branch.at(rival), unit=unit)
     m = len(own.x)
-    rule = leader_rule(state, StallTest(), lambda: reached(follower.spec, state.the_elite))
+    rule = leader_rule(state, StallTest(), lambda: may_end(follower.spec, state))
     yield from sqp(phi, own.x, np.zeros(m), np.ones(m), rule)
     return phi.best
 

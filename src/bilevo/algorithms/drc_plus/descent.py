@@ -17,11 +17,13 @@ from bilevo.algorithms.drc_plus.experience import DISTINCT, WarmTask
 from bilevo.algorithms.drc_plus.leader_gradient import affordable, leader_gradient
 from bilevo.algorithms.drc_plus.leader_view import LEADER_TOLERANCE, LeaderView
 from bilevo.algorithms.drc_plus.local_follower import CONSTRAINT_MARGIN
+from bilevo.algorithms.drc_plus.state import budget_of
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.leader import leader_ranking, reached
 from bilevo.algorithms.shared.sqp import LocalRule, SearchEnd, sqp
 from bilevo.core.arrays import FloatArray
+from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, Values, together
 
 LEADER_DIFFERENCE = 1e-5  # The step of finite differences in x, as a fraction of the box.
@@ -78,10 +80,11 @@ class Phi:
     def over(self) -> bool:
         """Tell whether the search is over.
 
-        It is at the target, or if a step had a wrong answer, or if f turns out not to be smooth.
+        It is at the target, or if a step had a wrong answer, or if f turns out not to be smooth, or
+        if the run's budget is used up.
         """
-        at_target = reached(self.follower.spec, self.state.the_elite)
-        return at_target or self.corrected is not None or self.state.known.rough
+        ended = may_end(self.follower.spec, self.state)
+        return ended or self.corrected is not None or self.state.known.rough
 
     def test_gradient(self, pair: Pair, gradient: FloatArray) -> None:
         """Compare the change of F since the last gradient with what both gradients say."""
@@ -214,6 +217,11 @@ class Phi:
         task = yield from self.follower.start(x, np.ones(len(x)))
         rng = self.state.stream(self.follower.spec, "descent")
         return (yield from self.state.solve(self.follower, task, self.state.known.tight, rng))
+
+
+def may_end(spec: Spec, state: LeaderView) -> bool:
+    """Tell whether the run is at its target, or has used up its budget."""
+    return reached(spec, state.the_elite) or state.total >= budget_of(spec).total
 
 
 @dataclass(slots=True, eq=False)

@@ -59,7 +59,7 @@ from bilevo.algorithms.shared.gradients import check_gradients
 from bilevo.algorithms.shared.leader import note_tasks, reached
 from bilevo.core.algorithm import Algorithm, registered
 from bilevo.core.arrays import FloatArray
-from bilevo.core.budget import StopReason
+from bilevo.core.budget import StopReason, interquartile_range
 from bilevo.core.feasibility import USUAL_CTOL
 from bilevo.core.problem import Spec
 from bilevo.core.request import Level, Procedure
@@ -78,6 +78,9 @@ ROUGH_F = 1e-2
 RELIABLE = 0.8  # Branches are looked for if more than this share of local searches settles.
 KINK_WIDTH = 0.01  # The first deviations of CMA-ES around an elite at a kink, before a restart.
 LOCATING_SHARE = 0.5  # Evaluations to locate jumps, for each one that exploring leaders has taken.
+# If F differs by less than this, relative to |F|, it does so by errors of the followers' answers,
+# and says nothing about the scale of F.
+LEVEL_F = 1e-10
 EXPLORED_DESCENTS = 3  # How many descents follow a look at leaders all over the box.
 
 
@@ -410,7 +413,9 @@ class DRCPlus(Algorithm[DRCPlusState]):
         follower = self.follower(spec, state)
         tasks = yield from compete(state, follower, x, search.deviations, self.competition)
         if search is state.search:  # other searches are too narrow to show how much F varies
-            state.F_scale.see(np.array([task.pair.F for task in tasks]))
+            F = np.array([task.pair.F for task in tasks])
+            if interquartile_range(F) > LEVEL_F * np.abs(F).min():
+                state.F_scale.see(F)
         yield from accept_best(state, follower, tasks)
         pairs = [task.pair for task in tasks]
         note_tasks(state, [task.executions for task in tasks], pairs)

@@ -14,7 +14,7 @@ centre, and no smooth model helps.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +33,7 @@ RELEARN = 1.2  # Settings are learnt again after the leaders grew by this factor
 GOOD, FAIR = 0.7, 0.1  # A gain of this part of the predicted one is good, or fair.
 INDEPENDENT = 0.15  # A direction counts if a leader lies this many radii off all others.
 ROUGH = 5  # A region is rough after this many rises in a row.
+KEPT_AWAY = 2.0  # How many times its last violation a constraint is kept away from.
 LEARNING = 12  # The most steps of L-BFGS that learn the settings.
 
 
@@ -87,6 +88,8 @@ class Region:
     gain: float = math.inf  # the last predicted gain
     accurate: bool = False  # whether the last gain was about as predicted
     level: bool = False  # whether F is the same all over the region
+    # How far below 0 the models of G (c,) must be; empty if the models have not erred yet.
+    margins: FloatArray = field(default_factory=lambda: np.empty(0))
 
     @property
     def rough(self) -> bool:
@@ -112,6 +115,7 @@ class Region:
             if self.level or (self.accurate and self.gain <= negligible):
                 break
             self.radius *= 0.5
+            self.margins *= 0.5
         return None
 
     def _is_level(self, points: list[Known], x: FloatArray, negligible: float) -> bool:
@@ -144,7 +148,8 @@ class Region:
         """Return the model's lowest point in the region, and whether a trial there is useful."""
         centre, radius = self.centre, self.radius
         lower, upper = np.maximum(centre.x - radius, 0), np.minimum(centre.x + radius, 1)
-        found = lowest(surface, centre.x, lower, upper)
+        margins = self.margins[: len(surface.scale) - 1] if self.margins.size else 0.0
+        found = lowest(surface, centre.x, lower, upper, margins)
         values = surface.at(found)[0]
         violation = float(np.maximum(values[1:], 0).sum())
         gain = centre.F - values[0] if centre.violation == 0 else centre.violation - violation
@@ -185,6 +190,8 @@ class Region:
         if tried.gain == 0:  # it has only shown a direction
             self.doubtful = self.doubtful and not better
             return
+        if centre.violation == 0:
+            self._set_margins(found)
         ratio = gained / tried.gain
         step = np.abs(found.x - centre.x).max()
         self.doubtful = ratio < FAIR
@@ -193,6 +200,16 @@ class Region:
         self.jumps = self.jumps or (ratio < -1 and self.radius < SMALL_RADIUS)
         if ratio > GOOD and step > 0.9 * self.radius:
             self.radius = min(2 * self.radius, MAX_RADIUS)
+
+    def _set_margins(self, found: Known) -> None:
+        """Keep away from constraints by twice what a trial has violated; else by half as much.
+
+        A model errs, so that of two trials at a constraint about one would be infeasible.
+        """
+        if found.violation == 0:
+            self.margins *= 0.5
+        elif math.isfinite(found.violation) and found.usable:
+            self.margins = KEPT_AWAY * np.maximum(found.G, 0.0)
 
 
 def independent_directions(steps: FloatArray) -> FloatArray:

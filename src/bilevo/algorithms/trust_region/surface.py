@@ -14,6 +14,7 @@ unfinished followers have a variance of their own, by which the model believes t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from bilevo.core.arrays import FloatArray
 JITTER = 1e-9  # The variance that every value has, relative to the mean variance of the model.
 MEDIANS = {"h": 2.0, "a": 1.0, "t": 1.0, "q": 1.0}  # The prior of the settings is log-normal.
 DEVIATIONS = {"h": 1.0, "a": 1.0, "t": 1.0, "q": 1.5}
+TINY = 1e-12  # Slopes below this part of the scale of values count as this.
 REACH = 4.0  # Settings stay within this many deviations of their medians.
 
 
@@ -71,6 +73,9 @@ class Surface:
         self._weights = a * weights
         self._level = t * weights.sum(axis=0)
         self._slopes, self._curves = t * (self._u.T @ weights), q * (squares.T @ weights)
+        nearest = int((self._u**2).sum(axis=1).argmin())
+        if not self._u[nearest].any():  # the values there are known
+            self._mean = self._mean + seen.values[nearest] - self.at(centre)[0]
 
     def _covariance(self, settings: FloatArray, bumps: FloatArray | None = None) -> FloatArray:
         a, t, q = np.exp(2 * settings[-3:])
@@ -131,31 +136,48 @@ class Surface:
 
 
 def lowest(
-    surface: Surface, start: FloatArray, lower: FloatArray, upper: FloatArray, steps: int = 40
+    surface: Surface,
+    start: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    margins: FloatArray | float = 0.0,
+    steps: int = 40,
 ) -> FloatArray:
-    """Return the x in a box where the model of F is lowest and the models of G are at most 0.
+    """Return the x in a box where the model of F is lowest and the models of G leave `margins`.
 
-    scipy's L-BFGS-B searches it, or SLSQP if there are constraints. If no x seems feasible, SLSQP
-    ends near the least violation.
+    `margins`, one or (c,), say how far below 0 the models of G must be. scipy's L-BFGS-B searches the x, or
+    SLSQP if there are constraints. If no x seems feasible, SLSQP ends near the least violation.
+    Both search in units of the radius, and with slopes of about 1 at the start, so that small
+    regions are searched as exactly as large ones.
     """
     from scipy.optimize import minimize  # late: slow to import
 
-    first, scale = surface.at(start)[0], surface.scale
+    first, slopes = surface.at(start)
+    radius = surface.radius
+    units = np.maximum(np.abs(slopes).max(axis=0) * radius, TINY * surface.scale)
 
-    def F(x: FloatArray) -> tuple[float, FloatArray]:
-        values, slopes = surface.at(x)
-        return float((values[0] - first[0]) / scale[0]), slopes[:, 0] / scale[0]
+    def values(u: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return values (1 + c,) and slopes (1 + c, m), which are contiguous, as SLSQP needs."""
+        found, slopes = surface.at(start + radius * u)
+        return (found - first) / units, np.ascontiguousarray((slopes * (radius / units)).T)
 
-    options = {"maxiter": steps}
-    box = {"jac": True, "bounds": list(zip(lower, upper, strict=True)), "options": options}
+    def F(u: FloatArray) -> tuple[float, FloatArray]:
+        found, slopes = values(u)
+        return float(found[0]), slopes[0]
+
+    box = list(zip((lower - start) / radius, (upper - start) / radius, strict=True))
+    settings: dict[str, Any] = {"jac": True, "bounds": box}
+    u = np.zeros(len(start))
     if len(first) == 1:
-        found = minimize(F, start, method="L-BFGS-B", **box)
+        found = minimize(F, u, method="L-BFGS-B", options={"maxiter": steps}, **settings)
     else:
+        shift = (first[1:] + margins) / units[1:]
         room = {
             "type": "ineq",
-            "fun": lambda x: -(surface.at(x)[0] / scale)[1:],
-            "jac": lambda x: -(surface.at(x)[1] / scale)[:, 1:].T,
+            "fun": lambda u: -(values(u)[0][1:] + shift),
+            "jac": lambda u: -values(u)[1][1:],
         }
-        found = minimize(F, start, method="SLSQP", constraints=[room], **box)
-    x = np.where(np.isfinite(found.x), found.x, start)
+        options = {"maxiter": steps, "ftol": 1e-9}
+        found = minimize(F, u, method="SLSQP", constraints=[room], options=options, **settings)
+    x = start + radius * np.where(np.isfinite(found.x), found.x, 0.0)
     return np.asarray(np.clip(x, lower, upper))
