@@ -145,10 +145,10 @@ def lowest(
 ) -> FloatArray:
     """Return the x in a box where the model of F is lowest and the models of G leave `margins`.
 
-    `margins`, one or (c,), say how far below 0 the models of G must be. scipy's L-BFGS-B searches the x, or
-    SLSQP if there are constraints. If no x seems feasible, SLSQP ends near the least violation.
-    Both search in units of the radius, and with slopes of about 1 at the start, so that small
-    regions are searched as exactly as large ones.
+    `margins`, one or (c,), say how far below 0 the models of G must be. scipy's L-BFGS-B searches
+    the x, or SLSQP if there are constraints. If no x seems feasible, SLSQP ends near the least
+    violation. Both search in units of the radius, and with slopes of about 1 at the start, so that
+    small regions are searched as exactly as large ones.
     """
     from scipy.optimize import minimize  # late: slow to import
 
