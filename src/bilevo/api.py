@@ -397,6 +397,8 @@ class Optimizer(AskTell):
             raise ValueError(
                 "ask and tell is for functions; minimize drives a problem's own solver"
             )
+        if problem.simulator is not None:
+            raise ValueError("ask and tell has two levels; minimize drives a joint simulator")
         algorithm = method_of(problem, method)
         spec = spec_of(problem, algorithm, rng, budget, target, x0, y0, ftol, ctol)
         spec = replace(spec, slopes=NO_SLOPES)  # `tell` takes values only

@@ -17,6 +17,7 @@ import numpy as np
 from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.budget import Budget, FullBudget
 from bilevo.core.checks import is_truth, real_array, real_number, require, shown, whole_number
+from bilevo.core.joint import Simulator, joint_simulator
 from bilevo.core.keywords import explain_unknown, with_args
 from bilevo.core.notebook import table
 from bilevo.core.request import Level
@@ -242,6 +243,30 @@ class Problem:
         self.response = response
         self.budget = budget or Budget()
         self.follower = None if follower is None else bind_solver(follower, self)
+        self.simulator: Simulator | None = None
+
+    @classmethod
+    def joint(
+        cls,
+        simulate: Callable[..., Any],
+        x_bounds: Any,
+        y_bounds: Any,
+        vectorized: bool = False,
+        args: tuple[Any, ...] = (),
+        **settings: Any,
+    ) -> Problem:
+        """Make a problem of a simulator that returns the values of both levels by one call.
+
+        `simulate` takes (x, y), and returns (F, f), (F, f, G, g), or a dictionary with F, f and
+        maybe G and g. A call counts as one evaluation, and no pair is simulated twice in a run:
+        `result.nfev` and `max_evals` count simulations, and `nfev_upper` and `nfev_lower` say how
+        many values each level asked for. `settings` are other keywords of `Problem`.
+        """
+        simulator = joint_simulator(simulate, vectorized, args, settings)
+        given: dict[str, Any] = {name: simulator.part(name) for name in "FfGg"} | settings
+        made = cls(**given, x_bounds=x_bounds, y_bounds=y_bounds, vectorized=vectorized)
+        made.simulator = simulator
+        return made
 
     @property
     def m(self) -> int:
@@ -289,6 +314,7 @@ class Problem:
     def __repr__(self) -> str:
         known = f", F*={self.optimum.F:g}" if self.optimum else ""
         solver = "" if self.follower is None else f", follower {type(self.follower).__name__}"
+        solver += ", joint" if self.simulator is not None else ""
         return f"<Problem {self.name}: m={self.m}, n={self.n}{solver}{known}>"
 
     def _repr_html_(self) -> str:
@@ -321,10 +347,15 @@ class Problem:
                 f"{self.name} takes x of shape (k, {self.m}) and y of shape (k, {self.n}); "
                 f"got {x_rows.shape} and {y_rows.shape}"
             )
+        if self.simulator is not None:
+            return self.simulator.evaluate(x_rows, y_rows, self.repeats_lower)
         return *self.values(Level.UPPER, x_rows, y_rows), *self.values(Level.LOWER, x_rows, y_rows)
 
     def values(self, level: Level, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return a level's objective (k,) and constraints (k, c) at x (k, m), y (k, n)."""
+        if self.simulator is not None:
+            values = self.simulator.evaluate(x, y, self.repeats_lower)
+            return values[:2] if level is Level.UPPER else values[2:]
         objective, constraints = self.functions(level)
         returned = Returned(level, self.vectorized, least=self.repeats(level))
         batches = [(x, y)] if self.vectorized else list(zip(x, y, strict=True))

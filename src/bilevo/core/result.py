@@ -216,6 +216,7 @@ class Result(HasArchive):
     constraint_scales: tuple[tuple[float, ...], ...] = ()  # (upper, lower), where ctol is not 0
     njev_upper: int = 0  # points at which the leader's gradients were asked for
     njev_lower: int = 0  # the same for the follower's gradients; both are not in nfev
+    simulations: int | None = None  # of a joint problem: calls of its simulator, which nfev counts
 
     def __post_init__(self) -> None:
         # Files of earlier versions may have a success without a certificate.
@@ -225,7 +226,9 @@ class Result(HasArchive):
 
     @property
     def nfev(self) -> int:
-        return self.nfev_upper + self.nfev_lower
+        """Return the evaluations of both levels; of a joint problem, the simulations."""
+        asked = self.nfev_upper + self.nfev_lower
+        return asked if self.simulations is None else self.simulations
 
     @property
     def njev(self) -> int:
@@ -305,6 +308,9 @@ class Result(HasArchive):
         """Return a text of lines of at most 79 columns, which says all that matters, for a mail."""
         verdict = "success" if self.success else "no success"
         evals = f"{self.nfev_upper} + {self.nfev_lower} = {self.nfev} (upper + lower)"
+        if self.simulations is not None:
+            asked = f"{self.nfev_upper} upper and {self.nfev_lower} lower values were asked for"
+            evals = f"{self.simulations} simulations ({asked})"
         rows = {
             f"bilevo {self.version}": f"{self.method}, seed {self.seed}: {verdict}",
             "message": self.message,

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bilevo.core.algorithm import AlgorithmState
+from bilevo.core.request import Level
 from bilevo.core.result import Result
 from bilevo.run import encoding
 from bilevo.run.clock import Clock
@@ -87,6 +88,9 @@ class Live:
     def best(self, session: Session) -> None:
         """Do nothing: the session itself keeps the best pair."""
 
+    def recalled(self, session: Session, level: Level, points: int) -> None:
+        """Do nothing: the session itself counts these points."""
+
     def generation(self, session: Session, state: AlgorithmState) -> bool:
         return self.stopped_by_callback(session)
 
@@ -154,6 +158,9 @@ class Journalled:
 
     def best(self, session: Session) -> None:
         self.write(encoding.best(session.record, self.next_number, self._clock.elapsed))
+
+    def recalled(self, session: Session, level: Level, points: int) -> None:
+        self.write(encoding.recalled(level, points, self.next_number, self._clock.elapsed))
 
     def generation(self, session: Session, state: AlgorithmState) -> bool:
         self.write(encoding.generation(session.record, self.next_number, self._clock.elapsed))

@@ -63,6 +63,7 @@ class Piece(NamedTuple):
     constraints: FloatArray
     time: float
     failed: bool
+    other: tuple[FloatArray, FloatArray] | None = None  # values of the other level, if known
 
 
 class Collected:
@@ -93,7 +94,9 @@ class Collected:
         else:
             assert isinstance(batch, Batch)
             values, y = (outcome.objective, outcome.constraints), batch.y[rows]
-        self._pieces.append(Piece(number, batch.level, batch.x[rows], y, *values, time, failed))
+        other = outcome.other if isinstance(outcome, EvaluationOutcome) else None
+        piece = Piece(number, batch.level, batch.x[rows], y, *values, time, failed, other)
+        self._pieces.append(piece)
         self._rows, self._added = self._rows + len(y), self._added + len(y)
         while self._limit is not None and self._rows - len(self._pieces[0].x) >= self._limit:
             self._rows -= len(self._pieces.popleft().x)
@@ -103,12 +106,11 @@ class Collected:
         pieces = sorted(self._pieces, key=lambda piece: piece.number)
         sizes = [len(piece.x) for piece in pieces]
         upper = np.repeat([piece.level is Level.UPPER for piece in pieces], sizes).astype(bool)
-        objective = _joined([piece.objective for piece in pieces])
         columns = {
             "x": _joined([np.empty((0, m)), *(piece.x for piece in pieces)]),
             "y": _joined([np.empty((0, n)), *(piece.y for piece in pieces)]),
-            "F": np.where(upper, objective, np.nan),
-            "f": np.where(upper, np.nan, objective),
+            "F": _joined([_values(piece, Level.UPPER)[0] for piece in pieces]),
+            "f": _joined([_values(piece, Level.LOWER)[0] for piece in pieces]),
             "G": _constraints(pieces, Level.UPPER),
             "g": _constraints(pieces, Level.LOWER),
             "level": np.where(upper, Level.UPPER.value, Level.LOWER.value),
@@ -126,15 +128,21 @@ def _joined(parts: Sequence[FloatArray]) -> FloatArray:
 
 def _constraints(pieces: list[Piece], level: Level) -> FloatArray:
     """Return the constraints (k, c) of a level; rows of the other level are NaN."""
-    own = [piece for piece in pieces if piece.level is level and not piece.failed]
-    width = max((piece.constraints.shape[1] for piece in own), default=0)
-    rows = [
-        piece.constraints
-        if piece.level is level and piece.constraints.shape[1] == width
-        else np.full((len(piece.x), width), np.nan)
-        for piece in pieces
-    ]
+    found = [_values(piece, level)[1] for piece in pieces]
+    width = max((rows.shape[1] for rows in found), default=0)
+    none = [np.full((len(rows), width), np.nan) for rows in found]
+    rows = [a if a.shape[1] == width else b for a, b in zip(found, none, strict=True)]
     return _joined([np.empty((0, width)), *rows])
+
+
+def _values(piece: Piece, level: Level) -> tuple[FloatArray, FloatArray]:
+    """Return a level's objective (k,) and constraints (k, c) of a piece; NaN if not known."""
+    if piece.level is level:
+        unknown = np.empty((len(piece.x), 0))
+        return piece.objective, unknown if piece.failed else piece.constraints
+    if piece.other is not None:
+        return piece.other
+    return np.full(len(piece.x), np.nan), np.empty((len(piece.x), 0))
 
 
 class ArchivingLive(Live):
@@ -187,6 +195,9 @@ class JournalOnly:
 
     def best(self, session: Session) -> None:
         """Do nothing: the digests of the points show that the run is the stored one."""
+
+    def recalled(self, session: Session, level: Level, points: int) -> None:
+        """Do nothing: these points are in the archive already."""
 
     def generation(self, session: Session, state: AlgorithmState) -> bool:
         return False

@@ -88,7 +88,8 @@ class RunDir:
         self._pieces, self._elapsed = 0, 0.0  # pieces and seconds before `state`
         self._replay: Iterator[tuple[Record, Position]] | None = None
         self._end_written = False  # whether the last record is the run's end
-        self._snapshots, self._snapshot_at, self._untried = True, 0.0, True
+        # A joint problem's run is replayed from its start, to know all simulations again.
+        self._snapshots, self._snapshot_at, self._untried = problem.simulator is None, 0.0, True
         safe_files.require_directory(self.solver_states)
         self._lock = DirectoryLock(self.path, limits)
         try:
@@ -106,7 +107,8 @@ class RunDir:
         self._keep_kernel(file.header.get("kernel"))
         require_same(self.path, file.header, self._header)
         state, reached, tolerances = self._load_snapshot()
-        whole, before, start, end = self.stored, StoredRun(), file.start, file.start
+        whole, before = self.stored.begin(file.header), StoredRun().begin(file.header)
+        start = end = file.start
         for record, end in file.records():
             take(file, whole, record)
             if end == reached and whole.within(limits):
@@ -141,7 +143,7 @@ class RunDir:
 
     def _load_snapshot(self) -> tuple[AlgorithmState | None, Position | None, list[Tolerance]]:
         path = self.path / SNAPSHOT
-        if os.path.lexists(path):
+        if os.path.lexists(path) and self._problem.simulator is None:
             try:
                 state, reached, stored = snapshot.read_all(path, self._kind)
                 _try_out(self._algorithm, self.spec, self._problem, state)

@@ -14,6 +14,7 @@ from zlib import crc32
 
 import numpy as np
 
+from bilevo.core.arrays import FloatArray
 from bilevo.core.plain_data import plain, revive, revive_fields
 from bilevo.core.request import ALONE, Incumbent, Level
 from bilevo.core.result import Failure, Generation, Result
@@ -30,7 +31,8 @@ TAKEN = "turn"  # The name that `Step.taken` has in files of format 1.
 NEAR = "near"  # The name of a step's neighbour; a step without a neighbour has no such entry.
 FAILURES = (RecordKind.FAILURE, RecordKind.SLOPES_FAILURE)
 GRADIENTS = (RecordKind.SLOPES, RecordKind.SLOPES_FAILURE)
-PIECES = (RecordKind.VALUES, RecordKind.FAILURE, RecordKind.STEP, *GRADIENTS)
+SINGLE = (RecordKind.VALUES, RecordKind.FAILURE, RecordKind.STEP)
+PIECES = (*SINGLE, RecordKind.JOINT, *GRADIENTS)
 EVENTS: dict[RecordKind, type] = {
     RecordKind.BEST: Incumbent,
     RecordKind.GENERATION: Generation,
@@ -80,6 +82,9 @@ def piece(
         assert isinstance(outcome, EvaluationOutcome)
         kind = RecordKind.VALUES
         payload = outcome.objective.tobytes() + outcome.constraints.tobytes()
+        if outcome.other is not None:
+            kind, width = RecordKind.JOINT, np.array([outcome.constraints.shape[1]], np.float64)
+            payload = b"".join((width.tobytes(), payload, *(p.tobytes() for p in outcome.other)))
     level = _NUMBER[batch.level]
     return Record(kind, level, points, number, digest(batch, rows), elapsed, payload)
 
@@ -102,7 +107,31 @@ def outcome(record: Record, batch: AnyBatch) -> Outcome:
     if record.kind is RecordKind.FAILURE:
         return EvaluationOutcome.failed(k, json.loads(record.payload)["error"])
     values = np.frombuffer(record.payload, np.float64).copy()
+    if record.kind is RecordKind.JOINT:
+        return _joint_outcome(values, k)
     return EvaluationOutcome(values[:k], values[k:].reshape(k, values.size // k - 1))
+
+
+def _joint_outcome(numbers: FloatArray, k: int) -> EvaluationOutcome:
+    """Return the outcome of k points at both levels from the numbers of its record."""
+    check_joint(numbers, k)
+    own, values = k * (int(numbers[0]) + 1), numbers[1:]
+    parts = [(part[:k], part[k:].reshape(k, -1)) for part in (values[:own], values[own:])]
+    return EvaluationOutcome(*parts[0], other=parts[1])
+
+
+def check_joint(numbers: FloatArray, k: int) -> tuple[int, int]:
+    """Return how many numbers per point the levels have; refuse a record that makes no sense."""
+    total, rest = divmod(numbers.size - 1, k)
+    own = numbers[0] + 1 if numbers.size else 0
+    if rest or not 1 <= own < total or own != int(own):
+        raise ValueError(f"{numbers.size} numbers for {k} simulations")
+    return int(own), total - int(own)
+
+
+def recalled(level: Level, points: int, number: int, elapsed: float) -> Record:
+    """Return the record of points that were simulated before for the other level."""
+    return Record(RecordKind.RECALLED, _NUMBER[level], points, number, 0, elapsed, b"")
 
 
 def _slope_outcome(record: Record, batch: AnyBatch) -> SlopeOutcome:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from bilevo.core.arrays import FloatArray
+from bilevo.core.joint import other_level
 from bilevo.core.problem import Problem
 from bilevo.core.request import Level
 from bilevo.core.values import Returned
 from bilevo.run.dispatch import NOTHING, ROWS, Dispatcher, Keep, OnFailure
 from bilevo.run.executors import Overhead, Workers
-from bilevo.run.jobs import EvaluationJob, EvaluationOutcome, Reply, error_line
+from bilevo.run.jobs import EvaluationJob, EvaluationOutcome, Reply, error_line, evaluated
 from bilevo.run.session import Batch, Evaluated, SlopeBatch
 
 
@@ -34,7 +35,7 @@ class Evaluator(Dispatcher[Batch, EvaluationOutcome]):
             level: Returned(level, problem.vectorized, least=problem.repeats(level))
             for level in Level
         }
-        self._functions = {level: problem.functions(level) for level in Level}
+        self._problem = problem
 
     def __call__(
         self,
@@ -57,46 +58,50 @@ class Evaluator(Dispatcher[Batch, EvaluationOutcome]):
             keep(batch, 0, outcome)
         self.done = len(batch.x)
         if outcome.error is None:
-            return Evaluated(outcome.objective, outcome.constraints, NOTHING)
+            return Evaluated(outcome.objective, outcome.constraints, NOTHING, outcome.other)
         return self._join(batch.level, [outcome])
 
     def _join(self, level: Level, outcomes: list[EvaluationOutcome]) -> Evaluated:
         """Return the values of a batch, put together from the outcomes of its pieces."""
-        returned = self.returned[level]
         errors: dict[int, str] = {}
         row = 0
-        for objective, constraints, error in outcomes:
-            if error is None:
+        for outcome in outcomes:
+            if outcome.error is not None:
+                errors.update((row + i, outcome.error) for i in range(outcome.counted))
+            row += outcome.counted
+        parts = [(one.objective, None if one.error else one.constraints) for one in outcomes]
+        own = self._joined(level, parts)
+        if self._problem.simulator is None:
+            return Evaluated(*own, errors)
+        others = [(one.objective, None) if one.other is None else one.other for one in outcomes]
+        return Evaluated(*own, errors, self._joined(other_level(level), others))
+
+    def _joined(
+        self, level: Level, parts: Sequence[tuple[FloatArray, FloatArray | None]]
+    ) -> tuple[FloatArray, FloatArray]:
+        """Join objectives and constraints of pieces; constraints of failed pieces are None."""
+        returned = self.returned[level]
+        for _, constraints in parts:
+            if constraints is not None:
                 returned.check_count(constraints.shape[1])
-            else:
-                errors.update((row + i, error) for i in range(len(objective)))
-            row += len(objective)
         width = returned.count or 0  # points may fail before the number of constraints is known
-        return Evaluated(
-            np.concatenate([objective for objective, _, _ in outcomes]),
-            np.concatenate(
-                [
-                    constraints if error is None else np.full((len(objective), width), np.nan)
-                    for objective, constraints, error in outcomes
-                ]
-            ),
-            errors,
+        return np.concatenate([objective for objective, _ in parts]), np.concatenate(
+            [
+                np.full((len(objective), width), np.nan) if constraints is None else constraints
+                for objective, constraints in parts
+            ]
         )
 
     def _job(self, batch: Batch, rows: slice) -> EvaluationJob:
-        width = self.returned[batch.level].count
-        return EvaluationJob(batch.level, *self._arguments(batch, rows), width)
+        widths = [self.returned[level].count for level in (batch.level, other_level(batch.level))]
+        return EvaluationJob(batch.level, *self._arguments(batch, rows), *widths)
 
     def _arguments(self, batch: Batch, rows: slice) -> tuple[FloatArray, FloatArray]:
         return arguments(batch, rows, self._vectorized)
 
     def _compute(self, batch: Batch, rows: slice) -> Reply:
-        returned = self.returned[batch.level]
-        objective, constraints = self._functions[batch.level]
         x, y = self._arguments(batch, rows)
-        values = returned.objective(objective, x, y)
-        outcome = EvaluationOutcome(values, returned.constraints(constraints, x, y))
-        return Reply(outcome, 0.0)
+        return Reply(evaluated(self._problem, self.returned, batch.level, x, y), 0.0)
 
     def _failed(self, rows: slice, error: Exception) -> EvaluationOutcome:
         return EvaluationOutcome.failed(rows.stop - rows.start, error_line(error))

@@ -155,6 +155,7 @@ class FollowedRun:
         if self._file is None and self.size:
             self._file = JournalFile(path)
             self.header, self._at = self._file.header, self._file.start
+            self.stored.begin(self.header)
 
     def _read_on(self, journal: JournalFile, until: float) -> None:
         with safe_files.reading(journal.path) as file:
@@ -243,8 +244,8 @@ class FollowedRun:
 
     @property
     def nfev(self) -> int:
-        """Return the number of evaluations of both levels."""
-        return sum(self.stored.run.counts.values())
+        """Return the number of evaluations of both levels; of a joint problem, simulations."""
+        return self.stored.run.evaluations
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -302,7 +303,7 @@ class FollowedRun:
             return {}
         upper, lower = self.counts
         used = {
-            "max_evals": (upper + lower, limits.evals),
+            "max_evals": (self.nfev, limits.evals),
             "max_evals_upper": (upper, limits.upper),
             "max_evals_lower": (lower, limits.lower),
             "max_time": (self.elapsed(now), limits.time),
@@ -315,12 +316,12 @@ class FollowedRun:
             return None
         rate, left = self.rate(now), []
         upper, lower = self.counts
-        parts = {"max_evals": upper + lower, "max_evals_upper": upper, "max_evals_lower": lower}
+        parts = {"max_evals": self.nfev, "max_evals_upper": upper, "max_evals_lower": lower}
         for name, (used, limit) in self.shares(now).items():
             if name == "max_time":
                 left.append(limit - used)
             elif rate and parts[name]:
-                left.append((limit - used) / (rate * parts[name] / (upper + lower)))
+                left.append((limit - used) / (rate * parts[name] / self.nfev))
         return max(0.0, min(left)) if left else None
 
 

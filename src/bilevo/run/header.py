@@ -19,6 +19,8 @@ from bilevo.core.terminal import printable
 from bilevo.run.errors import RunMismatch
 from bilevo.version import __version__
 
+JOINT = "joint"  # The entry of a header that says that a simulator gives the values of both levels.
+
 
 def identity(problem: Problem, algorithm: Algorithm[Any], spec: Spec) -> dict[str, Any]:
     """Return the settings that must be the same when a run is continued.
@@ -55,6 +57,8 @@ def identity(problem: Problem, algorithm: Algorithm[Any], spec: Spec) -> dict[st
         content["y0"] = spec.y0.tolist()
     if spec.slopes != NO_SLOPES:
         content["gradients"] = "".join(name for name in "FfGg" if getattr(spec.slopes, name))
+    if problem.simulator is not None:
+        content[JOINT] = True
     if any(spec.ctol):
         content["ctol"] = spec.ctol
     if problem.follower is not None:

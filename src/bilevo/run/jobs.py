@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from hashlib import blake2b
 from time import perf_counter
@@ -33,21 +33,27 @@ class CannotTravel(ValueError):  # noqa: N818 (the name says what is wrong)
 class EvaluationJob(NamedTuple):
     """A pair x (m,), y (n,) to evaluate at a level, or rows of pairs if the problem is vectorized.
 
-    `width` is the number of constraints, or None if it is not known yet.
+    `width` is the number of constraints, or None if it is not known yet, and `other_width` is that
+    of the other level, which counts in joint problems.
     """
 
     level: Level
     x: FloatArray
     y: FloatArray
     width: int | None
+    other_width: int | None = None
 
 
 class EvaluationOutcome(NamedTuple):
-    """The outcome of a piece: objective (k,), constraints (k, c), and the error if it failed."""
+    """The outcome of a piece: objective (k,), constraints (k, c), and the error if it failed.
+
+    `other` has both for the other level, if one simulation gives the values of both levels.
+    """
 
     objective: FloatArray
     constraints: FloatArray
     error: str | None = None
+    other: tuple[FloatArray, FloatArray] | None = None
 
     @classmethod
     def failed(cls, points: int, error: str) -> EvaluationOutcome:
@@ -164,13 +170,26 @@ def _unpack_raised(sent: bytes, *notes: str) -> Raised:
 def evaluate_job(problem: Problem, job: EvaluationJob) -> Reply:
     """Return the values that a job asks for."""
     started = perf_counter()
-    level, x, y, width = job
-    returned = Returned(level, problem.vectorized, width, problem.repeats(level))
-    objective, constraints = problem.functions(level)
-    outcome = EvaluationOutcome(
-        returned.objective(objective, x, y), returned.constraints(constraints, x, y)
-    )
+    widths = dict.fromkeys(Level, job.other_width) | {job.level: job.width}
+    returned = {
+        level: Returned(level, problem.vectorized, width, problem.repeats(level))
+        for level, width in widths.items()
+    }
+    outcome = evaluated(problem, returned, job.level, job.x, job.y)
     return Reply(outcome, perf_counter() - started)
+
+
+def evaluated(
+    problem: Problem, returned: Mapping[Level, Returned], level: Level, x: FloatArray, y: FloatArray
+) -> EvaluationOutcome:
+    """Return the outcome of a level at one pair, or at rows of pairs if functions take these."""
+    if problem.simulator is not None:
+        upper, lower = problem.simulator.levels(x, y, returned[Level.UPPER], returned[Level.LOWER])
+        own, other = (upper, lower) if level is Level.UPPER else (lower, upper)
+        return EvaluationOutcome(*own, other=other)
+    objective, constraints = problem.functions(level)
+    values = returned[level].objective(objective, x, y)
+    return EvaluationOutcome(values, returned[level].constraints(constraints, x, y))
 
 
 def derive_job(problem: Problem, job: SlopeJob) -> Reply:

@@ -52,6 +52,8 @@ class RecordKind(IntEnum):
     STEP = 5  # JSON: the outcome of a step of the problem's own solver
     SLOPES = 6  # float64: objective (k, m), (k, n), then constraints (k, c, m), (k, c, n)
     SLOPES_FAILURE = 7  # JSON: the text of an error in a gradient
+    JOINT = 8  # float64: c, then objective (k,), constraints (k, c), and both for the other level
+    RECALLED = 9  # nothing: points of a level that were simulated before for the other one
     END = 4  # JSON: the result of a run that ended; a continued run adds more records
 
 

@@ -20,7 +20,7 @@ from bilevo.run import encoding
 from bilevo.run.dispatch import OnFailure
 from bilevo.run.evaluator import Evaluator
 from bilevo.run.executors import Workers
-from bilevo.run.session import Batch, Session, StepBatch
+from bilevo.run.session import Batch, Evaluated, Session, StepBatch
 from bilevo.run.stepper import Stepper
 from bilevo.run.stored import StoredRun
 from bilevo.run.warn import warn_user
@@ -59,16 +59,21 @@ class Recheck:
         if self._problem.follower is None and math.isfinite(best.f):
             levels.append((Level.LOWER, "f", best.f))
         place, violation = f"at x = {best.x.tolist()}, y = {best.y.tolist()}", 0.0
+        cost = len(levels) if self._problem.simulator is None else 1
+        now: Evaluated | None = None
         for level, name, stored in levels:
             try:
-                batch = Batch(level, _row(best.x), _row(best.y))
-                now = Evaluator(self._problem, *self._settings)(batch)
+                if now is not None and now.other is not None:  # a simulation gave both levels
+                    now = Evaluated(*now.other, {})
+                else:
+                    batch = Batch(level, _row(best.x), _row(best.y))
+                    now = Evaluator(self._problem, *self._settings)(batch)
             except Exception as error:  # the user's functions may raise anything
                 self._warn(f"{name} {place} was {stored!r} and now raises {type(error).__name__}")
-                return len(levels)
+                return cost
             if now.errors:
                 self._warn(f"{name} {place} was {stored!r} and now fails: {now.errors[0]}")
-                return len(levels)
+                return cost
             if not self._same(now.objective.item(), stored):
                 self._warn(f"{name} {place} was {stored!r} and is {now.objective.item()!r} now")
             values = Values.of(*now[:2], self._problem.repeats(level), 0)
@@ -76,7 +81,7 @@ class Recheck:
         before = best.violation + best.tolerated
         if len(levels) == 2 and not self._same(violation, before):
             self._warn(f"the violation {place} was {before!r} and is {violation!r} now")
-        return len(levels)
+        return cost
 
     def _step_again(self) -> int:
         """Take the first step of a stored search again, and return its cost in evaluations."""

@@ -42,11 +42,23 @@ class RunRecord:
     best: Incumbent | None = None
     rechecked: int = 0  # evaluations made again when the run was resumed, which `counts` leaves out
     tolerances: Tolerances = field(default_factory=level_tolerances)
+    simulations: int | None = None  # of a joint problem; None if each level is evaluated alone
     _failed: list[tuple[int, Failure]] = field(default_factory=list)  # (piece's number, failure)
 
     def counter(self, request: Question) -> dict[Level, int]:
         """Return the counters of evaluations, or of gradients, to which a request adds."""
         return self.gradients if isinstance(request, Derive) else self.counts
+
+    def count(self, request: Question, points: int) -> None:
+        """Count evaluations, or gradients, that were made for a request."""
+        self.counter(request)[request.level] += points
+        if self.simulations is not None and not isinstance(request, Derive):
+            self.simulations += points
+
+    @property
+    def evaluations(self) -> int:
+        """Return the evaluations of both levels; of a joint problem, the simulations."""
+        return sum(self.counts.values()) if self.simulations is None else self.simulations
 
     def add_failures(self, failures: list[Failure], piece: int | None = None) -> None:
         """Add failed points to the list.
@@ -124,6 +136,7 @@ class RunRecord:
             within_ctol=best.violation == 0,
             ctol=tuple(tolerance.ctol for tolerance in self.tolerances.values()),
             constraint_scales=tuple(one.settled_scales for one in self.tolerances.values()),
+            simulations=self.simulations,
         )
         result.message = f"{_REASONS[reason].format(points=refused)}; {_answer(result, best)}"
         if best.searches:

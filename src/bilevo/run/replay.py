@@ -12,6 +12,7 @@ from typing import Any
 
 from bilevo.core.algorithm import AlgorithmState
 from bilevo.core.budget import OWN_ENDS, StopReason
+from bilevo.core.request import Level
 from bilevo.core.result import Result
 from bilevo.core.solver import StepOutcome
 from bilevo.run import encoding
@@ -115,6 +116,10 @@ class Replayed:
         elapsed = self._clock.elapsed
         self._event(encoding.best(session.record, self._then.next_number, elapsed))
 
+    def recalled(self, session: Session, level: Level, points: int) -> None:
+        elapsed = self._clock.elapsed
+        self._event(encoding.recalled(level, points, self._then.next_number, elapsed))
+
     def generation(self, session: Session, state: AlgorithmState) -> bool:
         if self._live:
             return self._then.generation(session, state)
@@ -126,7 +131,7 @@ class Replayed:
         """Check an event against the next record; write it if the journal has ended."""
         if self._next is None:
             self._then.write(record)
-        elif (self._next.kind, self._next.payload) == (record.kind, record.payload):
+        elif _told(self._next) == _told(record):
             self._next = self._following()
         else:
             raise self._diverged(self._next)
@@ -153,3 +158,8 @@ class Replayed:
             "before. Restore them, or use another run_dir. (A method that is changed needs a new "
             "revision, and takes its random numbers from `stream` only.)"
         )
+
+
+def _told(record: Record) -> tuple[object, ...]:
+    """Return what must be the same in the record of an event."""
+    return record.kind, record.level, record.points, record.payload

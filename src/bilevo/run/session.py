@@ -39,6 +39,7 @@ from bilevo.core.space import UnitBox, answer_box
 from bilevo.run.clock import Clock
 from bilevo.run.contract import Contract
 from bilevo.run.record import RunRecord
+from bilevo.run.simulations import Simulations
 
 
 class Batch(Evaluate):
@@ -60,11 +61,15 @@ class StepBatch(Step):
 
 
 class Evaluated(NamedTuple):
-    """The answer to a batch: objective (k,), constraints (k, c), and the errors of failed rows."""
+    """The answer to a batch: objective (k,), constraints (k, c), and the errors of failed rows.
+
+    `other` has both for the other level, if one simulation gives the values of both levels.
+    """
 
     objective: FloatArray
     constraints: FloatArray
     errors: Mapping[int, str]
+    other: tuple[FloatArray, FloatArray] | None = None
 
 
 class Derived(NamedTuple):
@@ -101,6 +106,9 @@ class Source(Protocol):
     def best(self, session: Session) -> None:
         """Take note of a new best pair."""
 
+    def recalled(self, session: Session, level: Level, points: int) -> None:
+        """Take note of points whose values were known from simulations for the other level."""
+
     def generation(self, session: Session, state: AlgorithmState) -> bool:
         """Take note of a generation that has ended; True stops the run."""
 
@@ -132,6 +140,9 @@ class Session:
         if state is None:
             self.record.tolerances = level_tolerances(spec.ctol)
         self._tolerances = self.record.tolerances
+        self._simulations = None
+        if problem.simulator is not None:  # such a run always begins at its start
+            self._simulations, self.record.simulations = Simulations(), 0
         self.own_time = 0.0  # seconds spent by the algorithm
         self._refused = 0  # points that a limit left no room for
         self._step_cost = spec.step_cost or 0
@@ -180,16 +191,34 @@ class Session:
             self._take_steps(answers)
 
     def _take_values(self, answers: Evaluated) -> None:
-        objective, constraints, errors = answers
         assert isinstance(self.batch, Batch)
-        level, counts = self.batch.level, self.record.counts
-        if errors:
-            self._list_failures(self.batch.y, errors)
-        counts[level] = spent = counts[level] + len(objective)
-        allowed = None
+        if answers.errors:
+            self._list_failures(self.batch.y, answers.errors)
+        self.record.count(self.batch, len(answers.objective))
+        if self._simulations is not None:
+            self._simulations.add(self.batch, answers)
+            self._resume(self._recalled(self._simulations))
+        else:
+            self._resume(self._as_values(self.batch, answers.objective, answers.constraints))
+
+    def _as_values(self, batch: Batch, objective: FloatArray, constraints: FloatArray) -> Values:
+        level, allowed = batch.level, None
         if constraints.shape[1] and self._tolerances[level].ctol:
-            allowed = self._allowed(self.batch, constraints)
-        self._resume(Values.of(objective, constraints, self._repeats[level], spent, allowed))
+            allowed = self._allowed(batch, constraints)
+        spent = self.record.counts[level]
+        return Values.of(objective, constraints, self._repeats[level], spent, allowed)
+
+    def _recalled(self, simulations: Simulations) -> Values:
+        """Return the values that the algorithm asked for; all of its pairs are simulated by now.
+
+        A pair that was simulated before counts for its level, and not as a simulation.
+        """
+        batch, known = simulations.asked, simulations.known
+        if known:
+            self.record.counts[batch.level] += known
+            if self._source is not None:
+                self._source.recalled(self, batch.level, known)
+        return self._as_values(batch, *simulations.recall())
 
     def _allowed(self, batch: Batch, constraints: FloatArray) -> FloatArray:
         """Return the tolerances (c,) of a batch's constraints (k, c).
@@ -243,6 +272,12 @@ class Session:
 
     def _resume(self, answer: Answer | None) -> None:
         """Run the algorithm to its next batch, or to its end."""
+        known = self._advance(answer)
+        while known is not None:
+            known = self._advance(known)
+
+    def _advance(self, answer: Answer | None) -> Answer | None:
+        """Run the algorithm to its next request; return the answer if it is known already."""
         self.batch = None  # so that an algorithm that raises leaves no batch behind
         self._contract.answered(answer)
         entered = perf_counter()
@@ -256,7 +291,7 @@ class Session:
                 self._contract.check(request)
         except StopIteration as end:
             self.end(end.value)
-            return
+            return None
         except BadRequest as error:
             self._raise_where_asked(self._contract.named(error))
         except WrongGradient as error:
@@ -266,6 +301,8 @@ class Session:
         finally:
             kernels.leave(token)
         self.own_time += perf_counter() - entered
+        if self._simulations is not None and isinstance(request, Evaluate):
+            return self._simulate(self._simulations, request)
         count = len(request.x)
         if isinstance(request, Step):
             count *= self._step_cost
@@ -278,6 +315,24 @@ class Session:
             self.end(StopReason.MAX_TIME)
         else:
             self.batch = self._in_users_units(request)
+        return None
+
+    def _simulate(self, simulations: Simulations, request: Evaluate) -> Answer | None:
+        """Hand out the pairs that are not simulated yet; return the values if there are none."""
+        asked = self._in_users_units(request)
+        assert isinstance(asked, Batch)
+        missing = simulations.missing(asked)
+        count = 0 if missing is None else len(missing.x)
+        if self._limited and self._beyond(request.level, len(asked.x), count):
+            self._refused = count
+            self.end(StopReason.MAX_EVALS)
+        elif self.clock.left <= 0:
+            self.end(StopReason.MAX_TIME)
+        elif missing is None:
+            return self._recalled(simulations)
+        else:
+            self.batch = missing
+        return None
 
     def _raise_where_asked(self, error: BadRequest) -> NoReturn:
         """Raise an error at the line of the algorithm that made the request."""
@@ -320,12 +375,17 @@ class Session:
         if self._source is not None:
             self._source.best(self)
 
-    def _beyond(self, level: Level, points: int) -> bool:
-        """Tell whether `points` more evaluations at a level would exceed a limit."""
+    def _beyond(self, level: Level, points: int, simulations: int = 0) -> bool:
+        """Tell whether `points` more evaluations at a level would exceed a limit.
+
+        In joint problems they need this number of `simulations`.
+        """
         upper, lower = self.record.counts[Level.UPPER], self.record.counts[Level.LOWER]
+        made = self.record.simulations
+        total = None if made is None else made + simulations
         if level is Level.UPPER:
-            return self._limits.exceeded(upper + points, lower)
-        return self._limits.exceeded(upper, lower + points)
+            return self._limits.exceeded(upper + points, lower, total)
+        return self._limits.exceeded(upper, lower + points, total)
 
     def end(self, reason: StopReason, evaluated: int = 0) -> None:
         """End the run, maybe in the middle of a generation; the best pair so far is the answer.
@@ -334,7 +394,7 @@ class Session:
         lost.
         """
         if self.batch is not None:
-            self.record.counter(self.batch)[self.batch.level] += evaluated
+            self.record.count(self.batch, evaluated)
         self.stop = reason
         self.clock.stop()
         self.batch = None

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bilevo.core.budget import Limits, StopReason
 from bilevo.core.feasibility import level_tolerances
 from bilevo.core.plain_data import revive_fields
@@ -17,6 +19,7 @@ from bilevo.core.streams import SEED_LIMIT
 from bilevo.run import encoding
 from bilevo.run.encoding import FAILURES, GRADIENTS, LEVELS, NEAR, PIECES, TAKEN
 from bilevo.run.errors import JournalCorrupt
+from bilevo.run.header import JOINT
 from bilevo.run.journal import JournalFile, Record, RecordKind, Skimmed
 from bilevo.run.record import RunRecord
 
@@ -39,6 +42,12 @@ class StoredRun:
     first_step: Record | None = None  # the latest record of a search's first step that did not fail
     last: Record | None = None
 
+    def begin(self, header: dict[str, Any]) -> StoredRun:
+        """Take note of the header, which says whether simulations are counted; return the run."""
+        if header.get(JOINT) is True:
+            self.run.simulations = 0
+        return self
+
     def add(self, record: Record) -> None:
         """Add the next record."""
         self.pass_over(record)
@@ -46,6 +55,10 @@ class StoredRun:
             self._count(record)
         if record.kind in (RecordKind.VALUES, RecordKind.SLOPES):
             self._check_numbers(record)
+        elif record.kind is RecordKind.JOINT:
+            self._add_joint(record)
+        elif record.kind is RecordKind.RECALLED:
+            self.run.counts[LEVELS[record.level]] += record.points
         elif record.kind in FAILURES:
             self.run.add_failures(encoding.failures(record), record.number)
         elif record.kind is RecordKind.STEP:
@@ -81,6 +94,8 @@ class StoredRun:
             gradient = record.kind in GRADIENTS
             counts = self.run.gradients if gradient else self.run.counts
             counts[LEVELS[record.level]] += record.points
+            if self.run.simulations is not None and not gradient:
+                self.run.simulations += record.points
 
     def _check_numbers(self, record: Record) -> None:
         """Refuse a record whose points do not all have the same number of values."""
@@ -88,6 +103,13 @@ class StoredRun:
         known = self.widths if record.kind is RecordKind.VALUES else {}  # slopes are checked later
         if rest or width < 1 or width != known.setdefault(record.level, width):
             raise ValueError(f"{len(record.payload)} bytes for {record.points} points")
+
+    def _add_joint(self, record: Record) -> None:
+        """Refuse a simulation whose numbers of values differ from those of the first one."""
+        own, other = encoding.check_joint(np.frombuffer(record.payload, np.float64), record.points)
+        for level, width in ((record.level, own), (1 - record.level, other)):
+            if width != self.widths.setdefault(level, width):
+                raise ValueError(f"{width} values of a point, not {self.widths[level]}")
 
     def _add_step(self, record: Record) -> None:
         content = json.loads(record.payload)
@@ -104,7 +126,7 @@ class StoredRun:
 
     def within(self, limits: Limits) -> bool:
         """Tell whether a run with these limits could have come this far."""
-        counts = self.run.counts[Level.UPPER], self.run.counts[Level.LOWER]
+        counts = self.run.counts[Level.UPPER], self.run.counts[Level.LOWER], self.run.evaluations
         return self.elapsed < limits.time and not limits.exceeded(*counts)
 
     def result(self, header: dict[str, Any]) -> Result:
@@ -153,7 +175,7 @@ def load(run_dir: str | Path) -> Result:
     if not path.is_file():
         raise ValueError(f"{run_dir} holds no run: there is no {JOURNAL} in it")
     file = JournalFile(path)
-    whole = StoredRun()
+    whole = StoredRun().begin(file.header)
     for record, _ in file.records():
         take(file, whole, record)
     try:

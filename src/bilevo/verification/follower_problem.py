@@ -117,9 +117,8 @@ def values_at(
     Points that fail rank last, unless `evaluate` treats them in another way. If tolerances are
     given, a constraint within its tolerance counts as met.
     """
-    objective, constraints, _ = (evaluate or Evaluator(problem, "worst"))(
-        Batch(level, *_pairs(x, y))
-    )
+    batch = Batch(level, *_pairs(x, y))
+    objective, constraints, *_ = (evaluate or Evaluator(problem, "worst"))(batch)
     return tolerant_values(problem, level, objective, constraints, tolerances)
 
 
