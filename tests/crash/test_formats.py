@@ -48,7 +48,7 @@ def run(run_dir: Path | None, limit: int) -> bilevo.Result:
 def numbers(told: str) -> dict[str, Any]:
     """All of a result but its judgement, which had another meaning in files of format 1.
 
-    These files have no `ctol`, no gradients and no joint simulations, and their histories have no points.
+    These files have no `ctol`, gradients or simulations, and their histories have no points.
     """
     content = json.loads(told)
     judgement = "success", "certified", "message"
