@@ -16,7 +16,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from bilevo.core.arrays import FloatArray
-from bilevo.core.problem import Bounds, Problem
+from bilevo.core.bounds import Bounds
+from bilevo.core.problem import Problem
 from bilevo.core.request import Level
 
 STARTS = 25  # The random starts of a judgment.

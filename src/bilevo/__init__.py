@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from bilevo import algorithms, followers, plot, problems
 from bilevo.api import Optimizer, load, minimize, verify
+from bilevo.core.bounds import Bounds, Choice
 from bilevo.core.budget import Budget, StopReason
 from bilevo.core.extras import lazy_names
-from bilevo.core.problem import Bounds, Optimum, Problem
+from bilevo.core.problem import Optimum, Problem
 from bilevo.core.result import Certificate, Result
 from bilevo.core.values import BadValue
 from bilevo.run.errors import JournalCorrupt, RunLocked, RunMismatch
@@ -40,6 +41,7 @@ __all__ = [
     "Bounds",
     "Budget",
     "Certificate",
+    "Choice",
     "JournalCorrupt",
     "Optimizer",
     "Optimum",

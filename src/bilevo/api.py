@@ -52,6 +52,8 @@ def minimize(
     G: Function | None = None,
     g: Function | None = None,
     *,
+    x_integrality: Any = None,
+    y_integrality: Any = None,
     method: str | Algorithm[Any] | None = None,
     rng: Any = 1,
     vectorized: bool = False,
@@ -87,14 +89,17 @@ def minimize(
         place of F, a `Problem` may be given; then f, bounds, G, g, vectorized and args are left
         out.
     x_bounds, y_bounds : sequence of pairs, or scipy.optimize.Bounds
-        The boxes of x and y, as (lower, upper) for each variable.
+        The boxes of x and y, as (lower, upper) for each variable. A `bilevo.Choice` in place of a
+        pair makes the variable one of several labels.
     G, g : callable, optional
         The constraints of the leader and of the follower: each returns a vector, which holds where
         it is <= 0.
+    x_integrality, y_integrality : 0, 1, or a sequence of them, optional
+        1 says that a variable is a whole number, as SciPy's `integrality` does.
     method : str or algorithm, optional
         A name from `bilevo list`, an algorithm object, or None for the default: drc-plus, or
-        trust-region where the problem has a solver as its `follower`. "drc-cma-es" is the published
-        DRC method.
+        trust-region where the problem has a solver as its `follower`, or moves where variables are
+        whole. "drc-cma-es" is the published DRC method.
     rng : int, SeedSequence, Generator or None, optional
         The source of random numbers. The default is 1, so the same call gives the same result
         twice. None draws a fresh seed; `result.seed` says which, and rng=result.seed repeats the
@@ -118,7 +123,7 @@ def minimize(
         A value of x to start from. Its follower is solved in the first generation.
     y0 : array (n,), optional
         A good answer to x0, if you know one. drc-plus compares it with what the first follower's
-        search finds, and searches from it if it is better. drc-cma-es, bl-cma-es, go-cma-es,
+        search finds, and searches from it if it is better. drc-cma-es, bl-cma-es, go-cma-es, moves,
         tlea-cma-es and tlea-de start their first searches of y there; other methods ignore it.
     ftol : float, optional
         How close F must come to the target. Smaller changes of F count as no change.
@@ -126,8 +131,8 @@ def minimize(
         The tolerance on constraints: a number of 0 or more, or a pair (upper, lower). A constraint
         is met if it is at most `ctol` times its scale, or at most 1e-12 if that is larger; with
         ctol=0, if it is at most 0. The scale is the size that nine tenths of its values exceed at
-        the first 32 points. None is the method's default: 1e-9 for drc-plus, drc-race and
-        trust-region, and 0 for published methods, so that they give the published figures. A
+        the first 32 points. None is the method's default: 1e-9 for drc-plus, drc-race, moves
+        and trust-region, and 0 for published methods, so that they give the published figures. A
         violation that the problem's own solver reports has no scale: it counts as met if it is at
         most `ctol` itself.
     workers : int or executor, optional
@@ -194,7 +199,9 @@ def minimize(
     >>> result.success, round(result.F, 3)
     (True, 1.901)
     """
-    problem = problem_of(F, f, x_bounds, y_bounds, G, g, vectorized, args)
+    problem = problem_of(
+        F, f, x_bounds, y_bounds, G, g, vectorized, args, (x_integrality, y_integrality)
+    )
     algorithm = method_of(problem, method)
     if rng is None and run_dir is not None:
         rng = stored_seed(run_dir)  # the same call continues the run that it began
@@ -306,7 +313,9 @@ def verify(
     -----
     A difference of f counts if it is more than 1e-9 of the scale of f around the answer, and more
     than rounding. If the problem has a solver as its `follower`, that solver is run again, with
-    other random numbers. If the problem has no f, the solver's values of f are used.
+    other random numbers. If the problem has no f, the solver's values of f are used. If y has whole
+    numbers or choices, all their combinations are compared, or the neighbours of the answer if the
+    combinations are too many; the message says which.
 
     Examples
     --------
@@ -316,6 +325,7 @@ def verify(
     >>> bilevo.verify(problem, result).confirmed
     True
     """
+    from bilevo.verification.by_cells import verify_by_cells
     from bilevo.verification.by_search import verify_by_search
     from bilevo.verification.by_solver import verify_by_solver, with_solver
     from bilevo.verification.effort import effort_of
@@ -331,6 +341,8 @@ def verify(
     if follower is not None:
         checked = with_solver(problem, bind_solver(follower, problem))
     by = verify_by_search if checked.follower is None else verify_by_solver
+    if checked.follower is None and checked.y_bounds.has_whole:
+        by = verify_by_cells
     with ExitStack() as open_things:
         pool = open_workers(workers, checked, timeout)
         if pool is not None:
@@ -351,7 +363,8 @@ class Optimizer(AskTell):
     """Ask and tell, for users who evaluate the functions themselves; each batch has a level.
 
     Give a `Problem`. If there are no functions to give, give `x_bounds`, `y_bounds` and the numbers
-    of constraints `n_G` and `n_g` instead. The other keywords are as in `minimize`.
+    of constraints `n_G` and `n_g` instead; variables may be whole. The other keywords are as in
+    `minimize`.
 
     Examples
     --------
@@ -371,6 +384,8 @@ class Optimizer(AskTell):
         *,
         x_bounds: Any = None,
         y_bounds: Any = None,
+        x_integrality: Any = None,
+        y_integrality: Any = None,
         n_G: float = 0,
         n_g: float = 0,
         method: str | Algorithm[Any] | None = None,
@@ -390,9 +405,12 @@ class Optimizer(AskTell):
         bounds = (x_bounds is not None, y_bounds is not None)
         if bounds != (declared, declared) or not isinstance(problem, Problem | None):
             raise ValueError("Optimizer takes either a Problem or both x_bounds and y_bounds")
+        whole = {"x_integrality": x_integrality, "y_integrality": y_integrality}
+        for name, given in whole.items():
+            require(declared or given is None, name, "a part of the Problem", given)
         counts = [_constraint_count("n_G", n_G, declared), _constraint_count("n_g", n_g, declared)]
         if problem is None:
-            problem = Problem(_never, _never, x_bounds, y_bounds, name="ask-tell")
+            problem = Problem(_never, _never, x_bounds, y_bounds, name="ask-tell", **whole)
         if problem.follower is not None:
             raise ValueError(
                 "ask and tell is for functions; minimize drives a problem's own solver"

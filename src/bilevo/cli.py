@@ -286,7 +286,9 @@ def method_table() -> Any:
     from rich.text import Text
 
     rebuilt = registry.Status.RECONSTRUCTION
-    note = f"{rebuilt}: our reading of a publication that leaves much open"
+    note = f"{rebuilt}: our reading of a publication that leaves much open\n"
+    able = ", ".join(registry.knowing_whole())
+    note += f"for whole numbers and choices: {able}; the others search the decoded box"
     table = Table(title="methods", title_justify="left", caption=note, caption_justify="left")
     table.add_column("method", no_wrap=True)
     table.add_column("year", no_wrap=True)

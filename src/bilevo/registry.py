@@ -17,6 +17,7 @@ from bilevo.core.algorithm import Algorithm, Followers, require_algorithm
 
 DEFAULT_METHOD = "drc-plus"
 DEFAULT_FOR_FOLLOWERS = "trust-region"  # the default if the follower is a solver
+DEFAULT_FOR_WHOLE = "moves"  # the default if there are whole numbers or choices
 
 
 class Status(StrEnum):
@@ -88,6 +89,7 @@ for _name in optimizers.NAMES:  # new optimizers come last, so that methods keep
 _METHODS["trust-region"] = _ours(
     "TrustRegion", 2026, "the leader learns a model of F, for a problem's own solver"
 )
+_METHODS["moves"] = _ours("Moves", 2026, "moves over whole numbers and choices, certificates")
 
 
 def methods() -> dict[str, Method]:
@@ -105,6 +107,18 @@ def methods() -> dict[str, Method]:
 def driving(kind: Followers) -> list[str]:
     """Return the names of our methods that can drive this kind of follower."""
     return [name for name in _METHODS if _followers(name).include(kind)]
+
+
+def knowing_whole() -> list[str]:
+    """Return the names of our methods with moves and checks for whole numbers and choices."""
+    return [name for name in _METHODS if _knows_whole(name)]
+
+
+def _knows_whole(name: str) -> bool:
+    try:
+        return get_method(name).whole
+    except ImportError:  # an optional library is missing; no method with such moves needs one
+        return False
 
 
 def _followers(name: str) -> Followers:

@@ -10,14 +10,15 @@ import numpy as np
 from bilevo import kernels
 from bilevo.core.algorithm import Algorithm, Followers
 from bilevo.core.arrays import FloatArray
+from bilevo.core.bounds import Grid, inside
 from bilevo.core.budget import Budget, FullBudget, require_positive
-from bilevo.core.checks import real_array, real_number, require, shown
+from bilevo.core.checks import real_number, require, shown
 from bilevo.core.feasibility import CtolLike, ctol_of_levels
-from bilevo.core.problem import Bounds, Function, Problem, Spec, Target
+from bilevo.core.problem import Function, Problem, Spec, Target
 from bilevo.core.solver import MAX_STEPS, cost_of
 from bilevo.core.space import AsGiven, UnitBox, answer_box
 from bilevo.core.streams import seed_of
-from bilevo.registry import DEFAULT_FOR_FOLLOWERS, driving, get_method
+from bilevo.registry import DEFAULT_FOR_FOLLOWERS, DEFAULT_FOR_WHOLE, driving, get_method
 
 TargetLike = float | Literal[False] | None
 
@@ -31,13 +32,15 @@ def problem_of(
     g: Function | None,
     vectorized: bool,
     args: tuple[Any, ...],
+    integrality: tuple[Any, Any] = (None, None),
 ) -> Problem:
     """Return the problem that `minimize` is given, as one object or in parts."""
     if not isinstance(F, Problem):
         if f is None or x_bounds is None or y_bounds is None:
             raise ValueError("minimize takes F, f, x_bounds and y_bounds, or one Problem")
-        return Problem(F, f, x_bounds, y_bounds, G, g, vectorized, args=args)
-    others = any(extra is not None for extra in (f, x_bounds, y_bounds, G, g))
+        whole = dict(zip(("x_integrality", "y_integrality"), integrality, strict=True))
+        return Problem(F, f, x_bounds, y_bounds, G, g, vectorized, args=args, **whole)
+    others = any(extra is not None for extra in (f, x_bounds, y_bounds, G, g, *integrality))
     if others or vectorized or not isinstance(args, tuple) or args:
         raise ValueError("a Problem brings its own functions and bounds; give no others with it")
     return F
@@ -45,6 +48,8 @@ def problem_of(
 
 def method_of(problem: Problem, method: str | Algorithm[Any] | None) -> Algorithm[Any]:
     """Return the algorithm to use; refuse one that cannot drive the problem's follower."""
+    if method is None and problem.has_whole:
+        method = DEFAULT_FOR_WHOLE
     if problem.follower is None:
         algorithm = get_method(method)
         if not algorithm.followers.include(Followers.FUNCTION):
@@ -88,12 +93,14 @@ def spec_of(
         spread=_spread(np.concatenate(searched)),
         target=_target(problem, target, float(ftol)),
         ftol=float(ftol),
-        x0=None if x0 is None else x_box.unit(_inside("x0", x0, problem.x_bounds)),
+        x0=None if x0 is None else x_box.unit(inside("x0", x0, problem.x_bounds)),
         y0=None if y0 is None else _first_answer(y0, problem),
         kernel=kernels.default(),
         step_cost=cost,
         ctol=ctol_of_levels(ctol, getattr(algorithm, "ctol", 0.0)),  # 0 where it has no such member
         slopes=problem.slopes_given,
+        x_grid=Grid.of(problem.x_bounds),
+        y_grid=Grid.of(problem.y_bounds) if problem.follower is None else None,
     )
 
 
@@ -128,24 +135,8 @@ def _target(problem: Problem, target: TargetLike, ftol: float) -> Target | None:
     return Target(value, ftol, optimum=False)
 
 
-def _inside(name: str, given: Any, bounds: Bounds) -> FloatArray:
-    """Return a start point; refuse one outside the bounds."""
-    try:
-        point = real_array(given)
-    except ValueError:
-        raise ValueError(f"{name} must be {bounds.size} numbers, got {shown(given)}") from None
-    if point.shape != (bounds.size,):
-        raise ValueError(f"{name} must have shape ({bounds.size},), got {point.shape}")
-    outside = ~((bounds.lower <= point) & (point <= bounds.upper))
-    if outside.any():
-        i = int(np.argmax(outside))
-        low, high = bounds.lower[i], bounds.upper[i]
-        raise ValueError(f"{name}[{i}] = {point[i]} is outside its bounds ({low}, {high})")
-    return point
-
-
 def _first_answer(y0: Any, problem: Problem) -> FloatArray:
     """Return the user's first answer, in the unit box."""
     if problem.follower is not None:
         raise ValueError("y0 is for a follower that is searched; a solver has a start of its own")
-    return UnitBox(problem.y_bounds).unit(_inside("y0", y0, problem.y_bounds))
+    return UnitBox(problem.y_bounds).unit(inside("y0", y0, problem.y_bounds))

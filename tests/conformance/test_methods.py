@@ -7,19 +7,20 @@ from its mappings. Methods that drive solvers are tried on these, too.
 """
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from conftest import quadratic
 
-from bilevo import DE, PSO, Budget, Problem, minimize
+from bilevo import DE, PSO, Budget, Choice, Problem, minimize
 from bilevo.algorithms import BLEAQ2, DRC
 from bilevo.core.algorithm import Algorithm, Followers
 from bilevo.problems import get, names
 from bilevo.registry import driving, get_method, methods
 from bilevo.testing import AlgorithmTests, CountingProblem
-from bilevo.testing.conformance import squares
+from bilevo.testing.conformance import fingerprint, squares
 
 SHORT = Budget(lower_max=60, upper_max=200)
 VARIANTS = [
@@ -58,6 +59,24 @@ class TestWithSolver(Registered):
         for name in (name for name in names() if get(name).follower is not None):
             result = minimize(get(name), method=self.algorithm(), max_evals=60, budget=SHORT)
             assert 0 < result.nfev <= 60 and result.status == "max_evals"
+
+
+def whole_and_real() -> Problem:
+    """A problem with whole numbers, a choice and a real number, at which some pairs fail."""
+
+    def F(x: Any, y: Any) -> float:
+        assert x[0] == round(x[0]) and y[0] == round(y[0]) and x[1] in (0, 1, 2)
+        if x[0] == 13:
+            raise ArithmeticError
+        return float((x[0] - 6) ** 2 + abs(x[1] - 1) + y[1])
+
+    def f(x: Any, y: Any) -> float:
+        return float((y[0] - x[0]) ** 2 + (y[1] - 0.3 - 0.01 * x[0]) ** 2)
+
+    kinds = Choice("gas", "coal", "wind")
+    bounds = [(0, 20), kinds], [(-3, 25), (0, 1)]
+    whole = {"x_integrality": [1, 0], "y_integrality": [1, 0]}
+    return Problem(F, f, *bounds, name="whole and real", **whole)
 
 
 SOLVED = 1e-6  # a method that descends may have solved a problem in its first generation
@@ -125,6 +144,17 @@ class TestMethod(Registered):
             else:
                 left_out.add(name)
         assert left_out == {name for name in names() if name.startswith("roads-")}
+
+    def test_handles_whole_numbers(self, tmp_path: Path) -> None:
+        """Limits, repeats and resuming hold; functions get whole numbers only."""
+        options = {"rng": 3, "budget": SHORT, "max_evals": 900, "on_failure": "worst"}
+        result = self.run(whole_and_real(), **options)
+        assert result.nfev <= 900 and not np.isnan(result.x).any()
+        assert result.x[0] == round(result.x[0]) and result.y[0] == round(result.y[0])
+        options["method"] = self.algorithm()
+        minimize(whole_and_real(), run_dir=tmp_path, **{**options, "max_evals": 250})
+        resumed = minimize(whole_and_real(), run_dir=tmp_path, **options)
+        assert fingerprint(resumed) == fingerprint(result)
 
     def test_asks_for_many_points_at_once(self) -> None:
         """Searches advance together, not a point or two at a time."""

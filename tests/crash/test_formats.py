@@ -48,11 +48,13 @@ def run(run_dir: Path | None, limit: int) -> bilevo.Result:
 def numbers(told: str) -> dict[str, Any]:
     """All of a result but its judgement, which had another meaning in files of format 1.
 
-    These files have no `ctol`, gradients or simulations, and their histories have no points.
+    These files have no `ctol`, gradients, simulations or whole numbers, and their histories have no
+    points.
     """
     content = json.loads(told)
     judgement = "success", "certified", "message"
     unknown = "ctol", "within_ctol", "constraint_scales", "njev_upper", "njev_lower", "simulations"
+    unknown += "repeats", "labels"
     for name in (*judgement, *unknown):
         content.pop(name, None)
     for row in content["history"]["generations"]:

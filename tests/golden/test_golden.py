@@ -33,6 +33,8 @@ BEGINNING = {
     "drc-plus smd2": 500,
     "drc-plus tp3": 150,
     "mfbla tp3": 600,
+    "moves smd2": 150,
+    "moves tp3": 150,
     "sa-bl-imode tp3": 1500,
     "trust-region smd2 by a solver": 1500,
     "trust-region tp3 by a solver": 300,

@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import Bounds, LinearConstraint
 from scipy.sparse import csr_array
 
-from bilevo.core.problem import Bounds as Box
+from bilevo.core.bounds import Bounds as Box
 from bilevo.followers.linear import LinProg, Milp
 
 RNG = np.random.default_rng(0)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bilevo.core.problem import Bounds, Problem
+from bilevo.core.bounds import Bounds
+from bilevo.core.problem import Problem
 from bilevo.lab.checks import checked
 from bilevo.lab.plans import SUITES, Experiment
 from bilevo.problems import get, names, scalable

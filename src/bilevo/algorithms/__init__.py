@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from bilevo.algorithms.drc import DRC
     from bilevo.algorithms.drc_plus.method import DRCPlus
     from bilevo.algorithms.drc_race.method import DRCRace
+    from bilevo.algorithms.moves.method import Moves
     from bilevo.algorithms.nested import NestedCMAES
     from bilevo.algorithms.rivals.bleaq2 import BLEAQ2
     from bilevo.algorithms.rivals.go_cma_es import GOCMAES
@@ -32,6 +33,7 @@ else:
             "SABLIMODE": "bilevo.algorithms.rivals.sa_bl_imode",
             "TLEA": "bilevo.algorithms.rivals.tlea",
             "TLEADE": "bilevo.algorithms.rivals.tlea",
+            "Moves": "bilevo.algorithms.moves.method",
             "NestedCMAES": "bilevo.algorithms.nested",
             "TrustRegion": "bilevo.algorithms.trust_region.method",
         },
@@ -49,6 +51,7 @@ __all__ = [
     "TLEADE",
     "DRCPlus",
     "DRCRace",
+    "Moves",
     "NestedCMAES",
     "TrustRegion",
 ]

@@ -59,6 +59,9 @@ class Algorithm(Protocol[StateT]):
         Its published settings. They override the problem's budget; a user's budget overrides both.
     ctol
         The tolerance on constraints where the user gives none; 0 by default.
+    whole
+        Whether it knows whole numbers and choices (`Spec.x_grid`, `Spec.y_grid`); False by default.
+        Any other algorithm searches the decoded box, and its certificates do not count there.
     init(spec)
         A generator that returns the first state; it may evaluate.
     generation(spec, state)
@@ -69,6 +72,7 @@ class Algorithm(Protocol[StateT]):
     followers: Followers = Followers.FUNCTION
     budget: Budget = Budget()
     ctol: float = 0.0
+    whole: bool = False
 
     @property
     def name(self) -> str: ...

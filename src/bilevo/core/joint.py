@@ -19,7 +19,9 @@ from bilevo.core.request import Level
 from bilevo.core.values import BadValue, Returned
 
 NAMES = ("F", "f", "G", "g")
-ALLOWED = ("name", "optimum", "response", "budget", "repeats_lower")  # settings of `Problem`
+# Settings of `Problem`.
+WHOLE = ("x_integrality", "y_integrality")
+ALLOWED = ("name", "optimum", "response", "budget", "repeats_lower", *WHOLE)
 WANTED = "return (F, f), (F, f, G, g), or a dictionary with F, f and maybe G and g"
 
 

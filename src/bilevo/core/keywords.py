@@ -23,6 +23,7 @@ FOREIGN = {
     **dict.fromkeys(("maximize", "maximise", "sense", "direction"), _MINIMIZED),
     "bounds": "x_bounds and y_bounds, a box for each level",
     "constraints": "G for the leader and g for the follower; both hold where they are <= 0",
+    "integrality": "x_integrality and y_integrality, 0 (real) or 1 (whole) for each variable",
     "tol": "ftol for objectives and ctol for constraints",
     "n_jobs": "workers={value}",
     "algorithm": "method={value}",

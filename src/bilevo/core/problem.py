@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bilevo.core.arrays import FloatArray, frozen
+from bilevo.core.arrays import FloatArray, IntArray, frozen
+from bilevo.core.bounds import Bounds, Grid, inside
 from bilevo.core.budget import Budget, FullBudget
 from bilevo.core.checks import is_truth, real_array, real_number, require, shown, whole_number
 from bilevo.core.joint import Simulator, joint_simulator
@@ -27,74 +28,7 @@ from bilevo.core.values import Returned
 
 Function = Callable[[FloatArray, FloatArray], Any]
 Response = Callable[[FloatArray], FloatArray]
-UNBOUNDED = "for variables without bounds see docs/recipe_from_others.md"
 MAX_BOUNDS = 4  # a notebook's table shows at most this number of distinct bounds
-
-
-class Bounds:
-    """A finite box: `lower <= variable <= upper`, entry by entry. Equal bounds fix a variable."""
-
-    __slots__ = ("lower", "upper")
-
-    def __init__(self, lower: Any, upper: Any, name: str = "bounds") -> None:
-        try:
-            low, high = real_array(lower), real_array(upper)
-        except ValueError:
-            raise ValueError(
-                f"{name} must be real numbers, got {shown(lower)} and {shown(upper)}"
-            ) from None
-        if low.ndim != 1 or low.shape != high.shape or low.size == 0:
-            raise ValueError(
-                f"{name} need a lower and an upper vector of one length, at least 1; "
-                f"got shapes {low.shape} and {high.shape}"
-            )
-        for bad, what in (
-            (~(np.isfinite(low) & np.isfinite(high)), f"not finite; {UNBOUNDED}"),
-            (low > high, "reversed (lower > upper)"),
-            (~np.isfinite(_width(low, high)), "wider than floating point can hold"),
-        ):
-            if bad.any():
-                i = int(np.argmax(bad))
-                raise ValueError(f"{name}[{i}] = ({low[i]}, {high[i]}) is {what}")
-        self.lower, self.upper = low, high
-
-    def __repr__(self) -> str:
-        return f"Bounds({self.lower.tolist()}, {self.upper.tolist()})"
-
-    @classmethod
-    def of(cls, bounds: Any, name: str = "bounds") -> Bounds:
-        """Make bounds from a Bounds, from scipy's Bounds, or from a sequence of (lower, upper)."""
-        if isinstance(bounds, Bounds):
-            return bounds
-        if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
-            return cls(bounds.lb, bounds.ub, name)
-        try:
-            pairs = np.array([real_array(list(pair)) for pair in bounds])
-        except (TypeError, ValueError):
-            pairs = np.empty(0)
-        if pairs.ndim != 2 or pairs.shape[1] != 2:
-            raise ValueError(
-                f"{name} must be a sequence of (lower, upper) pairs, one per variable, "
-                f"such as [(-5, 10), (0, 1)]; got {shown(bounds)}"
-            )
-        return cls(pairs[:, 0], pairs[:, 1], name)
-
-    @property
-    def size(self) -> int:
-        return int(self.lower.size)
-
-    def contain(self, points: FloatArray) -> bool:
-        """Tell whether a point, or all rows of points, are within the bounds; NaN is not."""
-        return bool(((self.lower <= points) & (points <= self.upper)).all())
-
-    @property
-    def width(self) -> FloatArray:
-        return _width(self.lower, self.upper)
-
-
-def _width(lower: FloatArray, upper: FloatArray) -> FloatArray:
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.asarray(upper - lower)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +77,7 @@ class Problem:
         f may be None if there is a `follower`.
     x_bounds, y_bounds : sequence of pairs, or scipy.optimize.Bounds
         The boxes, as (lower, upper) for each variable. Bounds must be finite; equal bounds fix a
-        variable.
+        variable. A `bilevo.Choice` in place of a pair makes the variable one of several labels.
     G, g : callable, optional
         The constraints of the leader and of the follower: each takes (x, y) and returns a vector.
         They hold where they are <= 0.
@@ -173,6 +107,9 @@ class Problem:
         True says that F, f, G and g return (value, gradient) instead.
     args : tuple, optional
         Extra arguments, which all functions get after (x, y).
+    x_integrality, y_integrality : 0, 1, or a sequence of them, optional
+        1 says that a variable is a whole number, as SciPy's `integrality` does. Functions get whole
+        floats. Gradients are not used if a variable is whole.
 
     Examples
     --------
@@ -207,6 +144,8 @@ class Problem:
         g_jac: Function | None = None,
         jac: bool = False,
         args: tuple[Any, ...] = (),
+        x_integrality: Any = None,
+        y_integrality: Any = None,
     ) -> None:
         dispensable = "Gg" if follower is None else "Ggf"
         for label, function in (("F", F), ("f", f), ("G", G), ("g", g)):
@@ -233,8 +172,8 @@ class Problem:
         self.G, self.g = functions["G"], functions["g"]
         self.F_jac, self.f_jac = given["F"], given["f"]
         self.G_jac, self.g_jac = given["G"], given["g"]
-        self.x_bounds = Bounds.of(x_bounds, "x_bounds")
-        self.y_bounds = Bounds.of(y_bounds, "y_bounds")
+        self.x_bounds = Bounds.of(x_bounds, "x_bounds", x_integrality)
+        self.y_bounds = Bounds.of(y_bounds, "y_bounds", y_integrality)
         _require_sizes(optimum, self.x_bounds.size, self.y_bounds.size)
         self.vectorized = bool(vectorized)
         self.name = name or "problem"
@@ -277,6 +216,27 @@ class Problem:
         return self.y_bounds.size
 
     @property
+    def x_integrality(self) -> IntArray:
+        return self.x_bounds.integrality
+
+    @property
+    def y_integrality(self) -> IntArray:
+        return self.y_bounds.integrality
+
+    @property
+    def has_whole(self) -> bool:
+        """Tell whether an algorithm searches whole numbers or choices."""
+        searched = self.follower is None and self.y_bounds.has_whole
+        return self.x_bounds.has_whole or searched
+
+    def decode(self, x: Any = None, *, y: Any = None) -> list[Any]:
+        """Return x (m,), or y (n,), as a list: whole numbers as ints, choices as their labels."""
+        require((x is None) != (y is None), "decode", "given x, or y by name", (x, y))
+        bounds, given = (self.x_bounds, x) if y is None else (self.y_bounds, y)
+        point = inside("x" if y is None else "y", given, bounds)
+        return bounds.decode(point)
+
+    @property
     def f_is_known(self) -> bool:
         """Tell whether f is given as a function; if not, only a solver knows its values."""
         return self.f is not _unknown
@@ -292,7 +252,12 @@ class Problem:
 
     @property
     def slopes_given(self) -> SlopesGiven:
-        """Say which gradients an algorithm can ask for; none of f if a solver is the follower."""
+        """Say which gradients an algorithm can ask for; none of f if a solver is the follower.
+
+        There are none if a variable is whole: along it, a function has no slope.
+        """
+        if self.has_whole:
+            return NO_SLOPES
         lower = self.follower is None and self.f_jac is not None
         return SlopesGiven(
             F=self.F_jac is not None,
@@ -429,6 +394,9 @@ class Spec:
     `step_cost` is the largest cost of a step of the problem's own solver, or None if there is no
     solver. A solver's answers are in the user's units, because no algorithm searches them; `spread`
     is (m,) then. `slopes` says which gradients an algorithm can ask for by `Derive`.
+
+    `x_grid` and `y_grid` say which coordinates are whole numbers or choices; None says that none
+    is. An algorithm that ignores them searches points that are decoded (see `core.space`).
     """
 
     m: int
@@ -444,3 +412,5 @@ class Spec:
     step_cost: int | None = None
     ctol: tuple[float, float] = (0.0, 0.0)
     slopes: SlopesGiven = NO_SLOPES
+    x_grid: Grid | None = None
+    y_grid: Grid | None = None

@@ -100,7 +100,8 @@ class Incumbent(NamedTuple):
     The other fields hold what a method found when it checked the follower's answer. It made
     `searches` independent searches, which cost `check_evals` evaluations. `agreeing` of them ended
     at the best f. The pair's f is `gap` above the best f; `gap` is NaN without a check. `certified`
-    says that the answer passed the check; if it did not, `doubt` may say why.
+    says that the answer passed the check; if it did not, `doubt` may say why. `compared` is the
+    number of combinations of whole numbers, if the check compared all of them.
     """
 
     x: FloatArray
@@ -116,6 +117,7 @@ class Incumbent(NamedTuple):
     check_evals: int = 0
     doubt: str = ""
     tolerated: float = 0.0
+    compared: int = 0
 
 
 class Values(NamedTuple):

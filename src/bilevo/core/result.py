@@ -217,6 +217,8 @@ class Result(HasArchive):
     njev_upper: int = 0  # points at which the leader's gradients were asked for
     njev_lower: int = 0  # the same for the follower's gradients; both are not in nfev
     simulations: int | None = None  # of a joint problem: calls of its simulator, which nfev counts
+    repeats: int = 0  # points decoded to pairs that were evaluated before; not in nfev
+    labels: list[str] = field(default_factory=list)  # the answer's choices: "x[2] = coal"
 
     def __post_init__(self) -> None:
         # Files of earlier versions may have a success without a certificate.
@@ -321,6 +323,8 @@ class Result(HasArchive):
             "violation": _pretty(self.violation),
             "evaluations": f"{evals} in {self.time:.2f} s",
         }
+        if self.labels:
+            rows["choices"] = ", ".join(self.labels)
         if self.failures:
             rows["failures"] = str(self.failures)
         if self.certificate is not None:
@@ -343,6 +347,10 @@ class Result(HasArchive):
         values = {k: v for k, v in self.summary().items() if k not in ("version", "time")}
         if self.njev:
             values |= {name: getattr(self, name) for name in ("njev_upper", "njev_lower", "njev")}
+        if self.labels:
+            values["choices"] = ", ".join(self.labels)
+        if self.repeats:
+            values["repeats"] = self.repeats
         if self.failures:
             values["failures"] = self.failures
         return {name: _pretty(value) for name, value in values.items()}

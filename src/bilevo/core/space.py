@@ -1,13 +1,15 @@
 """The map between the unit box, where algorithms search, and the user's box.
 
 Variables with equal bounds are fixed: the unit box leaves them out. A level whose variables are all
-fixed keeps one coordinate that has no effect, so that algorithms need no special case for it.
+fixed keeps one coordinate that has no effect, so that algorithms need no special case for it. A
+whole number with k values has k cells of equal width in its unit coordinate; it is decoded here.
 """
 
 import numpy as np
 
-from bilevo.core.arrays import BoolArray, FloatArray
-from bilevo.core.problem import Bounds, Problem
+from bilevo.core.arrays import BoolArray, FloatArray, IntArray
+from bilevo.core.bounds import Bounds
+from bilevo.core.problem import Problem
 
 TILED = 32  # up to this number of rows, repeating the bounds is faster than broadcasting
 
@@ -15,7 +17,7 @@ TILED = 32  # up to this number of rows, repeating the bounds is faster than bro
 class UnitBox:
     """The map between a box and its `size` unit coordinates; `size` is at least 1."""
 
-    __slots__ = ("_fixed", "_free", "_lower", "_tiles", "_width", "bounds", "size")
+    __slots__ = ("_fixed", "_free", "_lower", "_tiles", "_whole", "_width", "bounds", "size")
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
@@ -30,6 +32,10 @@ class UnitBox:
         outside = self._lower + width > bounds.upper[chosen]
         self._width = np.where(outside, np.nextafter(width, 0), width)
         self._tiles: dict[int, tuple[FloatArray, FloatArray]] = {}
+        whole = bounds.whole[chosen]
+        self._whole = np.flatnonzero(whole) if whole.any() else None
+        if self._whole is not None:  # so many cells of width 1
+            self._width = np.where(whole, width + 1, self._width)
 
     @property
     def width(self) -> FloatArray:
@@ -41,6 +47,8 @@ class UnitBox:
 
     def real(self, unit: FloatArray) -> FloatArray:
         """Map rows of unit coordinates to the user's units, never outside the bounds."""
+        if self._whole is not None:
+            return self._decoded(unit, self._whole)
         if self._free is None:  # the usual case: no variable is fixed
             width, lower = self._tiles.get(len(unit)) or self._tiled(len(unit))
             stretched = unit * width
@@ -48,6 +56,18 @@ class UnitBox:
             return stretched
         rows = np.tile(self._fixed, (len(unit), 1))
         rows[:, self._free] = unit[:, : self._free.size] * self._width + self._lower
+        return rows
+
+    def _decoded(self, unit: FloatArray, whole: IntArray) -> FloatArray:
+        """Map rows of unit coordinates to the user's units, some of which are whole numbers."""
+        stretched = unit[:, : self._width.size] * self._width
+        last = self._width[whole] - 1
+        stretched[:, whole] = np.minimum(np.floor(stretched[:, whole]), last)
+        stretched += self._lower
+        if self._free is None:
+            return stretched
+        rows = np.tile(self._fixed, (len(unit), 1))
+        rows[:, self._free] = stretched
         return rows
 
     def slopes(self, real: FloatArray) -> FloatArray:
@@ -72,10 +92,16 @@ class UnitBox:
         return tiles
 
     def unit(self, real: FloatArray) -> FloatArray:
-        """Return the unit coordinates of one point in the user's units."""
+        """Return the unit coordinates of one point in the user's units.
+
+        Those of a whole number are in the middle of its cell.
+        """
         chosen = slice(None) if self._free is None else self._free
         unit = np.zeros(self.size)
-        unit[: self._width.size] = (real[chosen] - self._lower) / self._width
+        away = real[chosen] - self._lower
+        if self._whole is not None:
+            away[self._whole] = np.floor(away[self._whole]) + 0.5
+        unit[: self._width.size] = away / self._width
         return np.clip(unit, 0.0, 1.0)  # rounding may lead outside
 
 

@@ -28,7 +28,8 @@ from hashlib import blake2b
 import numpy as np
 
 from bilevo.core.arrays import FloatArray, frozen, row_dots
-from bilevo.core.problem import Bounds, Function, Optimum, Problem, Response
+from bilevo.core.bounds import Bounds
+from bilevo.core.problem import Function, Optimum, Problem, Response
 from bilevo.core.streams import stream
 from bilevo.problems.smd import MARGIN, SMD, defined, smd
 

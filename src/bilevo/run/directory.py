@@ -88,8 +88,10 @@ class RunDir:
         self._pieces, self._elapsed = 0, 0.0  # pieces and seconds before `state`
         self._replay: Iterator[tuple[Record, Position]] | None = None
         self._end_written = False  # whether the last record is the run's end
-        # A joint problem's run is replayed from its start, to know all simulations again.
-        self._snapshots, self._snapshot_at, self._untried = problem.simulator is None, 0.0, True
+        # Runs that remember pairs (see `simulations` and `repeats`) are replayed from their start,
+        # to know all of them again.
+        self._snapshots = problem.simulator is None and not problem.has_whole
+        self._snapshot_at, self._untried = 0.0, True
         safe_files.require_directory(self.solver_states)
         self._lock = DirectoryLock(self.path, limits)
         try:
@@ -143,7 +145,7 @@ class RunDir:
 
     def _load_snapshot(self) -> tuple[AlgorithmState | None, Position | None, list[Tolerance]]:
         path = self.path / SNAPSHOT
-        if os.path.lexists(path) and self._problem.simulator is None:
+        if self._snapshots and os.path.lexists(path):
             try:
                 state, reached, stored = snapshot.read_all(path, self._kind)
                 _try_out(self._algorithm, self.spec, self._problem, state)

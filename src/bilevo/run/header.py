@@ -61,6 +61,11 @@ def identity(problem: Problem, algorithm: Algorithm[Any], spec: Spec) -> dict[st
         content[JOINT] = True
     if any(spec.ctol):
         content["ctol"] = spec.ctol
+    for name, side in zip("xy", sides, strict=True):
+        if side.whole.any():
+            content[f"{name}_integrality"] = side.integrality.tolist()
+        if side.choices:
+            content[f"{name}_choices"] = {str(i): repr(one) for i, one in side.choices.items()}
     if problem.follower is not None:
         content["follower"] = _parameters(problem.follower)
     text = json.dumps(content, default=lambda number: number.item())  # converts numpy's numbers

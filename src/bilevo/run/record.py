@@ -9,12 +9,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from bilevo.core.bounds import Choice
 from bilevo.core.budget import StopReason
 from bilevo.core.feasibility import Tolerances, level_tolerances
 from bilevo.core.request import Derive, Incumbent, Level, Question
 from bilevo.core.result import NOT_CERTIFIED, Certificate, Failure, Generation, History, Result
 from bilevo.version import __version__
 
+Choices = tuple[dict[int, Choice], dict[int, Choice]]
 MAX_LISTED = 100  # The most failed points that a result lists.
 
 _UNSETTLED = "stopped before it settled"
@@ -37,6 +39,8 @@ class RunRecord:
 
     counts: dict[Level, int] = field(default_factory=lambda: dict.fromkeys(Level, 0))
     gradients: dict[Level, int] = field(default_factory=lambda: dict.fromkeys(Level, 0))
+    # Points that were evaluated before; only whole numbers and choices have any.
+    repeats: dict[Level, int] = field(default_factory=lambda: dict.fromkeys(Level, 0))
     failures: int = 0
     history: History = field(default_factory=History)
     best: Incumbent | None = None
@@ -105,8 +109,12 @@ class RunRecord:
         method: str,
         seed: int,
         kernel: str,
+        choices: Choices = ({}, {}),
     ) -> Result:
-        """Return the result so far; `refused` is how many points a limit left no room for."""
+        """Return the result so far; `refused` is how many points a limit left no room for.
+
+        `choices` has the choices among the variables of x and of y, by their indices.
+        """
         best = self.best or Incumbent(
             np.full(m, np.nan), np.full(n, np.nan), np.nan, np.nan, np.inf
         )
@@ -137,11 +145,23 @@ class RunRecord:
             ctol=tuple(tolerance.ctol for tolerance in self.tolerances.values()),
             constraint_scales=tuple(one.settled_scales for one in self.tolerances.values()),
             simulations=self.simulations,
+            repeats=sum(self.repeats.values()),
+            labels=_labels(best, choices),
         )
         result.message = f"{_REASONS[reason].format(points=refused)}; {_answer(result, best)}"
-        if best.searches:
+        if best.searches or best.compared:
             result.accept(own_certificate(result, best))
         return result
+
+
+def _labels(best: Incumbent, choices: Choices) -> list[str]:
+    """Return the label of each choice in the answer, as in "x[2] = coal"."""
+    return [
+        f"{name}[{i}] = {choice.labels[int(point[i])]}"
+        for name, point, ones in zip("xy", (best.x, best.y), choices, strict=True)
+        for i, choice in ones.items()
+        if np.isfinite(point[i])
+    ]
 
 
 def own_certificate(result: Result, best: Incumbent) -> Certificate:
@@ -179,9 +199,13 @@ def _certainty(best: Incumbent) -> str:
     """Return, in words, whether the follower's answer is certified, and if not, why."""
     if best.unfinished:
         return "but its follower's solver was not done"
-    if not (best.searches or best.doubt):
+    if not (best.searches or best.doubt or best.compared):
         return NOT_CERTIFIED
     agree = f"{best.agreeing} of {best.searches} independent searches agree"
+    if best.certified and best.compared:
+        real = f" ({agree} on its real numbers)" if best.searches else ""
+        cells = f"all {best.compared} combinations of its whole numbers"
+        return f"and its follower is certified: {cells} were compared{real}"
     if best.certified:
         return f"and its follower is certified: {agree}, and none found a better answer"
     return f"but its follower is not certified: {best.doubt or f'only {agree}'}"

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from bilevo.core.arrays import FloatArray
+from bilevo.core.bounds import Bounds
 from bilevo.core.checks import described, is_whole, real_number
-from bilevo.core.problem import Bounds, Spec
+from bilevo.core.problem import Spec
 from bilevo.core.request import (
     ALONE,
     Answer,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from contextlib import suppress
 from time import perf_counter
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -33,61 +33,39 @@ from bilevo.core.request import (
     Values,
 )
 from bilevo.core.result import Failure, Generation, Result
-from bilevo.core.slopes import RawSlopes, WrongGradient
+from bilevo.core.slopes import WrongGradient
 from bilevo.core.solver import StepOutcome
 from bilevo.core.space import UnitBox, answer_box
+from bilevo.run.batches import (
+    Answers,
+    AnyBatch,
+    Batch,
+    Derived,
+    Evaluated,
+    SlopeBatch,
+    StepBatch,
+    Stopped,
+)
 from bilevo.run.clock import Clock
 from bilevo.run.contract import Contract
 from bilevo.run.record import RunRecord
+from bilevo.run.repeats import Asked, Repeats
 from bilevo.run.simulations import Simulations
 
-
-class Batch(Evaluate):
-    """Points to evaluate at one level: x (k, m) and y (k, n) in the user's units."""
-
-    __slots__ = ()
-
-
-class SlopeBatch(Derive):
-    """Points at which one level's slopes are wanted: x (k, m) and y (k, n) in the user's units."""
-
-    __slots__ = ()
-
-
-class StepBatch(Step):
-    """Steps of the problem's own solver to take, with leaders x (k, m) in the user's units."""
-
-    __slots__ = ()
-
-
-class Evaluated(NamedTuple):
-    """The answer to a batch: objective (k,), constraints (k, c), and the errors of failed rows.
-
-    `other` has both for the other level, if one simulation gives the values of both levels.
-    """
-
-    objective: FloatArray
-    constraints: FloatArray
-    errors: Mapping[int, str]
-    other: tuple[FloatArray, FloatArray] | None = None
-
-
-class Derived(NamedTuple):
-    """The answer to a `SlopeBatch`: slopes in the user's units, and the errors of failed rows."""
-
-    slopes: RawSlopes
-    errors: Mapping[int, str]
-
-
-AnyBatch = Batch | SlopeBatch | StepBatch
-Answers = Evaluated | Derived | list[StepOutcome]
-
-
-class Stopped(Exception):  # noqa: N818 (not an error: a reason to stop)
-    """Ends a run in the middle of a batch, of which `counted` evaluations have been made."""
-
-    def __init__(self, reason: StopReason, counted: int) -> None:
-        self.reason, self.counted = reason, counted
+__all__ = [
+    "Answers",
+    "AnyBatch",
+    "Batch",
+    "Derived",
+    "Evaluated",
+    "Session",
+    "SlopeBatch",
+    "Source",
+    "StepBatch",
+    "Stopped",
+]
+# Why a certificate is not accepted where variables are whole.
+UNFIT = "has no checks for whole numbers; leave the method out, or use bilevo.verify"
 
 
 class Source(Protocol):
@@ -143,6 +121,13 @@ class Session:
         self._simulations = None
         if problem.simulator is not None:  # such a run always begins at its start
             self._simulations, self.record.simulations = Simulations(), 0
+        # Only whole numbers and choices make different unit points the same pair.
+        remembers = problem.has_whole and self._simulations is None
+        self._earlier = Repeats() if remembers else None
+        self._asked: Asked | None = None
+        # Whether the algorithm's checks count; one of another package may lack the member.
+        self._fit = not problem.has_whole or getattr(algorithm, "whole", False)
+        self._choices = problem.x_bounds.choices, problem.y_bounds.choices
         self.own_time = 0.0  # seconds spent by the algorithm
         self._refused = 0  # points that a limit left no room for
         self._step_cost = spec.step_cost or 0
@@ -198,6 +183,8 @@ class Session:
         if self._simulations is not None:
             self._simulations.add(self.batch, answers)
             self._resume(self._recalled(self._simulations))
+        elif self._earlier is not None:
+            self._resume(self._with_repeats(self._earlier, self.batch, answers))
         else:
             self._resume(self._as_values(self.batch, answers.objective, answers.constraints))
 
@@ -219,6 +206,22 @@ class Session:
             if self._source is not None:
                 self._source.recalled(self, batch.level, known)
         return self._as_values(batch, *simulations.recall())
+
+    def _with_repeats(self, earlier: Repeats, new: Batch, answers: Evaluated) -> Values:
+        """Return the values of all rows that were asked for; `answers` are those of new rows.
+
+        `spent` in it includes repeats. So rules on evaluations end a search that only repeats.
+        """
+        asked, self._asked, level = self._asked, None, new.level
+        assert asked is not None
+        self.record.repeats[level] += len(asked.keys) - len(answers.objective)
+        objective, constraints = earlier.answer(asked, *answers[:2], set(answers.errors))
+        allowed = None
+        if constraints.shape[1] and self._tolerances[level].ctol:
+            seen = answers.constraints if len(answers.objective) else constraints[:0]
+            allowed = self._allowed(new, seen)
+        spent = self.record.counts[level] + self.record.repeats[level]
+        return Values.of(objective, constraints, self._repeats[level], spent, allowed)
 
     def _allowed(self, batch: Batch, constraints: FloatArray) -> FloatArray:
         """Return the tolerances (c,) of a batch's constraints (k, c).
@@ -303,6 +306,8 @@ class Session:
         self.own_time += perf_counter() - entered
         if self._simulations is not None and isinstance(request, Evaluate):
             return self._simulate(self._simulations, request)
+        if self._earlier is not None and isinstance(request, Evaluate):
+            return self._ask_once(self._earlier, request)
         count = len(request.x)
         if isinstance(request, Step):
             count *= self._step_cost
@@ -332,6 +337,26 @@ class Session:
             return self._recalled(simulations)
         else:
             self.batch = missing
+        return None
+
+    def _ask_once(self, earlier: Repeats, request: Evaluate) -> Answer | None:
+        """Hand out the pairs that were not evaluated yet; return the values if there are none."""
+        whole = self._in_users_units(request)
+        assert isinstance(whole, Batch)
+        self._asked = asked = earlier.ask(whole)
+        new = Batch(whole.level, whole.x[asked.new], whole.y[asked.new])
+        for points in (new.x, new.y):
+            points.setflags(write=False)
+        if self._limited and self._beyond(request.level, len(new.x)):
+            self._refused = len(new.x)
+            self.end(StopReason.MAX_EVALS)
+        elif self.clock.left <= 0:
+            self.end(StopReason.MAX_TIME)
+        elif not len(new.x):
+            nothing = Evaluated(np.empty(0), np.empty((0, 0)), {})
+            return self._with_repeats(earlier, new, nothing)
+        else:
+            self.batch = new
         return None
 
     def _raise_where_asked(self, error: BadRequest) -> NoReturn:
@@ -371,9 +396,23 @@ class Session:
             int(best.check_evals),
             str(best.doubt),
             sum((tolerance.forgiven(x, y) for tolerance in self._tolerances.values()), start=0.0),
+            int(best.compared),
         )
+        if self._earlier is not None or not self._fit:
+            self.record.best = self._judged(self.record.best)
         if self._source is not None:
             self._source.best(self)
+
+    def _judged(self, best: Incumbent) -> Incumbent:
+        """Return the best pair of a problem with whole numbers, with no more than is known.
+
+        Checks of a method that knows no whole numbers compare points of one cell with each other.
+        """
+        spent = min(best.check_evals, self.record.counts[Level.LOWER])  # it includes repeats
+        best = best._replace(check_evals=spent)
+        if self._fit or not best.certified:
+            return best
+        return best._replace(certified=False, doubt=f"{self.method} {UNFIT}")
 
     def _beyond(self, level: Level, points: int, simulations: int = 0) -> bool:
         """Tell whether `points` more evaluations at a level would exceed a limit.
@@ -417,4 +456,5 @@ class Session:
             method=self.method,
             seed=self.seed,
             kernel=self.kernel,
+            choices=self._choices,
         )

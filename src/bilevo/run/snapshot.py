@@ -336,12 +336,19 @@ def _revive_changeable(value: dict[str, Any], stored: _Stored) -> Any:
 def _revive_named(kind: type, items: tuple[Any, ...]) -> Any:
     fields = getattr(kind, "_fields", ())
     hints = _type_hints(kind)
-    if not fields or len(items) != len(fields):
+    # Older files lack fields that were added at the end.
+    lacking = fields[len(items) :]
+    if not fields or len(items) > len(fields) or set(lacking) - _field_defaults(kind).keys():
         raise Unusable(f"another {kind.__name__}")
-    for name, item in zip(fields, items, strict=True):
+    for name, item in zip(fields, items, strict=False):
         if not _fits(item, hints.get(name, Any)):
             raise Unusable(f"another {kind.__name__}.{name}")
     return kind(*items)
+
+
+def _field_defaults(kind: type) -> dict[str, Any]:
+    """Return the defaults of a named tuple's fields, by name."""
+    return getattr(kind, "_field_defaults", {})
 
 
 def _default(each: Field[Any]) -> Any:

@@ -177,7 +177,8 @@ def _compare(
         answers = [replace(a, done=d) for a, d in zip(answers_at(y, values), done, strict=True)]
     found.best = best_answer([claimed, *answers])
     found.negligible = reported(found.best.f)
-    if problem.f_is_known and found.best.violation == 0 and not found.missing:
+    whole = problem.y_bounds.has_whole  # then f around the answer says nothing
+    if problem.f_is_known and found.best.violation == 0 and not (found.missing or whole):
         found.negligible = _negligible(problem, x, found.best, evaluations)
     evaluations.reserved = 0
     level = [a for a in answers if _is_tied(a, found)]

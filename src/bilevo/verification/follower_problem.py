@@ -76,6 +76,9 @@ def claim_of(problem: Problem, res: Result) -> Claim:
     for point, bounds, name in ((x, problem.x_bounds, "x"), (y, problem.y_bounds, "y")):
         if not bounds.contain(point):
             raise ValueError(f"the result's {name} = {point.tolist()} is outside its bounds")
+        wrong = bounds.not_whole(point)
+        if wrong is not None and (name == "x" or problem.follower is None):
+            raise ValueError(f"the result's {name}[{wrong}] = {point[wrong]} is no whole number")
     return Claim(x, y, float(res.F), float(res.f), float(res.violation))
 
 

@@ -45,6 +45,7 @@ class FollowerCheck(NamedTuple):
     doubt: str = ""
     passed: bool = False
     thorough: float = 1.0
+    compared: int = 0
 
 
 @dataclass(slots=True, eq=False)

@@ -1,0 +1,1 @@
+"""moves: whole numbers and choices, searched by moves from cell to cell."""

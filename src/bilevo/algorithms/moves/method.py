@@ -1,0 +1,415 @@
+"""moves: the leader moves from cell to cell of its whole numbers and choices.
+
+A cell is one combination of whole numbers and choices of x. In each cell there is one best leader.
+A run consists of descents. Each starts at a leader, and makes the best-looking move that leads to a
+better leader, until no move does:
+
+    step       one whole number changes by 1, by 4, by 16, ..., or one choice changes
+    exchange   one whole number goes up by 1, and another one goes down by 1
+    further    the last move again, twice as far
+
+A model of the leaders so far orders the moves (`ranking`). After each move, the real numbers of x
+are searched locally. The follower is solved cell by cell, from the answer of the nearest leader
+(`bilevo.algorithms.shared.cells`), or by the problem's own solver. Where a descent ends, the
+follower is searched thoroughly. If that finds a better answer, first searches are no longer trusted
+in this run: each follower is then searched thoroughly.
+
+Descents start all over the box, and near the best leader. A run has settled if many descents in a
+row, the more the more different ends there were, have found no better leader, or if all cells were
+tried. Before a run ends, all moves from the best leader are tried.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from bilevo.algorithms.moves.leaders import (
+    Leader,
+    MovesState,
+    audit_leader,
+    check_leader,
+    grids,
+    key_of,
+    solve_leader,
+)
+from bilevo.algorithms.moves.ranking import MoveModel, features
+from bilevo.algorithms.shared.cells import all_cells, exchanges, steps
+from bilevo.algorithms.shared.leader import reached
+from bilevo.algorithms.shared.sqp import LocalRule, sqp
+from bilevo.core.algorithm import Algorithm, Followers, registered
+from bilevo.core.arrays import FloatArray, IntArray
+from bilevo.core.bounds import Grid
+from bilevo.core.budget import StopReason
+from bilevo.core.feasibility import USUAL_CTOL
+from bilevo.core.problem import Spec
+from bilevo.core.request import Procedure, Values, together
+from bilevo.core.streams import stream
+from bilevo.core.tolerances import rounding
+from bilevo.optimizers.sampling import latin_hypercube
+
+FIRST_STARTS = 3  # The first descents start all over the box; later ones in turn near the elite.
+FRUITLESS = 6  # A run settles after at least this number of descents in a row without a gain.
+KICK = (2, 5)  # A descent near the elite starts this many random steps away, at least and below.
+FEW_MOVES = 60  # A descent tries all steps, and of the other moves those that look best.
+AUDITS = 20  # Followers that are searched again before a run ends, to test first searches.
+SWEEP = 3000  # All cells are tried if this takes at most as many evaluations.
+MOST_SWEPT = 20_000  # The most cells that are tried one by one.
+COARSE_DIFFERENCE = 1e-4  # Distance of the neighbours that give slopes of F at the answers.
+POLISH_STEPS = 0.05 * 0.25 ** np.arange(10)  # Steps by which real numbers of x are polished.
+
+
+@dataclass(frozen=True, slots=True)
+class Moves(Algorithm[MovesState]):
+    """Moves over whole numbers and choices, local searches of real numbers, and certificates."""
+
+    name = registered("moves")
+    revision = 1
+    ctol = USUAL_CTOL
+    whole = True
+    State = MovesState
+    followers = Followers.BOTH
+
+    def init(self, spec: Spec) -> Procedure[MovesState]:
+        yield from ()
+        return MovesState(None)
+
+    def generation(self, spec: Spec, state: MovesState) -> Procedure[MovesState]:
+        """Make one descent, and take its end as the elite if it is better."""
+        x = self.next_start(spec, state)
+        before = len(state.known)
+        end = yield from self.descend(spec, state, x)
+        yield from self.accept(spec, state, end)
+        state.generation += 1
+        if self.settled(spec, state):
+            yield from self.finish(spec, state)
+        state.executions = np.array([max(1, len(state.known) - before)])
+        state.survived = np.ones(1, np.bool_)
+        state.elite_F.append(state.the_elite.F)
+        if state.stop is None:
+            state.stop = self.ended(spec, state)
+        return state
+
+    # Descents
+
+    def next_start(self, spec: Spec, state: MovesState) -> FloatArray:
+        """Return where the next descent starts."""
+        if state.generation == 0 and spec.x0 is not None:
+            return spec.x0
+        rng = stream(spec.seed, "start", state.generation)
+        x_grid, _ = grids(spec)
+        spread = latin_hypercube(8 * FRUITLESS, spec.m, stream(spec.seed, "starts"))
+        if state.generation < FIRST_STARTS or state.generation % 2 or state.elite is None:
+            if state.generation < len(spread):
+                return np.asarray(spread[state.generation])
+            return np.asarray(rng.random(spec.m))
+        x = state.the_elite.x.copy()
+        for _ in range(int(rng.integers(*KICK))):
+            moves = [*steps(x_grid, x_grid.cell(x))]
+            if moves:
+                x = x_grid.centre(moves[int(rng.integers(len(moves)))], x)
+        real = x_grid.values == 0
+        x[real] = np.clip(x[real] + 0.2 * rng.standard_normal(int(real.sum())), 0.0, 1.0)
+        return x
+
+    def descend(self, spec: Spec, state: MovesState, x: FloatArray) -> Procedure[Leader]:
+        """Move to better leaders until there is no better one; check the follower of the end."""
+        here, last = (yield from self.solve(spec, state, x, again=True)), None
+        while True:
+            there = yield from self.better_move(spec, state, here, last, FEW_MOVES)
+            if there is None:
+                checked = yield from self.check(spec, state, here)
+                if checked.pair.no_worse(here.pair) or checked.pair.f == here.pair.f:
+                    return checked
+                here, last = checked, None  # the answer was wrong: go on with the true one
+                continue
+            x_grid, _ = grids(spec)
+            last = x_grid.cell(there.pair.x) - x_grid.cell(here.pair.x)
+            here = there
+            if reached(spec, here.pair):
+                return (yield from self.check(spec, state, here))
+
+    def better_move(
+        self, spec: Spec, state: MovesState, here: Leader, last: IntArray | None, most: int
+    ) -> Procedure[Leader | None]:
+        """Return the first leader, in the order of a model, that a move makes better than `here`.
+
+        All single steps are tried, and at most `most` moves in all.
+        """
+        x_grid, _ = grids(spec)
+        waiting = {
+            cell.tobytes(): (cell, kind) for cell, kind in moves_from(x_grid, here.pair.x, last)
+        }
+        for tried in range(len(waiting)):
+            left = list(waiting.values())
+            order = self.order(spec, state, here, [cell for cell, _ in left])
+            if not order.size:
+                return None
+            chosen = int(order[0])
+            if tried >= most:  # only single steps must all be tried
+                single = [int(i) for i in order if left[int(i)][1] == "step"]
+                if not single:
+                    return None
+                chosen = single[0]
+            cell, _ = left[chosen]
+            del waiting[cell.tobytes()]
+            there = yield from self.solve(spec, state, x_grid.centre(cell, here.pair.x))
+            if self.gains(there, here):
+                return there
+        return None
+
+    def order(self, spec: Spec, state: MovesState, here: Leader, cells: list[IntArray]) -> IntArray:
+        """Return the indices of cells from the best-looking to the worst.
+
+        Cells that are known not to be better, or to be infeasible, are left out.
+        """
+        x_grid, _ = grids(spec)
+        keys = [cell.tobytes().hex() for cell in cells]
+        known = [self.known(state, key) for key in keys]
+        open_ones = [i for i, one in enumerate(known) if one is None or self.gains(one, here)]
+        if not open_ones:
+            return np.zeros(0, np.int64)
+        model = self.model(spec, state, here)
+        if model is None:
+            return np.array(open_ones)
+        chosen = np.array([cells[i] for i in open_ones])
+        rows = features(x_grid, chosen, np.repeat(here.pair.x[None], len(chosen), axis=0))
+        cost = model.cost(rows)
+        if here.pair.violation > 0:  # an infeasible leader may have infeasible neighbours only
+            cost = np.where(np.isfinite(cost), cost, 1e300)
+        order = np.argsort(cost, kind="stable")
+        return np.array([open_ones[i] for i in order if np.isfinite(cost[i])], np.int64)
+
+    def model(self, spec: Spec, state: MovesState, here: Leader) -> MoveModel | None:
+        """Return a model of the leaders so far, or None if they are too few."""
+        x_grid, _ = grids(spec)
+        usable = [one for one in state.known.values() if math.isfinite(one.pair.F)]
+        usable = [one for one in usable if len(one.G) == len(here.G)]
+        if len(usable) < 3:
+            return None
+        x = np.array([one.pair.x for one in usable])
+        rows = features(x_grid, x_grid.cell(x), x)
+        own = features(x_grid, x_grid.cell(here.pair.x[None]), here.pair.x[None])[0]
+        F = np.array([one.pair.F for one in usable])
+        return MoveModel.fit(rows, F, np.array([one.G for one in usable]), own)
+
+    def gains(self, there: Leader, here: Leader) -> bool:
+        """Tell whether a leader is better than another one by more than rounding."""
+        if there.pair.violation != here.pair.violation:
+            return there.pair.violation < here.pair.violation
+        return here.pair.F - rounding(here.pair.F) > there.pair.F
+
+    # Leaders
+
+    def known(self, state: MovesState, key: str) -> Leader | None:
+        """Return the leader of a cell if it is known, and its follower's search is trusted."""
+        known = state.known.get(key)
+        return known if known is not None and (known.thorough or not state.doubts) else None
+
+    def solve(
+        self, spec: Spec, state: MovesState, x: FloatArray, again: bool = False
+    ) -> Procedure[Leader]:
+        """Return the best leader of the cell of x, which is searched if it is not known.
+
+        `again` searches its real numbers from those of x in any case.
+        """
+        x_grid, _ = grids(spec)
+        x = x_grid.centre(x_grid.cell(x), x)
+        key, real = key_of(x_grid, x), np.flatnonzero(x_grid.values == 0)
+        known = self.known(state, key)
+        if known is not None and not (again and real.size):
+            return known
+        found = yield from solve_leader(spec, state, x, fine=bool(real.size))
+        if real.size:
+            found = yield from self.search_real(spec, state, found, real)
+        if known is None or self.gains(found, known):
+            state.known[key] = found
+        return state.known[key]
+
+    def search_real(
+        self, spec: Spec, state: MovesState, start: Leader, real: IntArray
+    ) -> Procedure[Leader]:
+        """Search the real numbers of a leader locally, in its cell."""
+        if not math.isfinite(start.pair.F):
+            return start
+        best = start
+
+        def at(points: FloatArray) -> Procedure[Values]:
+            nonlocal best
+            leaders = np.repeat(start.pair.x[None], len(points), axis=0)
+            leaders[:, real] = points
+            solving = (solve_leader(spec, state, x, fine=True) for x in leaders)
+            found = yield from together(solving)
+            for leader in found:
+                best = leader if self.gains(leader, best) else best
+            return values_of(found)
+
+        d = real.size
+        rule = LocalRule(8 * (d + 2), 1e-8 * (1 + abs(start.pair.F)), COARSE_DIFFERENCE)
+        first = values_of([start])
+        yield from sqp(at, start.pair.x[real], np.zeros(d), np.ones(d), rule, values=first)
+        return best
+
+    def polish_real(self, spec: Spec, state: MovesState, start: Leader) -> Procedure[Leader]:
+        """Find the last digits of the real numbers of x, also at a jump of F."""
+        x_grid, _ = grids(spec)
+        real, best = np.flatnonzero(x_grid.values == 0), start
+        for step in POLISH_STEPS if real.size else ():
+            better = True
+            while better:
+                better = False
+                x = np.repeat(best.pair.x[None], 2 * real.size, axis=0)
+                x[np.arange(len(x)), np.repeat(real, 2)] += np.tile([step, -step], real.size)
+                solving = (solve_leader(spec, state, np.clip(one, 0, 1), fine=True) for one in x)
+                for there in (yield from together(solving)):
+                    if self.gains(there, best):
+                        best, better = there, True
+        return best
+
+    def check(self, spec: Spec, state: MovesState, leader: Leader) -> Procedure[Leader]:
+        """Search a leader's follower thoroughly, and keep what is found."""
+        if leader.pair.check is not None:
+            return leader
+        checked = yield from check_leader(spec, state, leader)
+        state.known[key_of(grids(spec)[0], checked.pair.x)] = checked
+        return checked
+
+    # The elite, and the end of a run
+
+    def accept(self, spec: Spec, state: MovesState, end: Leader) -> Procedure[None]:
+        """Take the end of a descent as the elite if it is better."""
+        key = key_of(grids(spec)[0], end.pair.x)
+        if key not in state.optima:
+            state.optima.append(key)
+        elite = state.elite
+        if elite is None or self.gains(end, Leader(elite)):
+            state.fruitless = 0
+            state.elite = end.pair
+            yield end.pair.incumbent
+        else:
+            state.fruitless += 1
+
+    def settled(self, spec: Spec, state: MovesState) -> bool:
+        """Tell whether descents have been fruitless for long enough, or the target is met."""
+        if reached(spec, state.the_elite):
+            return True
+        x_grid, _ = grids(spec)
+        if x_grid.all_whole and len(state.known) >= x_grid.cells:
+            return True
+        return state.fruitless >= max(FRUITLESS, 2 + 2 * len(state.optima))
+
+    def finish(self, spec: Spec, state: MovesState) -> Procedure[None]:
+        """Try all moves from the elite, and all cells if they are few; end the run.
+
+        If that finds a better leader, the run goes on.
+        """
+        if reached(spec, state.the_elite):
+            state.stop = StopReason.TARGET
+            return
+        before = state.the_elite
+        x_grid, _ = grids(spec)
+        here = state.known[key_of(x_grid, before.x)]
+        there = yield from self.better_move(spec, state, here, None, 10**9)
+        if there is None:
+            there = yield from self.sweep(spec, state, here)
+        if there is None and not state.doubts:
+            yield from self.audit(spec, state)
+            if state.doubts:  # go on with thorough searches
+                state.fruitless = 0
+                return
+        if there is None:
+            polished = yield from self.polish_real(spec, state, here)
+            there = polished if polished is not here else None
+        if there is not None:
+            end = yield from self.descend(spec, state, there.pair.x)
+            if self.gains(there, end):  # the real numbers of `there` were polished
+                end = yield from self.check(spec, state, there)
+            yield from self.accept(spec, state, end)
+        gained = Leader(before)
+        if there is None or not self.gains(Leader(state.the_elite), gained) or state.ready:
+            state.stop = StopReason.STAGNATION
+        state.ready = there is not None and not x_grid.all_whole
+
+    def audit(self, spec: Spec, state: MovesState) -> Procedure[None]:
+        """Test first searches of followers at the best leaders, and at some others."""
+        if spec.step_cost is not None:
+            return
+        keys = sorted(key for key, one in state.known.items() if not one.thorough)
+        keys.sort(key=lambda key: (state.known[key].pair.violation, state.known[key].pair.F))
+        rng = stream(spec.seed, "audits", state.generation)
+        others = keys[AUDITS // 2 :]
+        drawn = rng.permutation(len(others))[: AUDITS - AUDITS // 2]
+        for key in [*keys[: AUDITS // 2], *(others[i] for i in drawn)]:
+            state.known[key] = yield from audit_leader(spec, state, state.known[key])
+            if state.doubts:
+                return
+
+    def sweep(self, spec: Spec, state: MovesState, here: Leader) -> Procedure[Leader | None]:
+        """Try all cells that are left, if that costs little; return the first better leader."""
+        x_grid, _ = grids(spec)
+        left = x_grid.cells - len(state.known)
+        spent = state.lower + state.spent
+        each = spent / max(1, len(state.known))
+        affordable = max(SWEEP, spent) if spec.step_cost is None else spent
+        if left <= 0 or left > MOST_SWEPT or left * each > affordable:
+            return None
+        for cell in all_cells(x_grid):
+            if cell.tobytes().hex() in state.known:
+                continue
+            there = yield from self.solve(spec, state, x_grid.centre(cell, here.pair.x))
+            if self.gains(there, here):
+                return there
+        return None
+
+    def ended(self, spec: Spec, state: MovesState) -> StopReason | None:
+        """Return why the run ends here by its own budget, or None."""
+        budget = spec.budget
+        total = budget.upper_max * (1 + budget.lower_window)
+        used = state.spent >= budget.upper_max or state.spent + state.lower >= total
+        return StopReason.BUDGET if used else None
+
+
+def moves_from(grid: Grid, x: FloatArray, last: IntArray | None) -> Iterator[tuple[IntArray, str]]:
+    """Yield the cells that a move from x leads to, and the kinds of the moves."""
+    cell = grid.cell(x)
+    top = np.maximum(grid.values - 1, 0)
+    ordered = (grid.values > 0) & ~grid.unordered
+    if last is not None and not last[~ordered].any() and last.any():
+        further = np.clip(cell + 2 * last, 0, top)
+        if (further != cell).any():
+            yield further, "further"
+    for i in np.flatnonzero(ordered).tolist():
+        distance = 4
+        while 2 * distance < grid.values[i]:
+            for side in (distance, -distance):
+                far = cell.copy()
+                far[i] = min(max(far[i] + side, 0), top[i])
+                if far[i] != cell[i]:
+                    yield far, "leap"
+            distance *= 4
+    yield from ((one, "exchange") for one in exchanges(grid, cell))
+    yield from ((one, "step") for one in steps(grid, cell))
+
+
+def values_of(leaders: list[Leader]) -> Values:
+    """Return leaders as values of F, for a search; one whose follower failed has failed."""
+    width = max(len(leader.G) for leader in leaders)
+    failed = [
+        leader.pair.lower_violation > 0
+        or len(leader.G) != width
+        or not math.isfinite(leader.pair.F)
+        for leader in leaders
+    ]
+    F = np.array([leader.pair.F for leader in leaders])
+    violation = np.array([leader.pair.violation for leader in leaders])
+    G = np.array(
+        [
+            one.G if not bad else np.full(width, np.nan)
+            for one, bad in zip(leaders, failed, strict=True)
+        ]
+    )
+    bad = np.array(failed)
+    return Values(np.where(bad, np.inf, F), np.where(bad, np.inf, violation), G, 0)
