@@ -20,6 +20,7 @@ from bilevo.core.budget import Budget, StopReason
 from bilevo.core.extras import lazy_names
 from bilevo.core.problem import Optimum, Problem
 from bilevo.core.result import Certificate, Result
+from bilevo.core.several import Follower
 from bilevo.core.values import BadValue
 from bilevo.run.errors import JournalCorrupt, RunLocked, RunMismatch
 from bilevo.run.executors import RayExecutor
@@ -42,6 +43,7 @@ __all__ = [
     "Budget",
     "Certificate",
     "Choice",
+    "Follower",
     "JournalCorrupt",
     "Optimizer",
     "Optimum",

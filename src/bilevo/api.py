@@ -326,6 +326,7 @@ def verify(
     True
     """
     from bilevo.verification.by_cells import verify_by_cells
+    from bilevo.verification.by_follower import verify_each
     from bilevo.verification.by_search import verify_by_search
     from bilevo.verification.by_solver import verify_by_solver, with_solver
     from bilevo.verification.effort import effort_of
@@ -343,6 +344,8 @@ def verify(
     by = verify_by_search if checked.follower is None else verify_by_solver
     if checked.follower is None and checked.y_bounds.has_whole:
         by = verify_by_cells
+    elif checked is problem and len(problem.blocks) > 1:
+        by = verify_each
     with ExitStack() as open_things:
         pool = open_workers(workers, checked, timeout)
         if pool is not None:

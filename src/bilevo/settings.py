@@ -101,6 +101,7 @@ def spec_of(
         slopes=problem.slopes_given,
         x_grid=Grid.of(problem.x_bounds),
         y_grid=Grid.of(problem.y_bounds) if problem.follower is None else None,
+        equilibrium=problem.equilibrium,
     )
 
 

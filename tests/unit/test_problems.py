@@ -16,8 +16,9 @@ REFERENCE = [
     for suite in ("smd", "tp", "real")
     for reference in json.loads((DATA / f"oracle_{suite}.json").read_text())["problems"]
 ]
-# Of noisy problems f differs from f*; of roads only a solver knows f.
-EXACT = [name for name in names() if "noise" not in name and "roads" not in name]
+# Of noisy problems f differs from f*; of roads and games only a solver knows f.
+INEXACT = ("noise", "roads", "oligopoly", "cournot")
+EXACT = [name for name in names() if not any(part in name for part in INEXACT)]
 UNKNOWN = ("ludebsinha2016d", "ludebsinha2016f", "zlobec2001a")  # see docs/errata.md
 SIZES = [(2, 3), (3, 4), (5, 5), (10, 10), (30, 30)]
 

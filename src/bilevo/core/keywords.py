@@ -28,7 +28,7 @@ FOREIGN = {
     "n_jobs": "workers={value}",
     "algorithm": "method={value}",
 }
-OF_PROBLEM = ("F_jac", "f_jac", "G_jac", "g_jac", "jac", "follower")  # keywords of `Problem` only
+OF_PROBLEM = ("F_jac", "f_jac", "G_jac", "g_jac", "jac", "follower", "followers", "play")
 
 
 def explain_unknown(function: Callable[P, R]) -> Callable[P, R]:

@@ -22,6 +22,7 @@ from bilevo.core.joint import Simulator, joint_simulator
 from bilevo.core.keywords import explain_unknown, with_args
 from bilevo.core.notebook import table
 from bilevo.core.request import Level
+from bilevo.core.several import Follower, several_of
 from bilevo.core.slopes import NO_SLOPES, RawSlopes, ReturnedSlopes, SlopesGiven, with_gradients
 from bilevo.core.solver import CheckedSolver, Solver, bind_solver
 from bilevo.core.values import Returned
@@ -110,6 +111,12 @@ class Problem:
     x_integrality, y_integrality : 0, 1, or a sequence of them, optional
         1 says that a variable is a whole number, as SciPy's `integrality` does. Functions get whole
         floats. Gradients are not used if a variable is whole.
+    followers : list of Follower, optional
+        Several followers in place of one. f and y_bounds are left out then (or f returns the values
+        of all followers), and y holds their answers side by side; `blocks` says which part is
+        whose.
+    play : {"independent", "nash"}, optional
+        How several followers answer: each by itself, or each to the others' answers.
 
     Examples
     --------
@@ -128,7 +135,7 @@ class Problem:
         F: Function,
         f: Function | None,
         x_bounds: Any,
-        y_bounds: Any,
+        y_bounds: Any = None,
         G: Function | None = None,
         g: Function | None = None,
         vectorized: bool = False,
@@ -146,7 +153,19 @@ class Problem:
         args: tuple[Any, ...] = (),
         x_integrality: Any = None,
         y_integrality: Any = None,
+        followers: list[Follower] | None = None,
+        play: str | None = None,
     ) -> None:
+        others = {
+            "y_bounds": y_bounds,
+            "g": g,
+            "follower": follower,
+            "y_integrality": y_integrality,
+        }
+        others |= {"f_jac": f_jac, "g_jac": g_jac, "jac": jac}
+        several = several_of(followers, play, f, others, bool(vectorized), args)
+        if several is not None:
+            (f, g, follower), y_bounds = several.lower_level, several.bounds
         dispensable = "Gg" if follower is None else "Ggf"
         for label, function in (("F", F), ("f", f), ("G", G), ("g", g)):
             fine = callable(function) or (function is None and label in dispensable)
@@ -181,6 +200,7 @@ class Problem:
         self.repeats_lower = repeats
         self.response = response
         self.budget = budget or Budget()
+        self.several = several
         self.follower = None if follower is None else bind_solver(follower, self)
         self.simulator: Simulator | None = None
 
@@ -240,6 +260,16 @@ class Problem:
     def f_is_known(self) -> bool:
         """Tell whether f is given as a function; if not, only a solver knows its values."""
         return self.f is not _unknown
+
+    @property
+    def equilibrium(self) -> bool:
+        """Tell whether the follower's answer is an equilibrium of several followers."""
+        return self.several is not None and self.follower is not None and len(self.blocks) > 1
+
+    @property
+    def blocks(self) -> tuple[slice, ...]:
+        """Return the place of each follower's variables in y."""
+        return (slice(0, self.n),) if self.several is None else self.several.blocks
 
     def functions(self, level: Level) -> tuple[Function, Function | None]:
         """Return a level's objective and constraints."""
@@ -393,7 +423,8 @@ class Spec:
 
     `step_cost` is the largest cost of a step of the problem's own solver, or None if there is no
     solver. A solver's answers are in the user's units, because no algorithm searches them; `spread`
-    is (m,) then. `slopes` says which gradients an algorithm can ask for by `Derive`.
+    is (m,) then. `slopes` says which gradients an algorithm can ask for by `Derive`. `equilibrium`
+    says that the solver's answers are equilibria, which all have the same f.
 
     `x_grid` and `y_grid` say which coordinates are whole numbers or choices; None says that none
     is. An algorithm that ignores them searches points that are decoded (see `core.space`).
@@ -414,3 +445,4 @@ class Spec:
     slopes: SlopesGiven = NO_SLOPES
     x_grid: Grid | None = None
     y_grid: Grid | None = None
+    equilibrium: bool = False

@@ -99,12 +99,12 @@ class StepOutcome(NamedTuple):
 
 def bind_solver(follower: Any, problem: Any) -> Solver[Any]:
     """Return the solver to use for a problem; refuse anything that is no solver."""
-    solver = _require_solver(follower)
+    solver = require_solver(follower)
     bind = getattr(follower, "bind", None)
-    return _require_solver(bind(problem)) if callable(bind) else solver
+    return require_solver(bind(problem)) if callable(bind) else solver
 
 
-def _require_solver(follower: Any) -> Solver[Any]:
+def require_solver(follower: Any) -> Solver[Any]:
     needed = ("start", "advance", "best", "done")
     missing = [name for name in needed if not callable(getattr(follower, name, None))]
     if missing or isinstance(follower, type):

@@ -2,18 +2,21 @@
 
 `Solver` is the protocol of such a solver. `LinProg` and `Milp` are exact, `Minimize` runs scipy's
 local searches, `Population` runs any of our optimizers, and `Equilibrium` finds the user
-equilibrium of drivers in a `Network`, with `LinkTimes`. They are loaded when first used.
+equilibrium of drivers in a `Network`, with `LinkTimes`. `Nash` finds the equilibrium of several
+followers. They are loaded when first used.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bilevo.core.extras import lazy_names
+from bilevo.core.several import game_solvers
 from bilevo.core.solver import Neighbour, Solver
 
 if TYPE_CHECKING:
     from bilevo.followers.equilibrium import Equilibrium
     from bilevo.followers.linear import LinProg, Milp
     from bilevo.followers.minimize import Minimize
+    from bilevo.followers.nash import Nash
     from bilevo.followers.population import Population
     from bilevo.followers.road_network import LinkTimes, Network
 else:
@@ -25,6 +28,7 @@ else:
             "LinkTimes": "bilevo.followers.road_network",
             "Milp": "bilevo.followers.linear",
             "Minimize": "bilevo.followers.minimize",
+            "Nash": "bilevo.followers.nash",
             "Network": "bilevo.followers.road_network",
             "Population": "bilevo.followers.population",
         },
@@ -36,8 +40,18 @@ __all__ = [
     "LinkTimes",
     "Milp",
     "Minimize",
+    "Nash",
     "Neighbour",
     "Network",
     "Population",
     "Solver",
 ]
+
+
+def _nash() -> Any:
+    from bilevo.followers.nash import Nash  # late, as few problems need it
+
+    return Nash()
+
+
+game_solvers.append(_nash)

@@ -1,4 +1,6 @@
-"""The test suites: SMD1-14 and variants, TP1-10, two real problems, the literature's, and roads."""
+"""The test suites: SMD1-14 and variants, TP1-10, two real problems, the literature's, roads, and
+problems with several followers.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from bilevo.core.problem import Problem
-from bilevo.problems import literature, roads
+from bilevo.problems import literature, roads, several
 from bilevo.problems.realworld import decision_making, gold_mining
 from bilevo.problems.smd import SMD, smd
 from bilevo.problems.tp import TP
@@ -21,6 +23,7 @@ _FIXED = {
 }
 _LITERATURE = {name: partial(literature.make, name) for name in literature.CLASSES}
 _ROADS = {name: partial(roads.make, name) for name in roads.BEST}
+_SEVERAL = {name: partial(several.make, name) for name in several.NAMES}
 _SMD: dict[str, Callable[[int, int], Problem]] = {
     f"smd{number}": partial(smd, number) for number in SMD
 }
@@ -32,7 +35,7 @@ def names() -> list[str]:
 
     New names come last, because exports number problems by their places in this list.
     """
-    return [*_SMD, *_FIXED, *VARIANTS, *_LITERATURE, *_ROADS]
+    return [*_SMD, *_FIXED, *VARIANTS, *_LITERATURE, *_ROADS, *_SEVERAL]
 
 
 def scalable() -> list[str]:
@@ -51,7 +54,8 @@ def get(name: str, m: int | None = None, n: int | None = None) -> Problem:
             raise ValueError(f"{size} must be a whole number, got {value!r}")
     if name in _SCALABLE:
         return _SCALABLE[name](2 if m is None else m, 3 if n is None else n)
-    make = _FIXED.get(name) or _LITERATURE.get(name) or _ROADS.get(name)
+    others: dict[str, Callable[[], Problem]] = {**_FIXED, **_LITERATURE, **_ROADS, **_SEVERAL}
+    make = others.get(name)
     if make is None:
         from difflib import get_close_matches  # here, as few calls need it
 

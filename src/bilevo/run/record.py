@@ -19,6 +19,10 @@ from bilevo.version import __version__
 Choices = tuple[dict[int, Choice], dict[int, Choice]]
 MAX_LISTED = 100  # The most failed points that a result lists.
 
+NO_EQUILIBRIUM = (
+    "no equilibrium of the followers was found: at the best pair, a follower gains {residual:.3g} "
+    "by another answer"
+)
 _UNSETTLED = "stopped before it settled"
 _REASONS = {
     StopReason.TARGET: "F reached the target",
@@ -110,10 +114,12 @@ class RunRecord:
         seed: int,
         kernel: str,
         choices: Choices = ({}, {}),
+        equilibrium: bool = False,
     ) -> Result:
         """Return the result so far; `refused` is how many points a limit left no room for.
 
         `choices` has the choices among the variables of x and of y, by their indices.
+        `equilibrium` says that the follower's answers are equilibria of several followers.
         """
         best = self.best or Incumbent(
             np.full(m, np.nan), np.full(n, np.nan), np.nan, np.nan, np.inf
@@ -148,7 +154,10 @@ class RunRecord:
             repeats=sum(self.repeats.values()),
             labels=_labels(best, choices),
         )
-        result.message = f"{_REASONS[reason].format(points=refused)}; {_answer(result, best)}"
+        told = _answer(result, best)
+        if equilibrium and best.f > 0:
+            told = NO_EQUILIBRIUM.format(residual=best.f)
+        result.message = f"{_REASONS[reason].format(points=refused)}; {told}"
         if best.searches or best.compared:
             result.accept(own_certificate(result, best))
         return result

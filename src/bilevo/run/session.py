@@ -130,7 +130,7 @@ class Session:
         self._choices = problem.x_bounds.choices, problem.y_bounds.choices
         self.own_time = 0.0  # seconds spent by the algorithm
         self._refused = 0  # points that a limit left no room for
-        self._step_cost = spec.step_cost or 0
+        self._step_cost, self._equilibrium = spec.step_cost or 0, spec.equilibrium
         self._repeats = {level: problem.repeats(level) for level in Level}
         self._limits, self._source = limits, source
         self._limited = limits != Limits(time=limits.time)  # whether evaluations are limited
@@ -457,4 +457,5 @@ class Session:
             seed=self.seed,
             kernel=self.kernel,
             choices=self._choices,
+            equilibrium=self._equilibrium,
         )

@@ -4,6 +4,10 @@ A new start is a new task, with other random numbers. If its answer is better fo
 old answer is refuted, and the new one replaces it. The answer is certified as soon as two searches
 of the solver agree on it; the search that first found it is one of them. A solver that uses no
 random numbers always agrees with itself: `bilevo.verify` with a second solver says more.
+
+All equilibria of several followers have the same f, so another start may rightly end at another
+equilibrium. There, a new start begins at the answer, and looks whether a follower would leave it.
+If the start ends elsewhere, the answer was no equilibrium, and is refuted.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ class Check:
     spent: int = 0  # cost of the starts
     starts: list[SolverSearch] = field(default_factory=list)
     found: SolverSearch | None = None  # the start whose answer refutes the tested one, if any does
+    equilibrium: bool = False  # whether starts begin at the best answer
 
     @property
     def best(self) -> Pair:
@@ -70,7 +75,8 @@ class Check:
         if not answer.converged or answer.lower_violation != best.lower_violation:
             return False
         near = abs(answer.y - best.y) <= SAME * np.maximum(self.size, abs(best.y))
-        return bool(near.all()) or abs(answer.f - best.f) <= self.tolerance
+        alike = abs(answer.f - best.f) <= self.tolerance and not self.equilibrium
+        return bool(near.all()) or alike
 
     @property
     def tolerance(self) -> float:
@@ -86,6 +92,8 @@ class Check:
         better = not best.follower_no_worse(new)
         if new.lower_violation == best.lower_violation:
             better = new.f < best.f - self.tolerance
+        if self.equilibrium:
+            better = not self.agrees(new)
         if better and start.converged:
             self.found = start
 
@@ -97,9 +105,11 @@ def check_elite(
 
     `spent` is the solver's total cost before the check.
     """
-    check = Check(elite, size)
+    check = Check(elite, size, equilibrium=spec.equilibrium)
     while not check.certified and len(check.starts) < MAX_STARTS:
         (start,) = solver_searches(spec, state, elite.x[None])
+        if spec.equilibrium:
+            start.near = check.best.task
         yield from start.solve()
         check.spent = start.spent - spent
         check.add(start)
