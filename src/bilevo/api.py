@@ -31,7 +31,7 @@ from bilevo.run.dispatch import OnFailure
 from bilevo.run.driver import drive
 from bilevo.run.evaluator import Evaluator
 from bilevo.run.executors import open_workers
-from bilevo.run.progress import progress_line, status_line
+from bilevo.run.progress import Progress, run_progress, status_line
 from bilevo.run.recheck import Recheck
 from bilevo.run.session import Session
 from bilevo.run.stepper import StateFiles, Stepper
@@ -159,7 +159,8 @@ def minimize(
         Called after each upper generation with the result so far, and once when a run in `run_dir`
         is resumed. StopIteration stops the run.
     progress : bool, optional
-        Show a line of progress on standard error.
+        Show on standard error how far the run has come, from its first evaluation on: a line that
+        changes on a terminal, and a line every ten seconds in a log.
 
     Returns
     -------
@@ -210,18 +211,18 @@ def minimize(
     memory = archive_limit(keep_archive)
     for name, value in (("progress", progress), ("recheck", recheck)):
         require(is_truth(value), name, "True or False", value)
-    able = callback is None or callable(callback)
-    require(able, "callback", "a function of the result so far", callback)
+    callbacks = [] if callback is None else [callback]
+    require(all(map(callable, callbacks)), "callback", "a function of the result so far", callback)
     with ExitStack() as open_things:
         pool = open_workers(workers, problem, timeout)
         if pool is not None:
             open_things.enter_context(closing(pool))
         settings = on_failure, retries, pool
         evaluator = Evaluator(problem, *settings)  # refuses wrong settings before a file is written
-        callbacks = [] if callback is None else [callback]
+        shown = Progress(limits)
         if progress:
-            line = open_things.enter_context(progress_line(printable(problem.name)))
-            callbacks.insert(0, line)
+            line = run_progress(printable(problem.name), limits)
+            shown = open_things.enter_context(line)
         kept = None
         if run_dir is not None:
             kept = RunDir(run_dir, problem, algorithm, spec, limits)
@@ -239,13 +240,17 @@ def minimize(
             again = Recheck(problem, spec, kept.stored, settings) if recheck else None
             source = kept.source(live, clock, again)
             begun = kept.state, kept.record
-            result = drive(Session(problem, algorithm, spec, limits, source, *begun, clock), source)
+            session = Session(problem, algorithm, spec, limits, source, *begun, clock)
+            shown.follow(session, source)
+            result = drive(session, source)
             result.keep_archive(StoredArchive(kept.path, problem, algorithm, spec, memory))
             return result
         collected = None if memory is None else Collected(memory)
         if collected is not None:
             live = ArchivingLive(live, collected, problem.vectorized)
-        result = drive(Session(problem, algorithm, spec, limits, live, clock=clock), live)
+        session = Session(problem, algorithm, spec, limits, live, clock=clock)
+        shown.follow(session, live)
+        result = drive(session, live)
         if collected is not None:
             result.keep_archive(collected.archive(problem.m, problem.n))
         return result

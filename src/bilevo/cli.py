@@ -230,7 +230,9 @@ def _progress_of(run: FollowedRun, now: float) -> str:
     """Return a line on how far a run has come, how fast it goes on, and how long."""
     (upper, lower), best = run.counts, run.stored.run.best
     words = [f"generation {run.rows.count}", f"{upper}+{lower} evaluations"]
-    words += [] if best is None else [f"F {best.F:.5g}"]
+    if best is not None:
+        words.append(f"F {best.F:.5g} ({'certified' if best.certified else 'not certified'})")
+    words += [f"{run.stored.run.failures} failed"] if run.stored.run.failures else []
     words += [f"{used / limit:.0%} of {name}" for name, (used, limit) in run.shares(now).items()]
     rate, left = run.rate(now), run.time_left(now)
     words += [] if rate is None else [f"{rate:.3g}/s"]
