@@ -117,6 +117,7 @@ def test_a_log_gets_lines_while_an_evaluation_runs(monkeypatch, capfd):
     assert "of 20 evaluations" in lines[-1]
 
 
+@pytest.mark.rest
 def test_a_terminal_shows_something_new_all_the_time():
     parent, child = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200"}

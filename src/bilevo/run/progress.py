@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from bilevo.run.session import Session, Source
 
-RATE_SECONDS = 30.0  # The time over which the rate of evaluations is measured.
+PACE_SECONDS = 30.0  # The time over which the rate of evaluations is measured.
 FIRST_LINE = 1.0  # Seconds until the first line where standard error is no terminal,
 LOG_EVERY = 10.0  # and seconds between two lines after it.
 
@@ -69,7 +69,7 @@ class Progress:
         """Return the evaluations in a second, over the last half minute."""
         now = perf_counter()
         self._paces.append((now, made))
-        while len(self._paces) > 2 and self._paces[1][0] < now - RATE_SECONDS:
+        while len(self._paces) > 2 and self._paces[1][0] < now - PACE_SECONDS:
             self._paces.popleft()
         since, before = self._paces[0]
         return (made - before) / (now - since) if now > since else 0.0
