@@ -34,7 +34,7 @@ from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from statistics import geometric_mean, median
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -195,11 +195,18 @@ def run_slsqp_cold(problem: Problem, seed: int, limit: int) -> None:
 
 
 def run_cobyqa(problem: Problem, seed: int, limit: int) -> None:
-    """Search phi by COBYQA from random starts, with followers solved from the last answer."""
+    run_cobyqa_until_spent(NestedSLSQP(problem, limit, seed, random_starts=0, final_starts=0))
+
+
+def run_cobyqa_until_spent(run: NestedSLSQP) -> NoReturn:
+    """Search phi by COBYQA from random starts, with followers solved from the last answer.
+
+    It ends by `OutOfEvaluationsError`.
+    """
     from scipy.optimize import Bounds, minimize
 
-    run = NestedSLSQP(problem, limit, seed, random_starts=0, final_starts=0)
-    rng, box = np.random.default_rng([seed, 78]), problem.x_bounds
+    problem = run.problem
+    rng, box = np.random.default_rng([run.seed, 78]), problem.x_bounds
     while True:
         descent = Descent(run, rng)
 

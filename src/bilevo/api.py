@@ -35,7 +35,7 @@ from bilevo.run.progress import Progress, run_progress, status_line
 from bilevo.run.recheck import Recheck
 from bilevo.run.session import Session
 from bilevo.run.stepper import StateFiles, Stepper
-from bilevo.run.stored import load, stored_seed
+from bilevo.run.stored import load, stored_method, stored_seed
 from bilevo.settings import TargetLike, method_of, problem_of, spec_of
 
 __all__ = ["Optimizer", "load", "minimize", "verify"]
@@ -97,7 +97,8 @@ def minimize(
     x_integrality, y_integrality : 0, 1, or a sequence of them, optional
         1 says that a variable is a whole number, as SciPy's `integrality` does.
     method : str or algorithm, optional
-        A name from `bilevo list`, an algorithm object, or None for the default: drc-plus, or
+        A name from `bilevo list`, an algorithm object, or None for the default: drc-plus, few
+        where both levels have one variable and `max_evals` is at most 250, or
         trust-region where the problem has a solver as its `follower`, or moves where variables are
         whole. "drc-cma-es" is the published DRC method.
     rng : int, SeedSequence, Generator or None, optional
@@ -203,11 +204,11 @@ def minimize(
     problem = problem_of(
         F, f, x_bounds, y_bounds, G, g, vectorized, args, (x_integrality, y_integrality)
     )
-    algorithm = method_of(problem, method)
+    limits = Limits.of(max_evals, max_evals_upper, max_evals_lower, max_time)
+    algorithm = method_of(problem, method, limits, stored_method(run_dir))
     if rng is None and run_dir is not None:
         rng = stored_seed(run_dir)  # the same call continues the run that it began
     spec = spec_of(problem, algorithm, rng, budget, target, x0, y0, ftol, ctol)
-    limits = Limits.of(max_evals, max_evals_upper, max_evals_lower, max_time)
     memory = archive_limit(keep_archive)
     for name, value in (("progress", progress), ("recheck", recheck)):
         require(is_truth(value), name, "True or False", value)
@@ -425,10 +426,10 @@ class Optimizer(AskTell):
             )
         if problem.simulator is not None:
             raise ValueError("ask and tell has two levels; minimize drives a joint simulator")
-        algorithm = method_of(problem, method)
+        limits = Limits.of(max_evals, max_evals_upper, max_evals_lower, max_time)
+        algorithm = method_of(problem, method, limits)
         spec = spec_of(problem, algorithm, rng, budget, target, x0, y0, ftol, ctol)
         spec = replace(spec, slopes=NO_SLOPES)  # `tell` takes values only
-        limits = Limits.of(max_evals, max_evals_upper, max_evals_lower, max_time)
         super().__init__(
             Session(problem, algorithm, spec, limits),
             counts[0] if declared or problem.G is None else None,

@@ -16,6 +16,8 @@ from bilevo import algorithms, optimizers
 from bilevo.core.algorithm import Algorithm, Followers, require_algorithm
 
 DEFAULT_METHOD = "drc-plus"
+DEFAULT_FOR_FEW = "few"  # the default for `FEW_VARIABLES` and limits of `FEW_EVALS` or less
+FEW_VARIABLES, FEW_EVALS = 2, 250
 DEFAULT_FOR_FOLLOWERS = "trust-region"  # the default if the follower is a solver
 DEFAULT_FOR_WHOLE = "moves"  # the default if there are whole numbers or choices
 
@@ -90,6 +92,8 @@ _METHODS["trust-region"] = _ours(
     "TrustRegion", 2026, "the leader learns a model of F, for a problem's own solver"
 )
 _METHODS["moves"] = _ours("Moves", 2026, "moves over whole numbers and choices, certificates")
+
+_METHODS["few"] = _ours("Few", 2026, "models of both levels, for few evaluations of two variables")
 
 
 def methods() -> dict[str, Method]:

@@ -11,14 +11,23 @@ from bilevo import kernels
 from bilevo.core.algorithm import Algorithm, Followers
 from bilevo.core.arrays import FloatArray
 from bilevo.core.bounds import Grid, inside
-from bilevo.core.budget import Budget, FullBudget, require_positive
+from bilevo.core.budget import Budget, FullBudget, Limits, require_positive
 from bilevo.core.checks import real_number, require, shown
 from bilevo.core.feasibility import CtolLike, ctol_of_levels
 from bilevo.core.problem import Function, Problem, Spec, Target
 from bilevo.core.solver import MAX_STEPS, cost_of
 from bilevo.core.space import AsGiven, UnitBox, answer_box
 from bilevo.core.streams import seed_of
-from bilevo.registry import DEFAULT_FOR_FOLLOWERS, DEFAULT_FOR_WHOLE, driving, get_method
+from bilevo.registry import (
+    DEFAULT_FOR_FEW,
+    DEFAULT_FOR_FOLLOWERS,
+    DEFAULT_FOR_WHOLE,
+    DEFAULT_METHOD,
+    FEW_EVALS,
+    FEW_VARIABLES,
+    driving,
+    get_method,
+)
 
 TargetLike = float | Literal[False] | None
 
@@ -46,10 +55,23 @@ def problem_of(
     return F
 
 
-def method_of(problem: Problem, method: str | Algorithm[Any] | None) -> Algorithm[Any]:
-    """Return the algorithm to use; refuse one that cannot drive the problem's follower."""
+def method_of(
+    problem: Problem,
+    method: str | Algorithm[Any] | None,
+    limits: Limits,
+    begun: str | None = None,
+) -> Algorithm[Any]:
+    """Return the algorithm to use; refuse one that cannot drive the problem's follower.
+
+    The default depends on the limit on evaluations. A run that goes on keeps the default that it
+    was `begun` with.
+    """
     if method is None and problem.has_whole:
         method = DEFAULT_FOR_WHOLE
+    elif method is None and problem.follower is None:
+        few = problem.m + problem.n <= FEW_VARIABLES and limits.evals <= FEW_EVALS
+        method = DEFAULT_FOR_FEW if few else DEFAULT_METHOD
+        method = begun if begun in (DEFAULT_FOR_FEW, DEFAULT_METHOD) else method
     if problem.follower is None:
         algorithm = get_method(method)
         if not algorithm.followers.include(Followers.FUNCTION):

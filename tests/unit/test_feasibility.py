@@ -106,6 +106,7 @@ def test_published_methods_have_no_tolerance_of_their_own() -> None:
     assert {name for name, made in ours.items() if made.ctol} == {
         "drc-plus",
         "drc-race",
+        "few",
         "moves",
         "trust-region",
     }

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from bilevo.algorithms.drc import DRC
     from bilevo.algorithms.drc_plus.method import DRCPlus
     from bilevo.algorithms.drc_race.method import DRCRace
+    from bilevo.algorithms.few.method import Few
     from bilevo.algorithms.moves.method import Moves
     from bilevo.algorithms.nested import NestedCMAES
     from bilevo.algorithms.rivals.bleaq2 import BLEAQ2
@@ -33,6 +34,7 @@ else:
             "SABLIMODE": "bilevo.algorithms.rivals.sa_bl_imode",
             "TLEA": "bilevo.algorithms.rivals.tlea",
             "TLEADE": "bilevo.algorithms.rivals.tlea",
+            "Few": "bilevo.algorithms.few.method",
             "Moves": "bilevo.algorithms.moves.method",
             "NestedCMAES": "bilevo.algorithms.nested",
             "TrustRegion": "bilevo.algorithms.trust_region.method",
@@ -51,6 +53,7 @@ __all__ = [
     "TLEADE",
     "DRCPlus",
     "DRCRace",
+    "Few",
     "Moves",
     "NestedCMAES",
     "TrustRegion",

@@ -165,6 +165,16 @@ def stored_seed(run_dir: str | Path) -> int | None:
     return seed if type(seed) is int and 0 <= seed < SEED_LIMIT else None
 
 
+def stored_method(run_dir: str | Path | None) -> str | None:
+    """Return the name of the method of the run in a directory, or None if no run can be read."""
+    path = None if run_dir is None else Path(run_dir) / JOURNAL
+    try:
+        found = JournalFile(path).header.get("method") if path and path.is_file() else None
+    except JournalCorrupt:  # whoever opens the directory says so
+        return None
+    return found if isinstance(found, str) else None
+
+
 def load(run_dir: str | Path) -> Result:
     """Return the result of the run in a directory, or its result so far if it has not ended.
 

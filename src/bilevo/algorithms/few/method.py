@@ -1,0 +1,292 @@
+"""few: a method for runs of few evaluations, which learns models of both levels over (x, y).
+
+Functions are evaluated at pairs spread over both boxes. Models of F, f and all constraints are
+fitted to these values (see joint_model). The models' own bilevel problem is solved (see
+model_search), and f is evaluated at the leader and the answer that are best there. The models learn
+this value, and may now expect another answer to the same leader; then f is evaluated again, a few
+times. F is evaluated at the answer that the follower likes best. All values teach the models, so no
+evaluation serves one leader only.
+
+If the models propose what is known already, leaders far from all others are tried. When that does
+not help any more, or after a number of pairs, the run goes on as drc-plus from the best pair. It
+finds the last digits, searches on, and certifies. Its batches are cut into small ones, so that a
+limit leaves little unused. The course of a run does not depend on its limits. With more than
+`MOST_VARIABLES` variables, models would need too many pairs, and drc-plus takes over at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from bilevo.algorithms.drc_plus.method import DRCPlus
+from bilevo.algorithms.drc_plus.state import DRCPlusState
+from bilevo.algorithms.few.model_search import LevelModel, Models
+from bilevo.core.algorithm import Algorithm, registered
+from bilevo.core.arrays import BoolArray, FloatArray, IntArray
+from bilevo.core.budget import StopReason
+from bilevo.core.feasibility import USUAL_CTOL
+from bilevo.core.problem import Spec
+from bilevo.core.request import Evaluate, Incumbent, Level, Procedure, Values, evaluate
+from bilevo.core.stop_rules import AtTarget, Progress
+from bilevo.core.streams import stream
+from bilevo.optimizers.sampling import latin_hypercube
+
+FIRST_PAIRS = 2  # The first models are fitted to this number plus 2 (m + n) spread pairs.
+MOST_ANSWERS = 5  # The most evaluations of f in a row at one leader.
+SETTLED = 1e-6  # The follower is solved if models move its answer by less (fraction of the box).
+SOLVED = 1e-4  # A pair counts as solved if models move its answer by less than this.
+KNOWN = 1e-5  # A pair is known if an evaluated one is closer.
+LOOKED_AT = 8  # How many of the best pairs are tested for being solved.
+CLEARLY_BETTER = 1e-4  # A smaller gain of F, relative to F, does not count as one.
+MAX_STALE = 3  # So many explored leaders in a row without a gain end the part with models.
+MOST_VARIABLES = 4  # With more variables of both levels, drc-plus takes over at once.
+MOST_PAIRS = 20  # That part ends when there are this number of pairs for each variable.
+CUT = 4  # The most points of a batch, once drc-plus has taken over.
+
+
+@dataclass(slots=True, eq=False)
+class FewState:
+    """All pairs so far and their values; F is NaN where it was not evaluated."""
+
+    x: FloatArray  # (k, m)
+    y: FloatArray  # (k, n)
+    f: FloatArray
+    g: FloatArray  # (k, J)
+    lower_violation: FloatArray
+    F: FloatArray
+    G: FloatArray  # (k, K)
+    upper_violation: FloatArray
+    best: int = -1  # the row of the best pair
+    stale: int = 0
+    generation: int = 0
+    start: tuple[FloatArray, FloatArray] | None = None  # the pair from which drc-plus starts
+    told: Incumbent | None = None  # the last best pair, once drc-plus has taken over
+    plus: DRCPlusState | None = None
+    stop: StopReason | None = None
+    executions: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    survived: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
+
+    @classmethod
+    def empty(cls, m: int, n: int) -> FewState:
+        none = [np.zeros(0) for _ in range(4)]
+        width = np.zeros((0, 0))
+        x, y = np.zeros((0, m)), np.zeros((0, n))
+        return cls(x, y, none[0], width, none[1], none[2], width, none[3])
+
+    def add(self, x: FloatArray, y: FloatArray, lower: Values) -> None:
+        """Add pairs and their values at the lower level."""
+        k, unknown = len(self.x), np.full(len(x), np.nan)
+        self.x, self.y = np.concatenate([self.x, x]), np.concatenate([self.y, y])
+        self.f = np.append(self.f, lower.objective)
+        self.g = np.concatenate([self.g.reshape(k, lower.constraints.shape[1]), lower.constraints])
+        self.lower_violation = np.append(self.lower_violation, lower.violation)
+        self.F = np.append(self.F, unknown)
+        self.upper_violation = np.append(self.upper_violation, unknown)
+        more = np.full((len(x), self.G.shape[1]), np.nan)
+        self.G = np.concatenate([self.G, more])
+
+    def set_upper(self, rows: IntArray, upper: Values) -> None:
+        """Add the values of some rows at the upper level."""
+        if self.G.shape[1] != upper.constraints.shape[1]:
+            self.G = np.full((len(self.x), upper.constraints.shape[1]), np.nan)
+        self.F[rows], self.G[rows] = upper.objective, upper.constraints
+        self.upper_violation[rows] = upper.violation
+
+    @property
+    def violation(self) -> FloatArray:
+        return self.lower_violation + self.upper_violation
+
+    def incumbent(self, row: int) -> Incumbent:
+        F, f = float(self.F[row]), float(self.f[row])
+        return Incumbent(self.x[row], self.y[row], F, f, float(self.violation[row]))
+
+    def progress(self) -> Progress:
+        return Progress(float(self.F[self.best]), float(self.violation[self.best]))
+
+    def models(self) -> Models | None:
+        """Fit models to all finite values; return None if these are too few."""
+        z = np.concatenate([self.x, self.y], axis=1)
+        lower = np.isfinite(self.f) & np.isfinite(self.g).all(axis=1)
+        upper = np.isfinite(self.F) & np.isfinite(self.G).all(axis=1)
+        if min(lower.sum(), upper.sum()) <= z.shape[1]:
+            return None
+        return Models(
+            LevelModel.of(z[upper], self.F[upper], self.G[upper]),
+            LevelModel.of(z[lower], self.f[lower], self.g[lower]),
+        )
+
+    def is_known(self, x: FloatArray, y: FloatArray) -> bool:
+        near = np.abs(np.concatenate([self.x - x, self.y - y], axis=1)).max(axis=1)
+        return bool(near.min() < KNOWN)
+
+    def best_leaders(self) -> FloatArray:
+        """Return the leaders (k, m) of the best pairs by F."""
+        rows = np.flatnonzero(np.isfinite(self.F))
+        order = rows[np.lexsort((self.F[rows], self.violation[rows]))]
+        return self.x[order[:LOOKED_AT]]
+
+
+@dataclass(frozen=True, slots=True)
+class Few(Algorithm[FewState]):
+    """The method."""
+
+    name = registered("few")
+    revision = 1
+    ctol = USUAL_CTOL
+    State = FewState
+
+    def init(self, spec: Spec) -> Procedure[FewState]:
+        yield from ()
+        return FewState.empty(spec.m, spec.n)
+
+    def generation(self, spec: Spec, state: FewState) -> Procedure[FewState]:
+        """Look at one more leader, by models or as drc-plus does."""
+        state.generation += 1
+        state.executions, state.survived = np.ones(1, np.int64), np.ones(1, np.bool_)
+        if state.plus is not None:
+            yield from self.go_on(spec, state)
+            return state
+        if not len(state.x):
+            yield from self.look_all_over(spec, state)
+        rng, models = stream(spec.seed, "few", state.generation), state.models()
+        if models is not None:
+            yield from self.try_leader(spec, state, models, rng)
+            yield from self.choose_best(spec, state, rng)
+        most = MOST_PAIRS * (spec.m + spec.n)
+        reached = AtTarget(spec.target).met(state.progress())
+        if models is None or reached or state.stale >= MAX_STALE or len(state.x) >= most:
+            yield from self.hand_over(spec, state)
+        return state
+
+    def look_all_over(self, spec: Spec, state: FewState) -> Procedure[None]:
+        """Evaluate both levels at spread pairs; the first is the user's start, or the centre."""
+        m, d = spec.m, spec.m + spec.n
+        first = np.full((1, d), 0.5)
+        if spec.x0 is not None:
+            first[0, :m] = spec.x0
+        if spec.y0 is not None:
+            first[0, m:] = spec.y0
+        spread = latin_hypercube(FIRST_PAIRS + 2 * d, d, stream(spec.seed, "few", 0))
+        for z in (first, spread) if d <= MOST_VARIABLES else (first,):
+            rows = np.arange(len(state.x), len(state.x) + len(z))
+            lower = yield from evaluate(Level.LOWER, z[:, :m], z[:, m:])
+            state.add(z[:, :m], z[:, m:], lower)
+            upper = yield from evaluate(Level.UPPER, z[:, :m], z[:, m:])
+            state.set_upper(rows, upper)
+            if state.best < 0:
+                state.best = 0
+                yield state.incumbent(0)
+
+    def try_leader(
+        self, spec: Spec, state: FewState, models: Models, rng: np.random.Generator
+    ) -> Procedure[None]:
+        """Evaluate the leader that is best for the models, or else one far from all others."""
+        x, y = models.best_leader(state.best_leaders(), spec.n, rng)
+        if state.is_known(x, y):
+            state.stale += 1
+            drawn = rng.random((64, spec.m))
+            far = np.abs(drawn[:, None] - state.x[None]).max(axis=2).min(axis=1)
+            x = drawn[int(far.argmax())]
+            y = models.answer(x, np.full(spec.n, 0.5), rng)
+        for _ in range(MOST_ANSWERS):
+            if state.is_known(x, y) and (state.x == x).all(axis=1).any():
+                break
+            lower = yield from evaluate(Level.LOWER, x[None], y[None])
+            state.add(x[None], y[None], lower)
+            learnt = state.models()
+            moved = y if learnt is None else learnt.answer(x, y, rng)
+            if np.abs(moved - y).max() < SETTLED:
+                break
+            y = moved
+        own = np.flatnonzero((state.x == x).all(axis=1))
+        row = own[np.lexsort((state.f[own], state.lower_violation[own]))[:1]]
+        if np.isnan(state.F[row[0]]):
+            upper = yield from evaluate(Level.UPPER, state.x[row], state.y[row])
+            state.set_upper(row, upper)
+
+    def choose_best(self, spec: Spec, state: FewState, rng: np.random.Generator) -> Procedure[None]:
+        """Report the best pair among those whose follower is solved, as far as models tell."""
+        models = state.models()
+        rows = np.flatnonzero(np.isfinite(state.F))
+        if models is None or not rows.size:
+            return
+        order = rows[np.lexsort((state.F[rows], state.violation[rows]))][:LOOKED_AT]
+        moved = [
+            float(np.abs(models.answer(state.x[row], state.y[row], rng) - state.y[row]).max())
+            for row in order
+        ]
+        solved = [i for i, distance in enumerate(moved) if distance < SOLVED]
+        row = int(order[solved[0] if solved else int(np.argmin(moved))])
+        if row != state.best:
+            gain = float(state.F[state.best] - state.F[row])
+            counts = gain > max(spec.ftol, CLEARLY_BETTER * abs(float(state.F[row])))
+            if counts or state.violation[state.best] > 0:
+                state.stale = 0
+            state.best = row
+            yield state.incumbent(row)
+
+    # drc-plus
+
+    def start_of(self, spec: Spec, state: FewState) -> Spec:
+        """Return the problem as drc-plus sees it: it starts from the best pair of the models."""
+        assert state.start is not None
+        return replace(spec, x0=state.start[0], y0=state.start[1])
+
+    def hand_over(self, spec: Spec, state: FewState) -> Procedure[None]:
+        """Let drc-plus go on from the best pair."""
+        state.start = state.x[state.best].copy(), state.y[state.best].copy()
+        state.told = state.incumbent(state.best)
+        state.plus = yield from DRCPlus().init(self.start_of(spec, state))
+
+    def go_on(self, spec: Spec, state: FewState) -> Procedure[None]:
+        """Make a generation of drc-plus, with small batches."""
+        assert state.plus is not None
+        generation = DRCPlus().generation(self.start_of(spec, state), state.plus)
+        state.plus = yield from self.relay(state, generation)
+        state.executions, state.survived = state.plus.executions, state.plus.survived
+        state.stop = state.plus.stop
+
+    def relay(
+        self, state: FewState, generation: Procedure[DRCPlusState]
+    ) -> Procedure[DRCPlusState]:
+        """Run a generation; cut its batches, and report its best pair only if it is no worse."""
+        answer = None
+        while True:
+            try:
+                request = generation.send(answer)
+            except StopIteration as end:
+                done: DRCPlusState = end.value
+                return done
+            answer = None
+            if isinstance(request, Incumbent):
+                if self.is_accepted(state.told, request):
+                    state.told = request
+                    yield request
+            elif isinstance(request, Evaluate):
+                answer = yield from in_parts(request)
+            else:
+                answer = yield request
+
+    def is_accepted(self, own: Incumbent | None, other: Incumbent) -> bool:
+        """Tell whether a pair of drc-plus replaces the best pair.
+
+        It does if it is certified, if it answers the same leader better, or if it is no worse.
+        """
+        if own is None or other.certified:
+            return True
+        if np.array_equal(own.x, other.x) and other.f <= own.f:
+            return True
+        return (other.violation, other.F) <= (own.violation, own.F)
+
+
+def in_parts(request: Evaluate) -> Procedure[Values]:
+    """Evaluate a batch in parts of at most `CUT` points, so that limits leave few unused."""
+    found = []
+    for start in range(0, len(request.x), CUT):
+        rows = slice(start, start + CUT)
+        found.append((yield from evaluate(request.level, request.x[rows], request.y[rows])))
+    parts = (np.concatenate([values[i] for values in found]) for i in range(3))
+    objective, violation, constraints = parts
+    return Values(objective, violation, constraints, found[-1].spent)
