@@ -10,20 +10,20 @@ from typing import Any, Literal
 
 from bilevo import kernels
 from bilevo.core.algorithm import Algorithm
-from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Budget, Limits
-from bilevo.core.checks import is_truth, require, whole_number
+from bilevo.core.checks import is_truth, require
 from bilevo.core.feasibility import CtolLike, ctol_of_levels, level_tolerances
 from bilevo.core.keywords import explain_unknown
 from bilevo.core.problem import Function, Problem
 from bilevo.core.result import Certificate, Result
 from bilevo.core.slopes import NO_SLOPES
 from bilevo.core.solver import Solver, bind_solver
+from bilevo.core.stance import StanceLike
 from bilevo.core.streams import seed_of
 from bilevo.core.terminal import printable
 from bilevo.run.answers import Live
 from bilevo.run.archive import ArchivingLive, Collected, StoredArchive, archive_limit
-from bilevo.run.ask_tell import AskTell
+from bilevo.run.ask_tell import AskTell, constraint_count, never
 from bilevo.run.clock import Clock
 from bilevo.run.deriver import Deriver
 from bilevo.run.directory import RunDir
@@ -36,11 +36,9 @@ from bilevo.run.recheck import Recheck
 from bilevo.run.session import Session
 from bilevo.run.stepper import StateFiles, Stepper
 from bilevo.run.stored import load, stored_method, stored_seed
-from bilevo.settings import TargetLike, method_of, problem_of, spec_of
+from bilevo.settings import TargetLike, Ties, problem_of, spec_of
 
 __all__ = ["Optimizer", "load", "minimize", "verify"]
-
-MAX_CONSTRAINTS = 2**31  # A level must have fewer constraints than this.
 
 
 @explain_unknown
@@ -68,6 +66,8 @@ def minimize(
     y0: Any = None,
     ftol: float = 1e-6,
     ctol: CtolLike = None,
+    stance: StanceLike = "optimistic",
+    tie_tol: float | None = None,
     workers: Any = None,
     on_failure: OnFailure = "raise",
     retries: float = 0,
@@ -123,8 +123,9 @@ def minimize(
     x0 : array (m,), optional
         A value of x to start from. Its follower is solved in the first generation.
     y0 : array (n,), optional
-        A good answer to x0, if you know one. drc-plus compares it with what the first follower's
-        search finds, and searches from it if it is better. drc-cma-es, bl-cma-es, go-cma-es, moves,
+        A good answer to x0, if you know one. drc-plus and nested-ties compare it with what the
+        first follower's search finds, and search from it if it is better. drc-cma-es, bl-cma-es,
+        go-cma-es, moves,
         tlea-cma-es and tlea-de start their first searches of y there; other methods ignore it.
     ftol : float, optional
         How close F must come to the target. Smaller changes of F count as no change.
@@ -136,6 +137,11 @@ def minimize(
         and trust-region, and 0 for published methods, so that they give the published figures. A
         violation that the problem's own solver reports has no scale: it counts as met if it is at
         most `ctol` itself.
+    stance : {"optimistic", "pessimistic"}, optional
+        Which of the follower's ties the leader expects: the one that is best for F, or the worst.
+    tie_tol : float, optional
+        How much larger than the best f a tie's f may be. A number above 0 is for followers that
+        are content with a nearly best answer. None: ties have the same f at the run's precision.
     workers : int or executor, optional
         A number of processes, or an executor: of concurrent.futures, Dask, MPI or loky, or
         `bilevo.RayExecutor()`. All of them give the same result, to the bit.
@@ -186,8 +192,8 @@ def minimize(
 
     Notes
     -----
-    The follower is optimistic: among answers that are equally good for the follower, the one that
-    is best for the leader counts. No method can say that x is the best for the leader.
+    No method can say that x is the best for the leader. `result.F_optimistic` and `F_pessimistic`
+    are the best and the worst F among the follower's ties at x (docs/recipe_ties.md).
 
     Examples
     --------
@@ -201,14 +207,13 @@ def minimize(
     >>> result.success, round(result.F, 3)
     (True, 1.901)
     """
-    problem = problem_of(
-        F, f, x_bounds, y_bounds, G, g, vectorized, args, (x_integrality, y_integrality)
-    )
+    ties, whole = Ties.of(stance, tie_tol), (x_integrality, y_integrality)
+    problem = ties.problem(problem_of(F, f, x_bounds, y_bounds, G, g, vectorized, args, whole))
     limits = Limits.of(max_evals, max_evals_upper, max_evals_lower, max_time)
-    algorithm = method_of(problem, method, limits, stored_method(run_dir))
+    algorithm = ties.method(problem, method, limits, stored_method(run_dir))
     if rng is None and run_dir is not None:
         rng = stored_seed(run_dir)  # the same call continues the run that it began
-    spec = spec_of(problem, algorithm, rng, budget, target, x0, y0, ftol, ctol)
+    spec = spec_of(problem, algorithm, rng, budget, target, x0, y0, ftol, ctol, ties)
     memory = archive_limit(keep_archive)
     for name, value in (("progress", progress), ("recheck", recheck)):
         require(is_truth(value), name, "True or False", value)
@@ -222,8 +227,7 @@ def minimize(
         evaluator = Evaluator(problem, *settings)  # refuses wrong settings before a file is written
         shown = Progress(limits)
         if progress:
-            line = run_progress(printable(problem.name), limits)
-            shown = open_things.enter_context(line)
+            shown = open_things.enter_context(run_progress(printable(problem.name), limits))
         kept = None
         if run_dir is not None:
             kept = RunDir(run_dir, problem, algorithm, spec, limits)
@@ -239,8 +243,7 @@ def minimize(
         live = Live(evaluator, stepper, clock, callbacks, deriver)
         if kept is not None:
             again = Recheck(problem, spec, kept.stored, settings) if recheck else None
-            source = kept.source(live, clock, again)
-            begun = kept.state, kept.record
+            source, begun = kept.source(live, clock, again), (kept.state, kept.record)
             session = Session(problem, algorithm, spec, limits, source, *begun, clock)
             shown.follow(session, source)
             result = drive(session, source)
@@ -266,6 +269,8 @@ def verify(
     effort: Literal["low", "normal", "high"] | None = None,
     follower: Solver[Any] | None = None,
     ctol: CtolLike = None,
+    stance: StanceLike | None = None,
+    tie_tol: float | None = None,
     workers: Any = None,
     max_evals: float | None = None,
     max_time: float | None = None,
@@ -297,6 +302,8 @@ def verify(
     ctol : float or pair, optional
         The tolerance on constraints, as in `minimize`. None is the tolerance of the run. The scales
         of constraints are also those of the run.
+    stance, tie_tol : optional
+        As in `minimize`. None is what the run had.
     workers, timeout, retries
         As in `minimize`. All searches run side by side, so that workers help.
     max_evals, max_time : optional
@@ -311,9 +318,9 @@ def verify(
     Returns
     -------
     Certificate
-        It is `confirmed` only if all searches were made and none found a better answer. Among
-        answers that tie in f, it reports the one that is best for the leader (the optimistic
-        position), and also the worst F found.
+        It is `confirmed` only if all searches were made and none found a better answer, or a tie
+        that is worse for a pessimistic leader. Among ties, it reports the one that the leader's
+        stance expects; `F_best` and `F_worst` are the best and the worst F found.
 
     Notes
     -----
@@ -340,6 +347,7 @@ def verify(
 
     claim = claim_of(problem, res)
     chosen, seed = effort_of(effort, res.nfev), seed_of(rng)
+    ties = Ties.of(stance or res.stance, res.tie_tol if tie_tol is None else tie_tol)
     limits = Limits.of(max_evals, max_time=max_time)
     require(is_truth(progress), "progress", "True or False", progress)
     allowed = res.ctol if ctol is None else ctol_of_levels(ctol, 0.0)
@@ -347,6 +355,7 @@ def verify(
     checked = problem
     if follower is not None:
         checked = with_solver(problem, bind_solver(follower, problem))
+    checked = ties.problem(checked)
     by = verify_by_search if checked.follower is None else verify_by_solver
     if checked.follower is None and checked.y_bounds.has_whole:
         by = verify_by_cells
@@ -358,6 +367,7 @@ def verify(
             open_things.enter_context(closing(pool))
         Evaluator(checked, on_failure, retries, pool)  # refuses wrong settings
         settings = Settings(on_failure, retries, pool, limits, Clock(limits.time), tolerances)
+        settings = replace(settings, stance=ties.stance, tie_tol=ties.tolerance)
         if progress:
             name = f"verification of {printable(problem.name)}"
             line = open_things.enter_context(status_line(name, "first searches"))
@@ -409,6 +419,8 @@ class Optimizer(AskTell):
         y0: Any = None,
         ftol: float = 1e-6,
         ctol: CtolLike = None,
+        stance: StanceLike = "optimistic",
+        tie_tol: float | None = None,
     ) -> None:
         declared = problem is None
         bounds = (x_bounds is not None, y_bounds is not None)
@@ -417,9 +429,9 @@ class Optimizer(AskTell):
         whole = {"x_integrality": x_integrality, "y_integrality": y_integrality}
         for name, given in whole.items():
             require(declared or given is None, name, "a part of the Problem", given)
-        counts = [_constraint_count("n_G", n_G, declared), _constraint_count("n_g", n_g, declared)]
+        counts = [constraint_count("n_G", n_G, declared), constraint_count("n_g", n_g, declared)]
         if problem is None:
-            problem = Problem(_never, _never, x_bounds, y_bounds, name="ask-tell", **whole)
+            problem = Problem(never, never, x_bounds, y_bounds, name="ask-tell", **whole)
         if problem.follower is not None:
             raise ValueError(
                 "ask and tell is for functions; minimize drives a problem's own solver"
@@ -427,24 +439,12 @@ class Optimizer(AskTell):
         if problem.simulator is not None:
             raise ValueError("ask and tell has two levels; minimize drives a joint simulator")
         limits = Limits.of(max_evals, max_evals_upper, max_evals_lower, max_time)
-        algorithm = method_of(problem, method, limits)
-        spec = spec_of(problem, algorithm, rng, budget, target, x0, y0, ftol, ctol)
+        ties = Ties.of(stance, tie_tol)
+        algorithm = ties.method(problem, method, limits)
+        spec = spec_of(problem, algorithm, rng, budget, target, x0, y0, ftol, ctol, ties)
         spec = replace(spec, slopes=NO_SLOPES)  # `tell` takes values only
         super().__init__(
             Session(problem, algorithm, spec, limits),
             counts[0] if declared or problem.G is None else None,
             counts[1] if declared or problem.g is None else None,
         )
-
-
-def _constraint_count(name: str, count: float, declared: bool) -> int:
-    """Return a number of constraints; only a problem without functions may have some."""
-    number = whole_number(count)
-    fine = number is not None and 0 <= number < MAX_CONSTRAINTS and (declared or not number)
-    what = f"a number of constraints below {MAX_CONSTRAINTS}, without a Problem only"
-    require(fine, name, what, count)
-    return number or 0
-
-
-def _never(x: FloatArray, y: FloatArray) -> float:
-    raise RuntimeError("with ask and tell, the caller evaluates the functions")

@@ -77,6 +77,8 @@ def solve(
     ] = True,
     ftol: float = 1e-6,
     ctol: float | None = None,
+    stance: Literal["optimistic", "pessimistic"] = "optimistic",
+    tie_tol: float | None = None,
     workers: Whole | None = None,
     on_failure: Literal["raise", "worst"] = "raise",
     retries: Whole = 0,
@@ -119,6 +121,10 @@ def solve(
         How close to the target is close enough.
     ctol
         How far a constraint may be exceeded, relative to its scale; by default, the method says.
+    stance
+        Which of the follower's ties the leader expects: the best or the worst one for F.
+    tie_tol
+        How much larger than the best f a tie's f may be; by default, equal at the run's precision.
     workers
         Evaluate in this number of processes.
     on_failure
@@ -155,6 +161,8 @@ def solve(
             target=target if to_target else False,
             ftol=ftol,
             ctol=ctol,
+            stance=stance,
+            tie_tol=tie_tol,
             workers=workers,
             on_failure=on_failure,
             retries=retries,

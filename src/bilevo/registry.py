@@ -20,6 +20,7 @@ DEFAULT_FOR_FEW = "few"  # the default for `FEW_VARIABLES` and limits of `FEW_EV
 FEW_VARIABLES, FEW_EVALS = 2, 250
 DEFAULT_FOR_FOLLOWERS = "trust-region"  # the default if the follower is a solver
 DEFAULT_FOR_WHOLE = "moves"  # the default if there are whole numbers or choices
+DEFAULT_FOR_STANCES = "nested-ties"  # the default with another stance than the optimistic one
 
 
 class Status(StrEnum):
@@ -92,6 +93,9 @@ _METHODS["trust-region"] = _ours(
     "TrustRegion", 2026, "the leader learns a model of F, for a problem's own solver"
 )
 _METHODS["moves"] = _ours("Moves", 2026, "moves over whole numbers and choices, certificates")
+_METHODS["nested-ties"] = _ours(
+    "NestedTies", 2026, "every leader is judged by the tie that its stance expects"
+)
 
 _METHODS["few"] = _ours("Few", 2026, "models of both levels, for few evaluations of two variables")
 
@@ -123,6 +127,11 @@ def _knows_whole(name: str) -> bool:
         return get_method(name).whole
     except ImportError:  # an optional library is missing; no method with such moves needs one
         return False
+
+
+def taking_stances() -> list[str]:
+    """Return the names of our methods that take every stance and `tie_tol`."""
+    return [name for name in (DEFAULT_FOR_STANCES,) if get_method(name).takes_stance]
 
 
 def _followers(name: str) -> Followers:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -17,16 +18,19 @@ from bilevo.core.feasibility import CtolLike, ctol_of_levels
 from bilevo.core.problem import Function, Problem, Spec, Target
 from bilevo.core.solver import MAX_STEPS, cost_of
 from bilevo.core.space import AsGiven, UnitBox, answer_box
+from bilevo.core.stance import Stance, stance_of, tie_tol_of
 from bilevo.core.streams import seed_of
 from bilevo.registry import (
     DEFAULT_FOR_FEW,
     DEFAULT_FOR_FOLLOWERS,
+    DEFAULT_FOR_STANCES,
     DEFAULT_FOR_WHOLE,
     DEFAULT_METHOD,
     FEW_EVALS,
     FEW_VARIABLES,
     driving,
     get_method,
+    taking_stances,
 )
 
 TargetLike = float | Literal[False] | None
@@ -89,6 +93,79 @@ def method_of(
     return algorithm
 
 
+class Ties(NamedTuple):
+    """What the leader expects of ties: its stance, and the tolerance on f (see `core.stance`)."""
+
+    stance: Stance = Stance.OPTIMISTIC
+    tolerance: float | None = None
+
+    @classmethod
+    def of(cls, stance: Any, tie_tol: Any) -> Ties:
+        return cls(stance_of(stance), tie_tol_of(tie_tol))
+
+    @property
+    def usual(self) -> bool:
+        """Tell whether these are the defaults, which every method takes."""
+        return self == USUAL_TIES
+
+    def __str__(self) -> str:
+        tolerance = "" if self.tolerance is None else f", tie_tol={self.tolerance:g}"
+        return f'stance="{self.stance}"{tolerance}'
+
+    def method(
+        self,
+        problem: Problem,
+        method: str | Algorithm[Any] | None,
+        limits: Limits,
+        begun: str | None = None,
+    ) -> Algorithm[Any]:
+        """Return the algorithm to use; refuse one that cannot take the stance.
+
+        If a solver is the follower, the solver takes the stance, and any algorithm can drive it.
+        """
+        if self.usual or problem.follower is not None:
+            return method_of(problem, method, limits, begun)
+        if problem.has_whole:
+            raise ValueError(f"problems with whole numbers cannot be searched with {self} yet")
+        if method is None:
+            method = DEFAULT_FOR_STANCES
+        algorithm = method_of(problem, method, limits, begun)
+        self.require_taken_by(algorithm)
+        return algorithm
+
+    def require_taken_by(self, algorithm: Algorithm[Any]) -> None:
+        """Refuse an algorithm that cannot take the stance and searches f itself."""
+        able = getattr(algorithm, "takes_stance", False)
+        if self.usual or able or algorithm.followers is Followers.SOLVER:
+            return
+        raise ValueError(
+            f"{algorithm.name} cannot take {self}: it expects the follower's answer that is "
+            f"best for the leader. Take {', '.join(taking_stances())}, or leave the method out"
+        )
+
+    def problem(self, problem: Problem) -> Problem:
+        """Return the problem; if a solver is its follower, with a solver that takes the stance."""
+        if self.usual:
+            return problem
+        if problem.y_bounds.has_whole or len(problem.blocks) > 1:
+            kind = "whole numbers" if problem.y_bounds.has_whole else "several followers"
+            raise ValueError(f"followers with {kind} cannot be searched with {self} yet")
+        if problem.follower is None:
+            return problem
+        take = getattr(problem.follower, "take_stance", None)
+        if not callable(take):
+            raise ValueError(
+                f"{type(problem.follower).__name__}, the follower of {problem.name}, cannot take "
+                f"{self}: it has no method take_stance(stance, tie_tol); LinProg and Milp have one"
+            )
+        other = copy(problem)
+        other.follower = take(self.stance, self.tolerance)
+        return other
+
+
+USUAL_TIES = Ties()
+
+
 def spec_of(
     problem: Problem,
     algorithm: Algorithm[Any],
@@ -99,6 +176,7 @@ def spec_of(
     y0: Any,
     ftol: float,
     ctol: CtolLike,
+    ties: Ties,
 ) -> Spec:
     """Return what the algorithm sees: sizes and settings, in the unit box."""
     require_positive("ftol", ftol, finite=True)
@@ -113,7 +191,7 @@ def spec_of(
         seed=seed_of(rng),
         budget=(budget or Budget()).over(algorithm.budget.over(usual)),
         spread=_spread(np.concatenate(searched)),
-        target=_target(problem, target, float(ftol)),
+        target=_target(problem, target, float(ftol), ties),
         ftol=float(ftol),
         x0=None if x0 is None else x_box.unit(inside("x0", x0, problem.x_bounds)),
         y0=None if y0 is None else _first_answer(y0, problem),
@@ -124,6 +202,8 @@ def spec_of(
         x_grid=Grid.of(problem.x_bounds),
         y_grid=Grid.of(problem.y_bounds) if problem.follower is None else None,
         equilibrium=problem.equilibrium,
+        stance=ties.stance,
+        tie_tol=ties.tolerance,
     )
 
 
@@ -145,8 +225,10 @@ def _spread(width: FloatArray) -> FloatArray:
     return np.where((ratio >= 0.1) & (ratio <= 10), 0.3 * ratio, 0.3)
 
 
-def _target(problem: Problem, target: TargetLike, ftol: float) -> Target | None:
+def _target(problem: Problem, target: TargetLike, ftol: float, ties: Ties) -> Target | None:
     if target is None:
+        if not ties.usual:  # a known optimum is that of an optimistic leader
+            return None
         return Target(problem.optimum.F, ftol, optimum=True) if problem.optimum else None
     if target is False:
         return None

@@ -54,7 +54,7 @@ def numbers(told: str) -> dict[str, Any]:
     content = json.loads(told)
     judgement = "success", "certified", "message"
     unknown = "ctol", "within_ctol", "constraint_scales", "njev_upper", "njev_lower", "simulations"
-    unknown += "repeats", "labels"
+    unknown += "repeats", "labels", "stance", "tie_tol", "F_optimistic", "F_pessimistic", "ties"
     for name in (*judgement, *unknown):
         content.pop(name, None)
     for row in content["history"]["generations"]:

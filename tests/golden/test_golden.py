@@ -35,6 +35,8 @@ BEGINNING = {
     "mfbla tp3": 600,
     "moves smd2": 150,
     "moves tp3": 150,
+    "nested-ties smd2": 500,
+    "nested-ties tp3": 150,
     "sa-bl-imode tp3": 1500,
     "trust-region smd2 by a solver": 1500,
     "trust-region tp3 by a solver": 300,

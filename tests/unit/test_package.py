@@ -28,7 +28,8 @@ ALLOWED = {  # room -> the rooms it may import from
     "options": set(),
     "lookup": {"core", "problems", "registry"},
     "lab": {"algorithms", "api", "core", "kernels", "lab", "lookup", "optimizers", "options"}
-    | {"plot", "problems", "registry", "run", "safe_files", "verification", "version"},
+    | {"plot", "problems", "registry", "run", "safe_files", "settings", "verification"}
+    | {"version"},
     "cli": {"api", "core", "lookup", "options", "problems", "registry", "run", "version"},
     "testing": {"api", "core", "followers", "problems", "run", "testing"},
     "version": set(),
@@ -144,7 +145,7 @@ def test_a_first_run_loads_what_it_uses_only(monkeypatch: pytest.MonkeyPatch) ->
         "leader_gradient",
         "leader_view",
     )
-    plus += ("local_follower", "method", "state", "unfelt", "warm_follower")
+    plus += ("local_follower", "method", "state", "tie_stage", "unfelt", "warm_follower")
     used = ["drc", "drc_plus", "shared", *(f"shared.{name}" for name in shared)]
     used += [f"drc_plus.{name}" for name in plus]
     assert algorithms == {f"bilevo.algorithms.{name}" for name in used}

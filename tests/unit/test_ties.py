@@ -7,7 +7,6 @@ from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.sqp import LocalRule
 from bilevo.algorithms.shared.ties import (
     FlatSet,
-    Stance,
     flat_directions,
     is_tie,
     preferred,
@@ -16,6 +15,7 @@ from bilevo.algorithms.shared.ties import (
 )
 from bilevo.core.arrays import FloatArray
 from bilevo.core.request import Procedure, Values
+from bilevo.core.stance import Stance
 
 START = np.array([0.5, 0.3])
 FLAT = FlatSet(START, np.array([[0.0, 1.0]]))

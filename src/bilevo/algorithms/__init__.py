@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from bilevo.algorithms.few.method import Few
     from bilevo.algorithms.moves.method import Moves
     from bilevo.algorithms.nested import NestedCMAES
+    from bilevo.algorithms.nested_ties.method import NestedTies
     from bilevo.algorithms.rivals.bleaq2 import BLEAQ2
     from bilevo.algorithms.rivals.go_cma_es import GOCMAES
     from bilevo.algorithms.rivals.mfbla import MFBLA
@@ -37,6 +38,7 @@ else:
             "Few": "bilevo.algorithms.few.method",
             "Moves": "bilevo.algorithms.moves.method",
             "NestedCMAES": "bilevo.algorithms.nested",
+            "NestedTies": "bilevo.algorithms.nested_ties.method",
             "TrustRegion": "bilevo.algorithms.trust_region.method",
         },
     )
@@ -56,5 +58,6 @@ __all__ = [
     "Few",
     "Moves",
     "NestedCMAES",
+    "NestedTies",
     "TrustRegion",
 ]

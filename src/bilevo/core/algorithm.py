@@ -62,6 +62,9 @@ class Algorithm(Protocol[StateT]):
     whole
         Whether it knows whole numbers and choices (`Spec.x_grid`, `Spec.y_grid`); False by default.
         Any other algorithm searches the decoded box, and its certificates do not count there.
+    takes_stance
+        Whether it searches the follower's ties for `Spec.stance` and `Spec.tie_tol`. By default it
+        does not: it is only used if the stance is optimistic and `tie_tol` is not given.
     init(spec)
         A generator that returns the first state; it may evaluate.
     generation(spec, state)
@@ -73,6 +76,7 @@ class Algorithm(Protocol[StateT]):
     budget: Budget = Budget()
     ctol: float = 0.0
     whole: bool = False
+    takes_stance: bool = False
 
     @property
     def name(self) -> str: ...

@@ -25,6 +25,7 @@ from bilevo.core.request import Level
 from bilevo.core.several import Follower, several_of
 from bilevo.core.slopes import NO_SLOPES, RawSlopes, ReturnedSlopes, SlopesGiven, with_gradients
 from bilevo.core.solver import CheckedSolver, Solver, bind_solver
+from bilevo.core.stance import Stance
 from bilevo.core.values import Returned
 
 Function = Callable[[FloatArray, FloatArray], Any]
@@ -446,3 +447,5 @@ class Spec:
     x_grid: Grid | None = None
     y_grid: Grid | None = None
     equilibrium: bool = False
+    stance: Stance = Stance.OPTIMISTIC  # see core.stance, also for `tie_tol`
+    tie_tol: float | None = None

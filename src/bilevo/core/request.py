@@ -15,7 +15,6 @@ Rules:
 - Points are float64 arrays in the unit box. F must have been evaluated at a pair before it is
   reported as the best. The driver checks every request, and raises `BadRequest` if it breaks a
   rule.
-- Requests and answers are named tuples, which are made five times as fast as frozen dataclasses.
 """
 
 from __future__ import annotations
@@ -101,7 +100,8 @@ class Incumbent(NamedTuple):
     `searches` independent searches, which cost `check_evals` evaluations. `agreeing` of them ended
     at the best f. The pair's f is `gap` above the best f; `gap` is NaN without a check. `certified`
     says that the answer passed the check; if it did not, `doubt` may say why. `compared` is the
-    number of combinations of whole numbers, if the check compared all of them.
+    number of combinations of whole numbers, if the check compared all of them. `F_optimistic`,
+    `F_pessimistic` and `ties` say what is known about ties at x (see `core.result`).
     """
 
     x: FloatArray
@@ -118,6 +118,9 @@ class Incumbent(NamedTuple):
     doubt: str = ""
     tolerated: float = 0.0
     compared: int = 0
+    F_optimistic: float = math.nan
+    F_pessimistic: float = math.nan
+    ties: str = ""
 
 
 class Values(NamedTuple):

@@ -16,6 +16,7 @@ from bilevo.core.checks import shown
 from bilevo.core.extras import need
 from bilevo.core.notebook import sparkline, table
 from bilevo.core.plain_data import plain, revive, unpacked
+from bilevo.core.stance import NOT_SEARCHED, Stance
 from bilevo.core.terminal import on_one_line, printable
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ class Certificate:
     F_worst: float = math.nan
     failures: int = 0  # how many evaluations failed
     njev_lower: int = 0  # points at which the follower's gradients were asked for; not in nfev
+    ties: str = ""  # what was found about ties; "" if they were not searched
 
     def __str__(self) -> str:
         """Say who made the certificate, what was searched, and what the searches found."""
@@ -184,6 +186,10 @@ class Result(HasArchive):
     `violation` is the sum of all positive constraints of both levels. The answer is `feasible` if
     `violation` is 0, or if `within_ctol` is True: each constraint is at most `ctol` (upper, lower)
     times its scale.
+
+    `F_optimistic` and `F_pessimistic` are the best and the worst F among the follower's ties at x,
+    as far as they were found, and `ties` says what was found. Ties are answers whose f is within
+    `tie_tol` of the best. F is that of the answer which the leader's `stance` expects.
 
     Fields may also be read by name, as in `result["x"]`, and `dict(result)` has them all.
     """
@@ -219,6 +225,11 @@ class Result(HasArchive):
     simulations: int | None = None  # of a joint problem: calls of its simulator, which nfev counts
     repeats: int = 0  # points decoded to pairs that were evaluated before; not in nfev
     labels: list[str] = field(default_factory=list)  # the answer's choices: "x[2] = coal"
+    stance: Stance = Stance.OPTIMISTIC
+    tie_tol: float | None = None  # None if the precision of the run decides what ties
+    F_optimistic: float = math.nan  # the best F among the follower's ties at x; NaN: not searched
+    F_pessimistic: float = math.nan  # the worst F among them
+    ties: str = NOT_SEARCHED  # what was found about ties
 
     def __post_init__(self) -> None:
         # Files of earlier versions may have a success without a certificate.
@@ -246,6 +257,9 @@ class Result(HasArchive):
         """Adopt a certificate, and set `certified`, `success` and `message` accordingly."""
         self.certificate, self.certified = certificate, bool(certificate.confirmed)
         self.follower_gap = certificate.follower_gap
+        if certificate.ties:
+            self.F_optimistic, self.F_pessimistic = certificate.F_best, certificate.F_worst
+            self.ties = certificate.ties
         feasible = self.feasible and certificate.feasible
         self.success = self.status in SUCCESSFUL_ENDS and feasible and self.certified
         ending = self.message.partition("; ")[0]
@@ -321,6 +335,7 @@ class Result(HasArchive):
             "F": f"{_pretty(self.F)} (leader)",
             "f": f"{_pretty(self.f)} (follower)",
             "violation": _pretty(self.violation),
+            "ties": self._range_of_ties(),
             "evaluations": f"{evals} in {self.time:.2f} s",
         }
         if self.labels:
@@ -333,6 +348,12 @@ class Result(HasArchive):
         indent = " " * 15
         lines = [_wrapped(f"{name + ':':<13}  {text}", indent) for name, text in others]
         return "\n".join([f"{first[0]}, {first[1]}", *lines])
+
+    def _range_of_ties(self) -> str:
+        if math.isnan(self.F_optimistic):
+            return self.ties
+        both = f"F from {_pretty(self.F_optimistic)} to {_pretty(self.F_pessimistic)}"
+        return f"{both} ({self.stance}): {self.ties}"
 
     def _repr_html_(self) -> str:
         """Show a table and a small curve of F in notebooks."""

@@ -3,10 +3,11 @@
 Both are exact: one step solves the program for the leader's x, and the solver is done.
 
 - **Ties.** Where several solutions are optimal, HiGHS gives any one of them, and the leader's value
-  may jump. `tie(x)` is a cost vector d that decides: a second solve takes the least d @ y among
-  optimal solutions. The leader's own cost as d makes the follower friendly (the optimistic
-  position), its negative makes it hostile (the pessimistic position). Solutions are tied if their
-  reduced costs are below 1e-7 (`LinProg`), or their costs agree to 1e-9 (`Milp`).
+  may jump. `tie(x)` is the leader's own cost vector d, and a second solve decides: it takes the
+  least d @ y among optimal solutions for an optimistic leader, and the largest for a pessimistic
+  one. `minimize(..., stance=..., tie_tol=...)` sets the stance (`take_stance`). Solutions are tied
+  if their reduced costs are below 1e-7 (`LinProg`), or their costs agree to 1e-9 (`Milp`). With a
+  `tie_tol`, they are tied if their costs are at most `tie_tol` above the least one.
 - **No feasible solution.** The leader has caused that, so it is a value and not an error. A further
   solve relaxes rows (and bounds that cross) by the least possible sum. This sum is the violation,
   which leads the leader back to feasible programs. f is the cost of the relaxed solution. y is the
@@ -29,6 +30,7 @@ import numpy as np
 from bilevo.core.arrays import FloatArray, frozen
 from bilevo.core.checks import require
 from bilevo.core.problem import Problem
+from bilevo.core.stance import Stance
 
 Model = Callable[[FloatArray], Mapping[str, Any]]
 Tie = Callable[[FloatArray], Any]
@@ -101,6 +103,11 @@ class _Exact(ABC):
     tie: Tie | None = None
     answer: MakeAnswer | None = None
     middle: FloatArray | None = field(default=None, repr=False, kw_only=True)  # middle of y_bounds
+    # Stored runs are older than the next two fields, which `take_stance` sets.
+    stance: Stance = field(
+        default=Stance.OPTIMISTIC, repr=False, kw_only=True, metadata={"newer": True}
+    )
+    tie_tol: float | None = field(default=None, repr=False, kw_only=True, metadata={"newer": True})
 
     cost: ClassVar[int] = 1
     solver: ClassVar[str]
@@ -115,6 +122,16 @@ class _Exact(ABC):
         box = problem.y_bounds
         return replace(self, middle=frozen(box.lower + 0.5 * box.width))
 
+    def take_stance(self, stance: Stance, tie_tol: float | None) -> Self:
+        """Return this solver for a leader of a stance; `tie` must say what the leader wants."""
+        if self.tie is None:
+            name = type(self).__name__
+            raise ValueError(
+                f'{name} needs tie=... for stance="{stance}" or a tie_tol: a function of x that '
+                "returns the leader's cost of each variable"
+            )
+        return replace(self, stance=stance, tie_tol=tie_tol)
+
     def start(self, x: FloatArray, rng: np.random.Generator) -> Solve:
         return Solve(x)
 
@@ -128,8 +145,13 @@ class _Exact(ABC):
         if not solution.success:
             return self._infeasible(state.x, solution, self._program(words))
         if self.tie is not None:
-            best_ones = self._best_ones(self._program(words), solution)
+            program = self._program(words)
+            best_ones = self._best_ones(program, solution)
+            if self.tie_tol:
+                best_ones = _nearly_best(program, float(solution.fun) + self.tie_tol)
             solution.x = self._tied(state.x, self.tie(state.x), best_ones)
+            if self.tie_tol:
+                solution.fun = float(program.c @ solution.x)
         y = solution.x if self.answer is None else self.answer(state.x, solution)
         return Solve(state.x, np.array(y, dtype=float).reshape(-1), float(solution.fun), 0.0)
 
@@ -151,7 +173,7 @@ class _Exact(ABC):
         if d.shape != best_ones.c.shape or not np.isfinite(d).all():
             wanted = f"{best_ones.c.size} finite numbers, one for each variable of the model"
             raise self._wrong(x, f"tie must give {wanted}; got {given!r}")
-        second = replace(best_ones, c=d).solve()
+        second = replace(best_ones, c=self.stance.seen(d)).solve()
         if not second.success:
             raise self._wrong(x, f"the tie cannot be broken by {given!r}: {second.message}")
         return _whole(second.x, best_ones.integrality)
@@ -281,15 +303,20 @@ class Milp(_Exact):
         )
 
     def _best_ones(self, program: Program, solution: Any) -> Program:
-        from scipy.sparse import vstack
-
         slack = TIED * max(1.0, float(np.abs(program.c * solution.x).sum()))
-        return replace(
-            program,
-            rows=vstack([program.rows, program.c[None]], format="csc"),
-            row_lower=np.append(program.row_lower, -np.inf),
-            row_upper=np.append(program.row_upper, program.c @ solution.x + slack),
-        )
+        return _nearly_best(program, program.c @ solution.x + slack)
+
+
+def _nearly_best(program: Program, most: float) -> Program:
+    """Return a program whose feasible solutions cost at most `most` in this program."""
+    from scipy.sparse import vstack
+
+    return replace(
+        program,
+        rows=vstack([program.rows, program.c[None]], format="csc"),
+        row_lower=np.append(program.row_lower, -np.inf),
+        row_upper=np.append(program.row_upper, most),
+    )
 
 
 def _integrality(words: dict[str, Any]) -> Any:

@@ -34,6 +34,7 @@ from bilevo.lab.plans import Form, Plan, Run
 from bilevo.lab.store import FAILED, HISTORY, KEY, RUNS, Row, Store, frame, runs, segments
 from bilevo.lookup import named_problem, path_restored
 from bilevo.safe_files import content, replacing
+from bilevo.settings import Ties
 from bilevo.version import __version__
 
 SETTINGS = "settings.json"  # The file of settings in the directory of the runs.
@@ -70,6 +71,8 @@ def _run_row(task: Task) -> Row:
         max_evals=run.budget or None,
         max_time=task.max_time,
         target=None if run.target else False,
+        stance=task.form.ties.stance.value,
+        tie_tol=task.form.ties.tolerance,
     )
     late = result.status == StopReason.MAX_TIME
     row = {} if late else result_columns(problem, result)
@@ -106,9 +109,10 @@ def too_long(task: Task) -> str:
 
 def result_columns(problem: Problem, result: Result) -> Row:
     """Return the columns of a result: reported values, verified values, and distances to F*."""
-    best_F, best_f = known_optimum(problem)
+    ties = Ties.of(result.stance, result.tie_tol)
+    best_F, best_f = known_optimum(problem, ties)
     tolerances = level_tolerances(result.ctol, result.constraint_scales)
-    checks = checked(problem, result.x, result.y, result.f, result.violation, tolerances)
+    checks = checked(problem, result.x, result.y, result.f, result.violation, tolerances, ties)
     violation = 0.0 if result.feasible else float(result.violation)  # 0 also within ctol
     rows, names = list(result.history), list(HISTORY)[1:]
     history = {name: [getattr(row, name) for row in rows] for name in names}

@@ -14,6 +14,7 @@ from bilevo.core.problem import Problem
 from bilevo.core.request import Level, Values
 from bilevo.core.result import Certificate
 from bilevo.run.evaluator import Evaluator
+from bilevo.settings import USUAL_TIES, Ties
 from bilevo.verification.by_search import verify_by_search
 from bilevo.verification.by_solver import verify_by_solver
 from bilevo.verification.follower_problem import Claim, Settings, values_at
@@ -34,6 +35,7 @@ def checked(
     f: float,
     violation: float = 0.0,
     tolerances: Tolerances | None = None,
+    ties: Ties = USUAL_TIES,
 ) -> Checks:
     """Check a pair by the follower's known response, or solve the follower again.
 
@@ -44,14 +46,14 @@ def checked(
     """
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         return Checks()
-    answer = known_response(problem, x) if problem.f_is_known else None
+    answer = known_response(problem, x) if problem.f_is_known and ties.usual else None
     is_feasible = True
     if answer is not None:
         *_, best_f, _ = problem.evaluate(x, answer)
         below = _values(problem, Level.LOWER, x, y, tolerances)
         gap = np.inf if below.violation[0] else max(0.0, float(f - best_f[0]))
     else:
-        certificate = _resolved(problem, x, y, f, violation, tolerances)
+        certificate = _resolved(problem, x, y, f, violation, tolerances, ties)
         answer, gap = certificate.y, certificate.follower_gap
         is_feasible = certificate.feasible
     F, *_ = problem.evaluate(x, answer)
@@ -76,11 +78,13 @@ def _resolved(
     f: float,
     violation: float,
     tolerances: Tolerances | None,
+    ties: Ties,
 ) -> Certificate:
     verify = verify_by_search if problem.follower is None else verify_by_solver
     claim = Claim(x, y, np.nan, f, violation)
+    settings = Settings(tolerances=tolerances, stance=ties.stance, tie_tol=ties.tolerance)
     with kernels.using(kernels.default()):
-        return verify(problem, claim, 1, Effort.NORMAL, Settings(tolerances=tolerances))
+        return verify(ties.problem(problem), claim, 1, Effort.NORMAL, settings)
 
 
 def known_response(problem: Problem, x: FloatArray) -> FloatArray | None:
@@ -112,7 +116,7 @@ def verified(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, **checks._asdict(), "verified": abs(checks.F_verified - best_F)}
 
 
-def known_optimum(problem: Problem) -> tuple[float, float]:
-    """Return F* and f*, which are NaN if they are not known."""
-    known = problem.optimum
+def known_optimum(problem: Problem, ties: Ties = USUAL_TIES) -> tuple[float, float]:
+    """Return F* and f*, which are NaN if they are not known, as for a pessimistic leader."""
+    known = problem.optimum if ties.usual else None
     return (np.nan, np.nan) if known is None else (float(known.F), float(known.f))

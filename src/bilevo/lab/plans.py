@@ -15,6 +15,11 @@ more experiments. Keys at the head of its file hold for all of them:
     method = "drc-cma-es"
     cooperation = false
 
+    [forms."nested-ties/worst"]     # stance and tie_tol are those of `minimize`
+    method = "nested-ties"
+    stance = "pessimistic"
+    tie_tol = 1e-4
+
 A run's seed comes from its name, so a new method, problem or limit changes no other run.
 """
 
@@ -33,6 +38,7 @@ from bilevo.core.algorithm import Algorithm
 from bilevo.core.budget import require_count
 from bilevo.lookup import named_method, named_problem, parse_sizes, require_sizes
 from bilevo.safe_files import content
+from bilevo.settings import Ties
 
 SMD = tuple(f"smd{i}" for i in range(1, 13))
 SUITES = {
@@ -86,13 +92,20 @@ class Form:
         changes = ", ".join(f"{name}={value!r}" for name, value in sorted(self.changes))
         return f"{self.method}: {changes}" if changes else self.method
 
+    @property
+    def ties(self) -> Ties:
+        """Return the leader's stance and the tolerance of ties, which are no parameters."""
+        chosen = dict(self.changes)
+        return Ties.of(chosen.get("stance", "optimistic"), chosen.get("tie_tol"))
+
     def algorithm(self) -> Algorithm[Any]:
         """Make the algorithm. Changes of `upper` and `lower` are names of optimizers."""
         made: Any = named_method(self.method)
-        if not self.changes:
+        values = {key: value for key, value in self.changes if key not in ("stance", "tie_tol")}
+        self.ties.require_taken_by(made)
+        if not values:
             return made  # type: ignore[no-any-return]
         known = [f.name for f in fields(made)] if is_dataclass(made) else []
-        values = dict(self.changes)
         if unknown := [name for name in values if name not in known]:
             raise ValueError(f"{self.method} has no parameter {unknown[0]!r}; it has {known}")
         levels = [name for name in ("upper", "lower") if name in values]

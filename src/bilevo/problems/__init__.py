@@ -11,6 +11,7 @@ from bilevo.core.problem import Problem
 from bilevo.problems import literature, roads, several
 from bilevo.problems.realworld import decision_making, gold_mining
 from bilevo.problems.smd import SMD, smd
+from bilevo.problems.ties import FIXED_TIES, SCALABLE_TIES
 from bilevo.problems.tp import TP
 from bilevo.problems.variants import VARIANTS
 
@@ -27,7 +28,7 @@ _SEVERAL = {name: partial(several.make, name) for name in several.NAMES}
 _SMD: dict[str, Callable[[int, int], Problem]] = {
     f"smd{number}": partial(smd, number) for number in SMD
 }
-_SCALABLE = {**_SMD, **VARIANTS}
+_SCALABLE = {**_SMD, **VARIANTS, **SCALABLE_TIES}
 
 
 def names() -> list[str]:
@@ -35,7 +36,8 @@ def names() -> list[str]:
 
     New names come last, because exports number problems by their places in this list.
     """
-    return [*_SMD, *_FIXED, *VARIANTS, *_LITERATURE, *_ROADS, *_SEVERAL]
+    own = [*_SMD, *_FIXED, *VARIANTS, *_LITERATURE, *_ROADS, *_SEVERAL]
+    return [*own, *FIXED_TIES, *SCALABLE_TIES]
 
 
 def scalable() -> list[str]:
@@ -55,7 +57,7 @@ def get(name: str, m: int | None = None, n: int | None = None) -> Problem:
     if name in _SCALABLE:
         return _SCALABLE[name](2 if m is None else m, 3 if n is None else n)
     others: dict[str, Callable[[], Problem]] = {**_FIXED, **_LITERATURE, **_ROADS, **_SEVERAL}
-    make = others.get(name)
+    make = others.get(name) or FIXED_TIES.get(name)
     if make is None:
         from difflib import get_close_matches  # here, as few calls need it
 

@@ -6,10 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from bilevo.core.arrays import FloatArray
+from bilevo.core.checks import require, whole_number
 from bilevo.core.request import Level
 from bilevo.core.result import Result
 from bilevo.core.values import BadValue, Returned
 from bilevo.run.session import Batch, Evaluated, Session
+
+MAX_CONSTRAINTS = 2**31  # A level must have fewer constraints than this.
 
 
 class AskTell:
@@ -55,3 +59,17 @@ class AskTell:
         values = returned.check_objective(objective, points)
         constraints = returned.check_constraints(constraints, points)
         self._session.take(Evaluated(values, constraints, {}))
+
+
+def constraint_count(name: str, count: float, declared: bool) -> int:
+    """Return a number of constraints; only a problem without functions may have some."""
+    number = whole_number(count)
+    fine = number is not None and 0 <= number < MAX_CONSTRAINTS and (declared or not number)
+    what = f"a number of constraints below {MAX_CONSTRAINTS}, without a Problem only"
+    require(fine, name, what, count)
+    return number or 0
+
+
+def never(x: FloatArray, y: FloatArray) -> float:
+    """Refuse to be called, in place of a function that the caller evaluates."""
+    raise RuntimeError("with ask and tell, the caller evaluates the functions")

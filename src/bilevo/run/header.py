@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Iterator
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import Field, asdict, fields, is_dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 from bilevo.core.algorithm import Algorithm
 from bilevo.core.problem import Problem, Spec
 from bilevo.core.slopes import NO_SLOPES
+from bilevo.core.stance import Stance
 from bilevo.core.terminal import printable
 from bilevo.run.errors import RunMismatch
 from bilevo.version import __version__
@@ -66,6 +67,10 @@ def identity(problem: Problem, algorithm: Algorithm[Any], spec: Spec) -> dict[st
             content[f"{name}_integrality"] = side.integrality.tolist()
         if side.choices:
             content[f"{name}_choices"] = {str(i): repr(one) for i, one in side.choices.items()}
+    if spec.stance is not Stance.OPTIMISTIC:
+        content["stance"] = str(spec.stance)
+    if spec.tie_tol is not None:
+        content["tie_tol"] = spec.tie_tol
     if problem.follower is not None:
         content["follower"] = _parameters(problem.follower)
     text = json.dumps(content, default=lambda number: number.item())  # converts numpy's numbers
@@ -76,12 +81,18 @@ def identity(problem: Problem, algorithm: Algorithm[Any], spec: Spec) -> dict[st
 def _parameters(value: Any) -> Any:
     """Return a dataclass's settings by name, a plain value, or the class of any other object."""
     if is_dataclass(value):
-        settings = [field.name for field in fields(value) if field.init]
+        settings = [field.name for field in fields(value) if _identifies(field, value)]
         content = {name: _parameters(getattr(value, name)) for name in settings}
         return {"class": type(value).__name__, **content}
     if value is None or isinstance(value, bool | int | float | str | np.number):
         return value
     return type(value).__name__
+
+
+def _identifies(field: Field[Any], owner: Any) -> bool:
+    """Tell whether a field tells runs apart; one that is newer than stored runs may not."""
+    newer = "newer" in field.metadata
+    return field.init and not (newer and getattr(owner, field.name) == field.default)
 
 
 def require_same(directory: Path, there: dict[str, Any], here: dict[str, Any]) -> None:

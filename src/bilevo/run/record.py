@@ -14,6 +14,7 @@ from bilevo.core.budget import StopReason
 from bilevo.core.feasibility import Tolerances, level_tolerances
 from bilevo.core.request import Derive, Incumbent, Level, Question
 from bilevo.core.result import NOT_CERTIFIED, Certificate, Failure, Generation, History, Result
+from bilevo.core.stance import Stance
 from bilevo.version import __version__
 
 Choices = tuple[dict[int, Choice], dict[int, Choice]]
@@ -115,6 +116,8 @@ class RunRecord:
         kernel: str,
         choices: Choices = ({}, {}),
         equilibrium: bool = False,
+        stance: Stance = Stance.OPTIMISTIC,
+        tie_tol: float | None = None,
     ) -> Result:
         """Return the result so far; `refused` is how many points a limit left no room for.
 
@@ -153,6 +156,8 @@ class RunRecord:
             simulations=self.simulations,
             repeats=sum(self.repeats.values()),
             labels=_labels(best, choices),
+            stance=stance,
+            tie_tol=tie_tol,
         )
         told = _answer(result, best)
         if equilibrium and best.f > 0:
@@ -188,8 +193,10 @@ def own_certificate(result: Result, best: Incumbent) -> Certificate:
         by=result.method,
         searches=best.searches,
         agreeing=best.agreeing,
-        F_best=best.F,
-        F_worst=best.F,
+        indifferent=best.F_optimistic != best.F_pessimistic and bool(best.ties),
+        F_best=best.F_optimistic if best.ties else best.F,
+        F_worst=best.F_pessimistic if best.ties else best.F,
+        ties=best.ties,
     )
 
 

@@ -112,6 +112,7 @@ class Session:
     ) -> None:
         self.x_box, self.y_box = UnitBox(problem.x_bounds), answer_box(problem)
         self.seed, self.method, self.kernel = spec.seed, algorithm.name, spec.kernel
+        self._ties = spec.stance, spec.tie_tol
         self.stop: StopReason | None = None
         self.batch: AnyBatch | None = None
         self.record = RunRecord() if record is None else record
@@ -397,6 +398,9 @@ class Session:
             str(best.doubt),
             sum((tolerance.forgiven(x, y) for tolerance in self._tolerances.values()), start=0.0),
             int(best.compared),
+            float(best.F_optimistic),
+            float(best.F_pessimistic),
+            str(best.ties),
         )
         if self._earlier is not None or not self._fit:
             self.record.best = self._judged(self.record.best)
@@ -458,4 +462,6 @@ class Session:
             kernel=self.kernel,
             choices=self._choices,
             equilibrium=self._equilibrium,
+            stance=self._ties[0],
+            tie_tol=self._ties[1],
         )

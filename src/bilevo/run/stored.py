@@ -140,6 +140,8 @@ class StoredRun:
         if max(m, n) > MAX_SIZE:
             raise ValueError(f"sizes {m} and {n}")
         known = revive_fields(Result, {name: header[name] for name in ("method", "seed", "kernel")})
+        newer = {key: header[key] for key in header if key in ("stance", "tie_tol")}
+        known |= revive_fields(Result, newer)
         known_ctol = revive_fields(Result, {"ctol": header.get("ctol", [0.0, 0.0])})
         run.tolerances = level_tolerances(known_ctol["ctol"])
         result = run.result(m, n, StopReason.RUNNING, 0, self.elapsed, **known)

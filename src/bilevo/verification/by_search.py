@@ -43,7 +43,12 @@ from bilevo.verification.follower_problem import (
     at_upper,
     slopes_lower,
 )
-from bilevo.verification.tie_search import TieRule, search_ties, tied_ends
+from bilevo.verification.tie_search import (
+    TieRule,
+    search_near_ties,
+    search_ties,
+    tied_ends,
+)
 
 # How many searches look for the tie with the best F, at most. As many look for the worst F.
 TIE_SEARCHES = {Effort.LOW: 1, Effort.NORMAL: 2, Effort.HIGH: 3}
@@ -72,6 +77,7 @@ class Verification:
         self._constrained = problem.g is not None
         self._given, self._x, self._x_box = problem.slopes_given, claim.x, UnitBox(problem.x_bounds)
         self._y, self._seed, self._effort = claim.y, seed, effort
+        self._settings = settings or Settings()
         self._around: Surroundings | None = None
         self._levels: list[End] = []  # answers that tie with the best one
         self._upper: dict[bytes, Values] = {}  # the leader's values, by the bytes of an answer's y
@@ -97,6 +103,8 @@ class Verification:
             searches=self.searched.made,
             missing=missing,
             hidden=hidden,
+            stance=self._settings.stance,
+            tie_tol=self._settings.tie_tol,
         )
         self._conclude(found, claimed)
         return found
@@ -116,8 +124,9 @@ class Verification:
         self._around = around = run(look_around(at_lower, best))
         # Local searches end a margin away from constraints, so f of tied answers differs more.
         slack = around.negligible if self._constrained else around.sharp
-        rule = TieRule(best.f + slack, best.violation, around.scale)
-        twins = TieRule(best.f + around.negligible, best.violation, around.scale)
+        content = max(slack, self._settings.tie_tol or 0.0)
+        rule = TieRule(best.f + content, best.violation, around.scale)
+        twins = TieRule(max(best.f + around.negligible, rule.f), best.violation, around.scale)
         self._levels = tied_ends(apart(self.searched.ends), rule)
         self._levels += tied_ends(self.searched.polished, twins)
         if len(around.level):
@@ -126,9 +135,12 @@ class Verification:
         self._evaluate_leader([best, *self._levels])
         ties = apart([best, *self._levels])
         F = [float(self._upper[tie.y.tobytes()].objective[0]) for tie in ties]
-        more = tied_ends(
-            run(search_ties(ties, F, rule, self._seed, TIE_SEARCHES[self._effort])), rule
-        )
+        most = TIE_SEARCHES[self._effort]
+        if content > around.negligible:
+            search = search_near_ties(ties, F, best, content, self._seed, most)
+        else:
+            search = search_ties(ties, F, rule, self._seed, most)
+        more = tied_ends(run(search), rule)
         self._evaluate_leader(more)
         self._levels += more
 
@@ -180,6 +192,7 @@ class Verification:
             # Near the best answer, the claimed answer is the same answer with an error. Then it is
             # a tie only if both have the same f up to rounding.
             sharp = rounding(found.best.f)
+        sharp = max(sharp, found.tie_tol or 0.0)
         if claimed.violation == found.best.violation and claimed.f <= found.best.f + sharp:
             found.ties.append(found.claimed)
         known = [end for end in ends if end.y.tobytes() in self._upper]

@@ -23,6 +23,7 @@ from bilevo.core.problem import Problem
 from bilevo.core.request import Level, Values, split
 from bilevo.core.result import Certificate
 from bilevo.core.solver import MAX_STEPS, Solver, StepOutcome, cost_of
+from bilevo.core.stance import Stance
 from bilevo.core.streams import SEED_LIMIT, stream
 from bilevo.core.tolerances import reported
 from bilevo.run.dispatch import NOTHING
@@ -58,7 +59,14 @@ def verify_by_solver(
     starts = Starts(problem, claim.x, STARTS[effort], seed, evaluations)
     evaluations.progress = lambda: f"{starts.ended} of {len(starts.last)} starts"
     nothing = Answer(claim.y, math.nan, math.nan)
-    found = Evidence(Tie(nothing, UNKNOWN), nothing, problem.y_bounds.width)
+    used = evaluations.settings
+    found = Evidence(
+        Tie(nothing, UNKNOWN),
+        nothing,
+        problem.y_bounds.width,
+        stance=used.stance,
+        tie_tol=used.tie_tol,
+    )
     try:
         found.claimed = _claimed(problem, claim, evaluations)
         found.best = found.claimed.answer
@@ -71,6 +79,7 @@ def verify_by_solver(
         _compare(found, problem, claim.x, starts, evaluations)
     except Stopped as stopped:
         found.missing = found.missing or f"stopped at {stopped.reason} before F was compared"
+    _add_other_stance(found, problem, claim.x, evaluations)
     found.searches = sum(answer.done for answer in starts.answers)
     _note_unfinished(found, starts)
     if not found.ties:
@@ -195,9 +204,32 @@ def _compare(
     found.indifferent = bool((np.ptp(places, axis=0) > APART * found.width).any())
 
 
+def _add_other_stance(
+    found: Evidence, problem: Problem, x: FloatArray, evaluations: Evaluations
+) -> None:
+    """Ask a solver that takes a stance for the tie that the opposite stance expects."""
+    take = getattr(problem.follower, "take_stance", None)
+    if take is None or found.missing or getattr(problem.follower, "tie", None) is None:
+        found.one_sided = True
+        return
+    other = next(stance for stance in Stance if stance is not found.stance)
+    opposite = with_solver(problem, take(other, found.tie_tol))
+    starts = Starts(opposite, x, 1, 1, evaluations)
+    try:
+        starts.run()
+        answers = [answer for answer in starts.answers if answer.done and _is_tied(answer, found)]
+        if answers:
+            upper = evaluations(Level.UPPER, x, answers[0].y[None].copy())
+            found.ties.append(Tie(answers[0], upper))
+    except Stopped as stopped:
+        found.missing = f"stopped at {stopped.reason} before ties were searched"
+    places = np.array([tie.answer.y for tie in found.ties])
+    found.indifferent = bool((np.ptp(places, axis=0) > APART * found.width).any())
+
+
 def _is_tied(answer: Answer, found: Evidence) -> bool:
     best = found.best
-    return answer.f <= best.f + found.negligible and answer.violation <= best.violation
+    return answer.f <= best.f + found.allowed and answer.violation <= best.violation
 
 
 def _negligible(problem: Problem, x: FloatArray, best: Answer, evaluations: Evaluations) -> float:

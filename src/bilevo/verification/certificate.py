@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bilevo.algorithms.shared.ties import Stance, preferred
+from bilevo.algorithms.shared.follower_search import TieFindings
+from bilevo.algorithms.shared.ties import preferred
 from bilevo.core.arrays import FloatArray
 from bilevo.core.request import Level, Values
 from bilevo.core.result import Certificate
+from bilevo.core.stance import Stance
 from bilevo.core.tolerances import SAME, alike, rounding
 from bilevo.verification.follower_problem import Answer, Claim
 
@@ -50,6 +52,14 @@ class Evidence:
     hidden: float = 0.0  # up to this fraction of the box, rounding of f hides answers with other F
     missing: str = ""  # why the searches are not complete; "" if they are
     note: str = ""  # a remark for the end of the message
+    one_sided: bool = False  # whether ties were not searched for both stances
+    stance: Stance = Stance.OPTIMISTIC
+    tie_tol: float | None = None  # how much larger the f of a tie may be; None: `negligible`
+
+    @property
+    def allowed(self) -> float:
+        """Return the largest difference of f with which an answer still counts as the best."""
+        return max(self.negligible, self.tie_tol or 0.0)
 
     @property
     def gap(self) -> float:
@@ -72,17 +82,17 @@ class Evidence:
 def make_certificate(
     found: Evidence, told: Claim, effort: str, counts: dict[Level, int], failures: int
 ) -> Certificate:
-    """Return the certificate: the tie that is best for the leader, and what was found, in words.
+    """Return the certificate: the tie that the leader expects, and what was found, in words.
 
     `told` is the pair with the values that the result reports.
     """
     F, violation = (np.concatenate([t.upper[i] for t in found.ties]) for i in (0, 1))
     upper = Values(F, violation, np.empty((len(F), 0)), 0)
-    chosen = found.ties[preferred(upper)]
-    worst = found.ties[preferred(upper, Stance.PESSIMISTIC)]
+    best, worst = (found.ties[preferred(upper, stance)] for stance in Stance)
+    chosen = best if found.stance is Stance.OPTIMISTIC else worst
     feasible = bool(chosen.upper.violation[0] == 0 and chosen.answer.violation == 0)
-    negligible = found.gap <= found.negligible or (math.isfinite(found.gap) and found.is_same)
-    doubt = _doubt(found, told)
+    negligible = found.gap <= found.allowed or (math.isfinite(found.gap) and found.is_same)
+    doubt = _doubt(found, told) or _worse_tie(found, worst)
     confirmed = found.best.violation == 0 and negligible and not doubt
     return Certificate(
         y=chosen.answer.y,
@@ -92,15 +102,16 @@ def make_certificate(
         feasible=feasible,
         nfev_lower=counts[Level.LOWER],
         nfev_upper=counts[Level.UPPER],
-        message=_message(found, negligible, doubt, chosen.F, worst.F, feasible),
+        message=_message(found, negligible, doubt, chosen, (best.F, worst.F), feasible),
         confirmed=confirmed,
         effort=effort,
         searches=found.searches,
         agreeing=found.agreeing,
         indifferent=found.indifferent,
-        F_best=chosen.F,
+        F_best=best.F,
         F_worst=worst.F,
         failures=failures,
+        ties="" if found.missing or found.one_sided else TieFindings.of(best.F, worst.F).ties,
     )
 
 
@@ -125,6 +136,18 @@ def _doubt(found: Evidence, told: Claim) -> str:
     return ""
 
 
+def _worse_tie(found: Evidence, worst: Tie) -> str:
+    """Return what speaks against a pessimistic leader's answer: a tie that is worse for F."""
+    claimed = found.claimed
+    if found.stance is Stance.OPTIMISTIC or not math.isfinite(worst.F):
+        return ""
+    if worst.upper.violation[0] > 0 == claimed.upper.violation[0]:
+        return "the follower has another answer as good for it, which violates the leader's G"
+    if worst.F <= claimed.F or alike(claimed.F, worst.F):
+        return ""
+    return f"the follower has another answer as good for it, with a worse F = {worst.F:.8g}"
+
+
 def _agree(now: float, before: float, slight: float) -> bool:
     """Tell whether two values are the same; also True if one of the two is not known."""
     if math.isnan(now) or not math.isfinite(before):
@@ -133,7 +156,12 @@ def _agree(now: float, before: float, slight: float) -> bool:
 
 
 def _message(
-    found: Evidence, negligible: bool, doubt: str, F: float, worst: float, feasible: bool
+    found: Evidence,
+    negligible: bool,
+    doubt: str,
+    chosen: Tie,
+    ends: tuple[float, float],
+    feasible: bool,
 ) -> str:
     """Return what a certificate means, in words; semicolons separate the parts."""
     if math.isnan(found.gap):
@@ -143,8 +171,8 @@ def _message(
     elif found.best.violation > 0:
         text = "no feasible follower answer was found at this x"
     else:
-        text = f"{_verdict(found, negligible, doubt)}{_leader(F, feasible)}"
-        text += _ties(found, F, worst)
+        text = f"{_verdict(found, negligible, doubt)}{_leader(chosen.F, feasible)}"
+        text += _ties(found, *ends)
     if doubt and (not negligible or found.best.violation > 0):
         text += f"; {doubt}"
     return f"{text}; {found.note}" if found.note else text
@@ -169,7 +197,7 @@ def _verdict(found: Evidence, negligible: bool, doubt: str) -> str:
         return f"the follower has an answer better by {found.gap:.3g}; there"
     if doubt:
         return f"not confirmed: {doubt};"
-    if found.gap > found.negligible:
+    if found.gap > found.allowed:
         same = f"only the same one to {SAME:g} of its box, where f is {found.gap:.3g} less"
         return f"confirmed: the follower has no better answer, {same};"
     return "confirmed: the follower has no better answer;"

@@ -37,6 +37,7 @@ from bilevo.core.request import (
 from bilevo.core.result import Result
 from bilevo.core.slopes import RawSlopes
 from bilevo.core.space import UnitBox
+from bilevo.core.stance import Stance
 from bilevo.run.clock import Clock
 from bilevo.run.deriver import Deriver
 from bilevo.run.dispatch import NOTHING, OnFailure, piece_rows
@@ -160,6 +161,8 @@ class Settings:
     clock: Clock = field(default_factory=Clock)
     tolerances: Tolerances | None = None  # tolerances of the constraints of both levels
     show: Callable[[str], None] = lambda text: None
+    stance: Stance = Stance.OPTIMISTIC
+    tie_tol: float | None = None
 
 
 class Evaluations:

@@ -19,13 +19,16 @@ import numpy as np
 
 from bilevo.algorithms.shared.independent_search import best_first, search_locally
 from bilevo.algorithms.shared.polish import End, curvature_at, refine
-from bilevo.algorithms.shared.ties import FLAT, FLAT_DIFFERENCE, FlatSet, Stance, search_widely
+from bilevo.algorithms.shared.tie_sets import TieSet, search_level, search_near
+from bilevo.algorithms.shared.ties import FLAT, FLAT_DIFFERENCE, FlatSet, search_widely
 from bilevo.core.arrays import FloatArray
 from bilevo.core.order import no_worse
 from bilevo.core.request import Procedure, Values
+from bilevo.core.stance import Stance
 from bilevo.core.streams import stream
 from bilevo.verification.follower_problem import at_lower, at_upper
 
+NEAR_POINTS = 20  # Random points of a set of nearly best answers, for each variable.
 PROBES = (1e-3, 0.03)  # Steps at which f is compared, to see whether a direction is level.
 SLOPE_STEP = 1e-5  # The step of the differences that give slopes of F along a curve.
 FIRST_STEP, LAST_STEP = 0.1, 1e-4  # The first and the shortest step along a curve.
@@ -67,6 +70,27 @@ def search_ties(
     return found
 
 
+def search_near_ties(
+    tied: Sequence[End], F: Sequence[float], best: End, width: float, seed: int, most: int
+) -> Procedure[list[End]]:
+    """Search for the leader's best and worst answer among those with f up to `width` above best.
+
+    Searches start around the best answer and around `most` of the answers `tied`, with the leader's
+    values F there.
+    """
+    found: list[End] = []
+    count = NEAR_POINTS * len(best.y)
+    for stance in Stance:
+        order = np.argsort(stance.seen(np.array(F)), kind="stable")[:most]
+        ties = TieSet(at_lower, at_upper, best.f, width, stance)
+        for i, base in enumerate([best, *(tied[k] for k in order)]):
+            rng = stream(seed, "verify near ties", i)
+            yield from search_near(ties, base.y, np.empty((0, len(base.y))), rng, count)
+        if ties.found is not None:
+            found.append(End(ties.found.y, (yield from at_lower(ties.found.y[None]))))
+    return found
+
+
 def _search_around(
     end: End, rule: TieRule, stance: Stance, rng: np.random.Generator
 ) -> Procedure[list[End]]:
@@ -84,7 +108,25 @@ def _search_around(
     if wide is None:
         return []
     f, violation = np.array([wide[1]]), np.array([wide[2]])
-    return [End(wide[0], Values(f, violation, np.empty((1, 0)), 0))]
+    ends = [End(wide[0], Values(f, violation, np.empty((1, 0)), 0))]
+    return ends + (yield from _last_digits(ends[0], flat.directions, rule, stance, rng))
+
+
+def _last_digits(
+    end: End, directions: FloatArray, rule: TieRule, stance: Stance, rng: np.random.Generator
+) -> Procedure[list[End]]:
+    """Search F locally from a tie along level directions; return the tie found, if any."""
+    ties = TieSet(at_lower, at_upper, rule.f, 0.0, stance)
+
+    def project(y: FloatArray) -> Procedure[End]:
+        start = End(y, (yield from at_lower(y[None])))
+        return (yield from search_locally(at_lower, start, iterations=ITERATIONS))
+
+    nothing = np.empty((0, len(end.y)))
+    yield from search_level(ties, end.y, directions, project, nothing, rng, count=0)
+    if ties.found is None:
+        return []
+    return [End(ties.found.y, (yield from at_lower(ties.found.y[None])))]
 
 
 def level_directions(y: FloatArray, scale: float) -> Procedure[FloatArray]:

@@ -52,6 +52,7 @@ from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask
 from bilevo.algorithms.drc_plus.fallback import FallbackDRC, without_incumbents
 from bilevo.algorithms.drc_plus.leader_view import is_better
 from bilevo.algorithms.drc_plus.state import DRCPlusState, LeaderSearch, budget_of
+from bilevo.algorithms.drc_plus.tie_stage import note_ties, resolve_all_ties, tie_stage_is_due
 from bilevo.algorithms.drc_plus.unfelt import search_unfelt
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair
@@ -206,6 +207,8 @@ class DRCPlus(Algorithm[DRCPlusState]):
             if moved or are_distinct(state.the_elite, elite):
                 state.stop, state.fruitless = None, 0
         state.stop = first_met([target], state.progress()) or spent or state.stop
+        if state.stop and tie_stage_is_due(spec, state):
+            yield from resolve_all_ties(spec, state)
 
     def certify_elite(
         self, spec: Spec, state: DRCPlusState, thorough: float = LIGHT
@@ -231,6 +234,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
         pair = state.elite = chosen.pair
         check.doubt = yield from find_doubt(follower, check, chosen)
         pair.check = check.verdict(pair.f)
+        note_ties(state, check, chosen)
         if last is not None and last is not elite:
             unsure = state.known.rough and not pair.passed
             if last.passed and (unsure or not pair.no_worse(last)):

@@ -84,6 +84,7 @@ class DRCPlusState(LeaderView):
     check_evals: int = 0  # evaluations that the last check of an elite took
     checked_at: int = 0  # evaluations so far when that check ended
     fallback: LeaderState | None = None  # the state of DRC, if it has taken over
+    indifferent: bool = False  # whether a check has seen ties of a follower (see tie_stage)
     stop: StopReason | None = None
     executions: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     survived: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))

@@ -27,6 +27,7 @@ from bilevo.core.request import (
     Values,
     evaluate,
 )
+from bilevo.core.tolerances import alike
 from bilevo.optimizers.protocol import Searcher
 
 
@@ -48,6 +49,21 @@ class FollowerCheck(NamedTuple):
     compared: int = 0
 
 
+class TieFindings(NamedTuple):
+    """The best and the worst F that were found among a follower's ties, and that in words."""
+
+    F_optimistic: float
+    F_pessimistic: float
+    ties: str
+
+    @classmethod
+    def of(cls, best: float, worst: float) -> TieFindings:
+        best, worst = min(best, worst), max(best, worst)
+        if alike(best, worst):
+            return cls(best, worst, "no tie with another F was found")
+        return cls(best, worst, f"the follower is indifferent: F is from {best:.8g} to {worst:.8g}")
+
+
 @dataclass(slots=True, eq=False)
 class Pair:
     """A leader's x with a follower's answer y, and their values.
@@ -65,6 +81,7 @@ class Pair:
     task: int = -1  # number of the solver's search that found the pair; -1 without a solver
     steps: int = 0  # steps of that search so far
     check: FollowerCheck | None = None  # what independent searches found; None if none were made
+    ties: TieFindings | None = None  # what was found about ties; None if nobody looked
 
     def no_worse(self, other: Pair) -> bool:
         """Tell whether the pair is no worse than another for the leader."""
@@ -94,6 +111,8 @@ class Pair:
         if self.check is None:
             return told
         found = {k: v for k, v in self.check._asdict().items() if k in Incumbent._fields}
+        if self.ties is not None:
+            found |= self.ties._asdict()
         return told._replace(**found)
 
     @property

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
@@ -24,23 +23,13 @@ from bilevo.algorithms.shared.sqp import LocalRule, SearchEnd, sqp
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.order import best_index, ranking
 from bilevo.core.request import Procedure, Values
+from bilevo.core.stance import Stance
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
 
 APART = 0.01  # Answers farther apart than this fraction of the box are different answers.
 FLAT_DIFFERENCE = 1e-4  # The step of differences for curvatures of f, as a fraction of the box.
 FLAT = 1e-6  # A curvature below this fraction of the largest counts as none.
-
-
-class Stance(StrEnum):
-    """Which of the follower's ties the leader expects."""
-
-    OPTIMISTIC = "optimistic"  # the best one for F
-    PESSIMISTIC = "pessimistic"  # the worst one for F
-
-    def seen(self, F: FloatArray) -> FloatArray:
-        """Return F, or -F for a pessimistic leader, so that smaller is preferred."""
-        return F if self is Stance.OPTIMISTIC else -F
 
 
 def is_tie(one: Pair, other: Pair, tolerance: float) -> bool:

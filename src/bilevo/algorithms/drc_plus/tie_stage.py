@@ -1,0 +1,58 @@
+"""The end of a drc-plus run whose followers have ties.
+
+Searches of drc-plus see a tie if independent searches end at different answers with the same f, or
+if f is level along straight directions. They do not search ranges of ties in full. So if a run has
+seen ties and is about to end without a target, nested-ties makes a round from its elite. That round
+also finds the best and the worst F among the ties at the answer.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from bilevo.algorithms.drc_plus.certificate import Check
+from bilevo.algorithms.drc_plus.experience import WarmTask
+from bilevo.algorithms.drc_plus.state import DRCPlusState
+from bilevo.algorithms.shared.follower_search import TieFindings
+from bilevo.core.problem import Spec
+from bilevo.core.request import Procedure
+
+
+def note_ties(state: DRCPlusState, check: Check, chosen: WarmTask) -> None:
+    """Note what a check has shown about ties; this costs no evaluation.
+
+    If there are level directions, ties must be searched before something can be said about F.
+    """
+    ties = check.ties()
+    state.indifferent |= bool(ties) or len(state.flat) > 0
+    if check.thorough < 1 or state.flat.size or not check.confirmed:
+        return
+    F = [task.pair.F for task in (chosen, *ties) if math.isfinite(task.pair.F)]
+    if F and len(F) == 1 + len(ties):
+        chosen.pair.ties = TieFindings.of(min(F), max(F))
+
+
+def tie_stage_is_due(spec: Spec, state: DRCPlusState) -> bool:
+    """Tell whether a run that is about to end should search ties in full.
+
+    Where f is not smooth, or variables are whole, plateaus of f are no ranges of ties.
+    """
+    whole = spec.x_grid is not None or spec.y_grid is not None
+    return state.indifferent and spec.target is None and not (state.known.rough or whole)
+
+
+def resolve_all_ties(spec: Spec, state: DRCPlusState) -> Procedure[None]:
+    """Make a round of nested-ties from the elite, and take its elite."""
+    # Late: few runs need it.
+    from bilevo.algorithms.nested_ties.method import NestedTies, NestedTiesState
+    from bilevo.algorithms.nested_ties.response import TieMemory
+
+    known, elite = state.known, state.the_elite
+    nothing = np.empty((0, spec.n))
+    memory = TieMemory(known, nothing, nothing, spent=state.spent)
+    nested = NestedTiesState(memory, elite=elite, elite_best=elite, F_scale=state.F_scale)
+    yield from NestedTies().round(spec, nested, elite)
+    state.elite = state.checked_elite = nested.the_elite
+    state.spent = memory.spent

@@ -1,0 +1,1 @@
+"""The method nested-ties: every leader is judged by the tie that it expects."""
