@@ -262,6 +262,7 @@ def leader_rule(
         trusting=True,
         smooth=state.known.surely_smooth,
         doubts=True,
+        weighted=True,
         done=lambda point, F: over() or stall.found(F),
     )
 

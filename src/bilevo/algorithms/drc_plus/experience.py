@@ -13,7 +13,7 @@ import numpy as np
 
 from bilevo.algorithms.shared.follower_search import FollowerSearch, Pair, evaluate_answers
 from bilevo.algorithms.shared.gradients import hessian_by_gradients
-from bilevo.algorithms.shared.sqp import is_definite
+from bilevo.algorithms.shared.sqp_model import is_definite
 from bilevo.algorithms.shared.ties import measure_hessian
 from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import Scale

@@ -1,8 +1,7 @@
 """A local search by sequential quadratic programming (SQP) that requests its points.
 
-R. Wilson, "A simplicial algorithm for concave programming", PhD thesis, Harvard, 1963. The penalty
-is by M. Powell, "A fast algorithm for nonlinearly constrained optimization calculations", 1978.
-The module quadratic_program solves the quadratic programs.
+R. Wilson, "A simplicial algorithm for concave programming", PhD thesis, Harvard, 1963. The module
+sqp_model has the model of the objective, and quadratic_program solves the quadratic programs.
 
 This is textbook SQP in the unit box, for algorithms that search locally at either level. A solver
 of scipy cannot be used, because it cannot wait for requested values. Details:
@@ -24,23 +23,19 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
 
 import numpy as np
 
 from bilevo.algorithms.shared.differences import At, DeriveAt, Iterate, Sampler
-from bilevo.algorithms.shared.quadratic_program import quadratic_step
+from bilevo.algorithms.shared.sqp_model import Model, Proposal
 from bilevo.core.arrays import TINY, FloatArray
 from bilevo.core.request import Procedure, Values
 
 SLOPE_DIFFERENCE = 2.0**-26  # Distance of neighbours that give slopes; about sqrt(machine epsilon).
 MARGIN = 1e-9  # The default of `LocalRule.margin`.
 TRIALS = 8  # How many step lengths are tried before a direction is given up.
-CURVED = 1e-3  # A step shows curvature if its cosine with the gradient's change is larger.
-SOFTER = 0.2  # The curvature of a model along a step is reduced to this part if it was negative.
 RELIABLE = 0.1  # A model is reliable if a gain differs from what it expects by less than this.
 SMALL_SURPRISE = 1e-2  # A model without kinks misses the gain of a step by less than this part.
-INDEFINITE = 1e-14  # Eigenvalues below this fraction of the largest may be rounding errors.
 MOST_GAIN = 5.0  # The most that a search may still gain, relative to the gain its model expects.
 ARMIJO = 1e-4  # The fraction of the expected decrease that a step must achieve.
 
@@ -74,6 +69,7 @@ class LocalRule:
     smooth: bool = False  # the objective is known to be smooth: the model is relied on more
     doubts: bool = False  # at active constraints, curvatures are measured before the search ends
     bends: bool = False  # differences of given gradients give the first Hessian
+    weighted: bool = False  # each constraint has a penalty of its own, by its multiplier
     # Tells before each step whether to stop, from the best point so far and its objective.
     done: Callable[[FloatArray, float], bool] = lambda point, objective: False
 
@@ -157,15 +153,16 @@ class LocalSearch:
         if self.source is not HessianSource.LEARNT:
             self.model = self.model.measured(here, self.source is HessianSource.RESCALED)
         model, taken = self.model, None
-        proposal = model.propose(here, sampler.low, sampler.high, rule.margin)
+        box = sampler.low, sampler.high
+        proposal = model.propose(here, *box, rule.margin, rule.weighted)
         self.left, sampler.penalty = -proposal.slope, model.penalty
-        if merit(here.values, model.penalty) - MOST_GAIN * self.left > rule.ceiling:
+        if model.merit(here.values) - MOST_GAIN * self.left > rule.ceiling:
             self.stop(converged=False)
             return
         # Even a small step is worth taking if it undoes a violation.
         repairing = rule.repairing and here.values.violation[0] > 0 < self.left
         if self.left >= rule.tolerance or repairing:
-            taken = yield from line_search(sampler, here, proposal, model.penalty)
+            taken = yield from line_search(sampler, here, proposal, model.merit)
         if taken is not None:
             yield from self.accept(here, proposal, taken)
         elif self.source is HessianSource.RESCALED:  # the correlations may be wrong
@@ -240,138 +237,15 @@ class LocalSearch:
         return self.rule.trusting and model.penalty == 0
 
 
-class Proposal(NamedTuple):
-    """A step, the multipliers of the constraints, and the merit function's slope along the step."""
-
-    step: FloatArray
-    multipliers: FloatArray
-    slope: float
-
-
-@dataclass(slots=True, eq=False)
-class Model:
-    """What a search has learnt: the Lagrangian's Hessian, how far to trust it, and the penalty."""
-
-    B: FloatArray
-    radius: float = 1.0
-    penalty: float = 0.0
-    rough: bool = False  # whether B is a multiple of the identity that no step has scaled
-
-    def learn(self, here: Iterate, there: Iterate, proposal: Proposal, smooth: bool) -> None:
-        """Learn from a step that was taken, whole or shortened; `smooth` is as in `LocalRule`."""
-        went, meant = np.abs(there.point - here.point).max(), np.abs(proposal.step).max()
-        self.radius = min(1.0, float(4 * self.radius if went > 0.99 * meant else 2 * went))
-        if self.rough:
-            self.B, self.rough = scaled_identity(self.B, here, there, proposal.multipliers), False
-        self.B = updated_hessian(self.B, here, there, proposal.multipliers, smooth)
-
-    def measured(self, here: Iterate, correlated: bool) -> Model:
-        """Return a model with the measured curvatures along the axes.
-
-        If `correlated`, it keeps the correlations between variables of this model.
-        """
-        if not correlated or here.curvature is None:
-            return Model(first_hessian(here), rough=here.given and here.hessian is None)
-        stretch = np.sqrt(first_hessian(here).diagonal() / np.maximum(self.B.diagonal(), TINY))
-        return Model(self.B * np.outer(stretch, stretch), self.radius, self.penalty)
-
-    def propose(self, here: Iterate, low: FloatArray, high: FloatArray, margin: float) -> Proposal:
-        """Return the step to the model's minimum, and set a penalty that fits it."""
-        below, above = low - here.point, high - here.point
-        if self.radius < 1 or here.resting.any():
-            reach = np.where(here.resting, 0.0, self.radius)
-            below, above = np.maximum(below, -reach), np.minimum(above, reach)
-        step, multipliers = quadratic_step(
-            here.gradient, self.B, here.c, here.jacobian, below, above, margin
-        )
-        self.penalty = sufficient_penalty(here, self, step, multipliers)
-        return Proposal(step, multipliers, merit_slope(here, step, self.penalty))
-
-    def surprise(
-        self, here: Iterate, taken: tuple[FloatArray, Values], proposal: Proposal
-    ) -> tuple[bool, float]:
-        """Tell whether a step was taken whole, and how far its gain is from the expected gain."""
-        (point, values), step = taken, proposal.step
-        whole = bool((np.abs(point - here.point) >= 0.99 * np.abs(step)).all())
-        gain = merit(here.values, self.penalty) - merit(values, self.penalty)
-        expected = -proposal.slope - float(step @ self.B @ step) / 2
-        return whole, abs(gain - expected)
-
-    def settled(self, proposal: Proposal, tolerance: float) -> bool:
-        """Tell whether a step is short because little gain is left, not because B is too large."""
-        with np.errstate(all="ignore"):
-            residual = self.B @ proposal.step  # how far the first-order conditions are from met
-            softest = max(float(np.diag(self.B).min()), TINY)
-            left = float(residual @ residual) / softest
-            return -proposal.slope < tolerance and left < 1e4 * tolerance
-
-
-def merit(values: Values, penalty: float) -> float:
-    """Return the exact penalty function, which steps have to decrease."""
-    f = float(values.objective[0])
-    if not math.isfinite(f):
-        return math.inf
-    return f + penalty * float(np.maximum(values.constraints[0], 0.0).sum())
-
-
-def first_hessian(here: Iterate) -> FloatArray:
-    """Return the measured curvatures as a diagonal matrix, or the measured Hessian, made positive.
-
-    If the objective is linear, the curvatures are so small that steps may cross the whole box.
-    """
-    d = len(here.point)
-    curvature = np.abs(here.curvature) if here.curvature is not None else np.zeros(d)
-    curvature = np.where(np.isfinite(curvature), curvature, 0.0)
-    steepest = float(np.abs(here.gradient).max(initial=0.0))
-    if here.hessian is not None:
-        curvatures, axes = np.linalg.eigh(here.hessian)
-        least = 1e-8 * max(steepest, float(np.abs(curvatures).max()))
-        positive = np.maximum(np.abs(curvatures), least or 1.0)
-        return np.asarray((axes * positive) @ axes.T)
-    floor = max(1e-3 * steepest, 1e-8 * float(curvature.max(initial=0.0)))
-    if here.curvature is None:
-        floor = 10 * steepest  # a first step of at most a tenth of the box
-    return np.diag(np.maximum(curvature, floor or 1.0))  # 1.0 where f is flat
-
-
-def expected_repair(here: Iterate, step: FloatArray) -> float:
-    """Return by how much a full step reduces the violation of constraints, to first order."""
-    return float((np.maximum(here.c, 0.0) - np.maximum(here.c + here.jacobian @ step, 0.0)).sum())
-
-
-def sufficient_penalty(
-    here: Iterate, model: Model, step: FloatArray, multipliers: FloatArray
-) -> float:
-    """Return a penalty above the multipliers with which the step decreases the merit function.
-
-    The penalty may slowly fall, because early multipliers are often far too large (Powell, 1978).
-    """
-    with np.errstate(all="ignore"):
-        least = 1.5 * float(multipliers.max(initial=0.0))
-        penalty = max(least, (model.penalty + least) / 2)
-        repair = expected_repair(here, step)
-        if repair > 0:
-            needed = 2 * float(here.gradient @ step + step @ model.B @ step / 2) / repair
-            penalty = max(penalty, needed) if math.isfinite(needed) else penalty
-    return penalty
-
-
-def merit_slope(here: Iterate, step: FloatArray, penalty: float) -> float:
-    """Return the change of the merit function along a full step, to first order."""
-    with np.errstate(all="ignore"):
-        slope = float(here.gradient @ step - penalty * expected_repair(here, step))
-    return slope if math.isfinite(slope) else 0.0
-
-
 def line_search(
-    sampler: Sampler, here: Iterate, proposal: Proposal, penalty: float
+    sampler: Sampler, here: Iterate, proposal: Proposal, merit: Callable[[Values], float]
 ) -> Procedure[tuple[FloatArray, Values] | None]:
     """Shorten a step until the merit function falls enough; return the step's end and its values.
 
     Returns None if no length helps, or if the points are used up.
     """
     step, _, slope = proposal
-    start, length = merit(here.values, penalty), 1.0
+    start, length = merit(here.values), 1.0
     for _ in range(TRIALS):
         if sampler.left() < 1:
             return None
@@ -379,7 +253,7 @@ def line_search(
         if (point == here.point).all():
             return None
         values = yield from sampler.values(point[None])
-        value = merit(values, penalty)
+        value = merit(values)
         if value <= start + ARMIJO * length * slope:
             return point, values
         if math.isfinite(value):  # the minimum of the parabola through the known values
@@ -388,46 +262,3 @@ def line_search(
         else:
             length *= 0.25
     return None
-
-
-def updated_hessian(
-    B: FloatArray, here: Iterate, there: Iterate, multipliers: FloatArray, smooth: bool
-) -> FloatArray:
-    """Return the BFGS update, or B where the curvature along the step is not clearly positive.
-
-    If that curvature is negative and the objective is smooth, the curvature of B along the step
-    becomes smaller, so that the next step is longer. Powell's damping (1978) would do so for small
-    curvatures, too, but it spoils models of followers with steep walls.
-    """
-    with np.errstate(all="ignore"):
-        step = there.point - here.point
-        change = there.lagrangian_gradient(multipliers) - here.lagrangian_gradient(multipliers)
-        Bs, along = B @ step, float(step @ change)
-        clearly = CURVED * math.sqrt(float(step @ step) * float(change @ change))
-        if not along > clearly:
-            softer = B - (1 - SOFTER) * np.outer(Bs, Bs) / float(step @ Bs)
-            return softer if smooth and along < -clearly and np.isfinite(softer).all() else B
-        new = B + np.outer(change, change) / along - np.outer(Bs, Bs) / float(step @ Bs)
-        new = (new + new.T) / 2
-    return new if np.isfinite(new).all() and is_definite(new) else B
-
-
-def scaled_identity(
-    B: FloatArray, here: Iterate, there: Iterate, multipliers: FloatArray
-) -> FloatArray:
-    """Return the identity times the curvature that the first step saw, or B if it saw none."""
-    with np.errstate(all="ignore"):
-        step = there.point - here.point
-        change = there.lagrangian_gradient(multipliers) - here.lagrangian_gradient(multipliers)
-        along = float(step @ change)
-        scale = float(change @ change) / along if along > 0 else 0.0
-    return scale * np.eye(len(B)) if math.isfinite(scale) and scale > 0 else B
-
-
-def is_definite(B: FloatArray) -> bool:
-    """Tell whether B is clearly positive definite, so that the model has a minimum.
-
-    An eigenvalue that is positive only by rounding does not count as positive.
-    """
-    eigenvalues = np.linalg.eigvalsh(B)
-    return bool(eigenvalues[0] > INDEFINITE * eigenvalues[-1])
