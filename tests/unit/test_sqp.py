@@ -6,7 +6,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from bilevo.algorithms.shared.differences import Iterate
 from bilevo.algorithms.shared.sqp import LocalRule, SearchEnd, sqp
+from bilevo.algorithms.shared.sqp_model import Model
 from bilevo.core.request import Level, Procedure, Values, evaluate, run
 from bilevo.problems import get
 
@@ -42,11 +44,11 @@ class Driver:
         max_points: int = 500,
         low: float = 0.0,
         high: float = 1.0,
-        trusting: bool = False,
+        **rule: bool,
     ) -> SearchEnd:
         d = len(start)
         box = np.full(d, low), np.full(d, high)
-        steps = sqp(at, np.array(start), *box, LocalRule(max_points, trusting=trusting))
+        steps = sqp(at, np.array(start), *box, LocalRule(max_points, **rule))
         end = run(steps, lambda request: self.values(request.y))
         assert end.points == sum(self.batches) <= max_points
         return end
@@ -321,3 +323,30 @@ def test_a_step_without_any_curvature_is_no_error() -> None:
     )
     end = run(search, lambda request: driver.values(request.y))
     assert end.converged and end.objective == pytest.approx(0.0, abs=1e-12)
+
+
+def test_steps_that_break_a_curved_constraint_are_corrected_and_not_shortened() -> None:
+    def corner(u: np.ndarray) -> float:  # like TP7: two constraints with very different multipliers
+        return float(2 * u[1] - 2.1 * u[0] - 0.02 * u[1] ** 2)
+
+    def constraints(u: np.ndarray) -> list[float]:
+        return [100 * float(u @ u) - 100 * 0.5, float(u[0] - u[1])]
+
+    used = []
+    for corrects in (False, True):
+        driver = Driver(corner, constraints)
+        end = driver.run([0.3, 0.35], corrects=corrects)
+        assert end.point == pytest.approx(0.5, abs=1e-6) and end.violation == 0
+        used.append(end.points)
+    assert used[1] < used[0]
+
+
+def test_a_constraint_that_cannot_change_gets_no_multiplier() -> None:
+    values = Values.of(np.zeros(1), np.array([[-0.5, -1e-10]]), 0, 0)
+    jacobian = np.array([[1.0, 0.0], [-1e-9, 1e-11]])
+    here = Iterate(np.full(2, 0.3), values, np.ones(2), jacobian, np.zeros(2, bool))
+    for corrects, most in ((False, math.inf), (True, 10.0)):
+        model = Model(np.eye(2))
+        proposal = model.propose(here, np.zeros(2), np.ones(2), 1e-9, corrects)
+        assert model.penalty < most
+        assert corrects == (proposal.multipliers[1] == 0)

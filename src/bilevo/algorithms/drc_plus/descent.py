@@ -262,7 +262,7 @@ def leader_rule(
         trusting=True,
         smooth=state.known.surely_smooth,
         doubts=True,
-        weighted=True,
+        corrects=True,
         done=lambda point, F: over() or stall.found(F),
     )
 

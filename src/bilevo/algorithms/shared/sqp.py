@@ -27,7 +27,7 @@ from enum import Enum
 import numpy as np
 
 from bilevo.algorithms.shared.differences import At, DeriveAt, Iterate, Sampler
-from bilevo.algorithms.shared.sqp_model import Model, Proposal
+from bilevo.algorithms.shared.sqp_model import Model, Proposal, correction
 from bilevo.core.arrays import TINY, FloatArray
 from bilevo.core.request import Procedure, Values
 
@@ -69,7 +69,8 @@ class LocalRule:
     smooth: bool = False  # the objective is known to be smooth: the model is relied on more
     doubts: bool = False  # at active constraints, curvatures are measured before the search ends
     bends: bool = False  # differences of given gradients give the first Hessian
-    weighted: bool = False  # each constraint has a penalty of its own, by its multiplier
+    # Steps that break constraints are corrected, and constraints that cannot change are left out.
+    corrects: bool = False
     # Tells before each step whether to stop, from the best point so far and its objective.
     done: Callable[[FloatArray, float], bool] = lambda point, objective: False
 
@@ -154,7 +155,7 @@ class LocalSearch:
             self.model = self.model.measured(here, self.source is HessianSource.RESCALED)
         model, taken = self.model, None
         box = sampler.low, sampler.high
-        proposal = model.propose(here, *box, rule.margin, rule.weighted)
+        proposal = model.propose(here, *box, rule.margin, rule.corrects)
         self.left, sampler.penalty = -proposal.slope, model.penalty
         if model.merit(here.values) - MOST_GAIN * self.left > rule.ceiling:
             self.stop(converged=False)
@@ -162,7 +163,7 @@ class LocalSearch:
         # Even a small step is worth taking if it undoes a violation.
         repairing = rule.repairing and here.values.violation[0] > 0 < self.left
         if self.left >= rule.tolerance or repairing:
-            taken = yield from line_search(sampler, here, proposal, model.merit)
+            taken = yield from line_search(sampler, here, proposal, model.merit, rule)
         if taken is not None:
             yield from self.accept(here, proposal, taken)
         elif self.source is HessianSource.RESCALED:  # the correlations may be wrong
@@ -238,7 +239,11 @@ class LocalSearch:
 
 
 def line_search(
-    sampler: Sampler, here: Iterate, proposal: Proposal, merit: Callable[[Values], float]
+    sampler: Sampler,
+    here: Iterate,
+    proposal: Proposal,
+    merit: Callable[[Values], float],
+    rule: LocalRule,
 ) -> Procedure[tuple[FloatArray, Values] | None]:
     """Shorten a step until the merit function falls enough; return the step's end and its values.
 
@@ -246,7 +251,7 @@ def line_search(
     """
     step, _, slope = proposal
     start, length = merit(here.values), 1.0
-    for _ in range(TRIALS):
+    for trial in range(TRIALS):
         if sampler.left() < 1:
             return None
         point = np.clip(here.point + length * step, sampler.low, sampler.high)
@@ -256,6 +261,13 @@ def line_search(
         value = merit(values)
         if value <= start + ARMIJO * length * slope:
             return point, values
+        if rule.corrects and trial == 0 and 0 < values.violation[0] < math.inf:
+            corrected = point + correction(here, proposal, values, rule.margin)
+            corrected = np.clip(corrected, sampler.low, sampler.high)
+            if sampler.left() > 0 and (corrected != point).any():
+                found = yield from sampler.values(corrected[None])
+                if merit(found) <= start + ARMIJO * slope:
+                    return corrected, found
         if math.isfinite(value):  # the minimum of the parabola through the known values
             parabola = -slope * length**2 / (2 * (value - start - slope * length))
             length = min(max(parabola, 0.1 * length), 0.5 * length)

@@ -23,7 +23,6 @@ CURVED = 1e-3  # A step shows curvature if its cosine with the gradient's change
 SOFTER = 0.2  # The curvature of a model along a step is reduced to this part if it was negative.
 INDEFINITE = 1e-14  # Eigenvalues below this fraction of the largest may be rounding errors.
 CONSTANT = 1e-6  # A constraint does not change if its slopes are below this part of the largest.
-LEAST_WEIGHT = 1e-3  # The least penalty of a constraint, relative to the largest.
 
 
 class Proposal(NamedTuple):
@@ -42,18 +41,13 @@ class Model:
     radius: float = 1.0
     penalty: float = 0.0
     rough: bool = False  # whether B is a multiple of the identity that no step has scaled
-    weights: FloatArray | None = None  # penalties of constraints (c,), relative to `penalty`
 
     def merit(self, values: Values) -> float:
         """Return the exact penalty function, which steps have to decrease."""
         f = float(values.objective[0])
         if not math.isfinite(f):
             return math.inf
-        return f + self.penalty * self.total(np.maximum(values.constraints[0], 0.0))
-
-    def total(self, excess: FloatArray) -> float:
-        """Return the sum of violations (c,), by weight."""
-        return float(excess.sum() if self.weights is None else self.weights @ excess)
+        return f + self.penalty * float(np.maximum(values.constraints[0], 0.0).sum())
 
     def learn(self, here: Iterate, there: Iterate, proposal: Proposal, smooth: bool) -> None:
         """Learn from a step that was taken, whole or shortened; `smooth` is as in the rule."""
@@ -71,29 +65,28 @@ class Model:
         if not correlated or here.curvature is None:
             return Model(first_hessian(here), rough=here.given and here.hessian is None)
         stretch = np.sqrt(first_hessian(here).diagonal() / np.maximum(self.B.diagonal(), TINY))
-        B = self.B * np.outer(stretch, stretch)
-        return Model(B, self.radius, self.penalty, weights=self.weights)
+        return Model(self.B * np.outer(stretch, stretch), self.radius, self.penalty)
 
     def propose(
-        self, here: Iterate, low: FloatArray, high: FloatArray, margin: float, weighted: bool
+        self, here: Iterate, low: FloatArray, high: FloatArray, margin: float, corrects: bool
     ) -> Proposal:
         """Return the step to the model's minimum, and set a penalty that fits it.
 
-        `margin` and `weighted` are those of the rule of the search.
+        `margin` and `corrects` are those of the rule of the search.
         """
         below, above = low - here.point, high - here.point
         if self.radius < 1 or here.resting.any():
             reach = np.where(here.resting, 0.0, self.radius)
             below, above = np.maximum(below, -reach), np.minimum(above, reach)
-        seen = ~constant_constraints(here) if weighted else np.ones(len(here.c), np.bool_)
+        seen = ~constant_constraints(here) if corrects else np.ones(len(here.c), np.bool_)
         multipliers = np.zeros(len(here.c))
         step, multipliers[seen] = quadratic_step(
             here.gradient, self.B, here.c[seen], here.jacobian[seen], below, above, margin
         )
-        if weighted:
-            self.weights = new_weights(self.weights, multipliers)
-        self.penalty = sufficient_penalty(here, self, step, multipliers)
-        return Proposal(step, multipliers, merit_slope(here, step, self))
+        # If a step is corrected, a violation within the tolerance needs no penalty of its own.
+        repair = 0.0 if corrects and here.values.violation[0] == 0 else expected_repair(here, step)
+        self.penalty = sufficient_penalty(here, self, step, multipliers, repair)
+        return Proposal(step, multipliers, merit_slope(here, step, self.penalty))
 
     def surprise(
         self, here: Iterate, taken: tuple[FloatArray, Values], proposal: Proposal
@@ -134,10 +127,9 @@ def first_hessian(here: Iterate) -> FloatArray:
     return np.diag(np.maximum(curvature, floor or 1.0))  # 1.0 where f is flat
 
 
-def expected_repair(here: Iterate, step: FloatArray, model: Model) -> float:
+def expected_repair(here: Iterate, step: FloatArray) -> float:
     """Return by how much a full step reduces the violation of constraints, to first order."""
-    then = np.maximum(here.c + here.jacobian @ step, 0.0)
-    return model.total(np.maximum(here.c, 0.0) - then)
+    return float((np.maximum(here.c, 0.0) - np.maximum(here.c + here.jacobian @ step, 0.0)).sum())
 
 
 def constant_constraints(here: Iterate) -> BoolArray:
@@ -150,21 +142,24 @@ def constant_constraints(here: Iterate) -> BoolArray:
     return np.asarray(level & (np.abs(here.c) <= MET))
 
 
-def new_weights(weights: FloatArray | None, multipliers: FloatArray) -> FloatArray:
-    """Return weights (c,) by the multipliers, relative to the largest; they fall slowly.
+def correction(here: Iterate, proposal: Proposal, values: Values, margin: float) -> FloatArray:
+    """Return the shortest step that undoes the violations at the end of a proposed step.
 
-    Without them, a constraint with a small multiplier would stop long steps along another one.
+    It is the second-order correction of R. Fletcher, "Second order corrections for
+    non-differentiable optimization", 1982: with curved constraints, a whole step breaks them, and
+    short steps would creep along them.
     """
-    largest = float(multipliers.max(initial=0.0))
-    old = np.ones(len(multipliers)) if weights is None else weights
-    if not 0 < largest < math.inf:
-        return old
-    wanted = np.maximum(multipliers / largest, LEAST_WEIGHT)
-    return np.maximum(wanted, (old + wanted) / 2)
+    c = values.constraints[0]
+    active = (c > 0) | (proposal.multipliers > 0)
+    active &= ~constant_constraints(here)
+    jacobian, left = here.jacobian[active], c[active] + margin
+    with np.errstate(all="ignore"):
+        step = np.linalg.pinv(jacobian, rcond=1e-8) @ -left
+    return step if np.isfinite(step).all() else np.zeros(len(here.point))
 
 
 def sufficient_penalty(
-    here: Iterate, model: Model, step: FloatArray, multipliers: FloatArray
+    here: Iterate, model: Model, step: FloatArray, multipliers: FloatArray, repair: float
 ) -> float:
     """Return a penalty above the multipliers with which the step decreases the merit function.
 
@@ -173,18 +168,16 @@ def sufficient_penalty(
     with np.errstate(all="ignore"):
         least = 1.5 * float(multipliers.max(initial=0.0))
         penalty = max(least, (model.penalty + least) / 2)
-        repair = expected_repair(here, step, model)
-        # With weights, a violation within the tolerance needs no repair, which could cost anything.
-        if repair > 0 and (model.weights is None or here.values.violation[0] > 0):
+        if repair > 0:
             needed = 2 * float(here.gradient @ step + step @ model.B @ step / 2) / repair
             penalty = max(penalty, needed) if math.isfinite(needed) else penalty
     return penalty
 
 
-def merit_slope(here: Iterate, step: FloatArray, model: Model) -> float:
+def merit_slope(here: Iterate, step: FloatArray, penalty: float) -> float:
     """Return the change of the merit function along a full step, to first order."""
     with np.errstate(all="ignore"):
-        slope = float(here.gradient @ step - model.penalty * expected_repair(here, step, model))
+        slope = float(here.gradient @ step - penalty * expected_repair(here, step))
     return slope if math.isfinite(slope) else 0.0
 
 
