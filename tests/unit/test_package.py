@@ -131,6 +131,7 @@ def test_a_first_run_loads_what_it_uses_only(monkeypatch: pytest.MonkeyPatch) ->
         "polish",
         "quadratic_program",
         "sqp",
+        "sqp_model",
         "surroundings",
         "ties",
     )
