@@ -129,7 +129,9 @@ def first_hessian(here: Iterate) -> FloatArray:
 
 def expected_repair(here: Iterate, step: FloatArray) -> float:
     """Return by how much a full step reduces the violation of constraints, to first order."""
-    return float((np.maximum(here.c, 0.0) - np.maximum(here.c + here.jacobian @ step, 0.0)).sum())
+    with np.errstate(all="ignore"):
+        then = np.maximum(here.c + here.jacobian @ step, 0.0)
+        return float((np.maximum(here.c, 0.0) - then).sum())
 
 
 def constant_constraints(here: Iterate) -> BoolArray:
