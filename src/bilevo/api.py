@@ -256,7 +256,7 @@ def minimize(
         shown.follow(session, live)
         result = drive(session, live)
         if collected is not None:
-            result.keep_archive(collected.archive(problem.m, problem.n))
+            result.keep_archive(collected.archive(problem))
         return result
 
 

@@ -10,7 +10,11 @@ from scipy.optimize import brentq, minimize_scalar
 import bilevo
 from bilevo import BadValue, Follower, Problem, minimize, verify
 from bilevo.core.one_follower import values_of_each
+from bilevo.core.request import Level
 from bilevo.problems.several import BETA, DEMAND, INSTANCES, UNIT_COST, K, cost, smd1_copies
+from bilevo.run.batches import Batch
+from bilevo.run.evaluator import Evaluator
+from bilevo.run.packing import Packing
 
 BOX = [(-1.0, 1.0)]
 
@@ -438,6 +442,86 @@ def test_a_landscape_shows_the_equilibria() -> None:
     assert seen.feasible.all()
     inside = seen.x[:, 0] <= 12
     assert seen.y[inside] == pytest.approx(np.tile((12 - seen.x[inside]) / 3, (1, 2)), abs=1e-5)
+
+
+# One function for all independent followers.
+
+
+def counted_copies(count: int, coupled: float = 0.0) -> tuple[Problem, list[int]]:
+    """Independent followers of two variables each, and the number of calls of their function."""
+    calls = [0]
+
+    def f(x: Any, y: Any) -> Any:
+        calls[0] += 1
+        pairs = y.reshape(count, 2)
+        shift = np.arange(count) / count
+        own = (pairs[:, 0] - x[0] - shift) ** 2 + (pairs[:, 1] - pairs[:, 0] ** 2) ** 2
+        return own + coupled * y.sum() ** 2
+
+    followers = [Follower(y_bounds=[(-2, 2), (-2, 5)]) for _ in range(count)]
+    problem = Problem(
+        lambda x, y: float((x[0] - 0.5) ** 2 + y @ y),
+        f,
+        BOX,
+        followers=followers,
+        play="independent",
+    )
+    return problem, calls
+
+
+def test_one_point_probes_all_independent_followers() -> None:
+    (packed, calls), (alone, _) = counted_copies(6), counted_copies(1)
+    result, single = minimize(packed), minimize(alone)
+    assert result.success and single.success
+    assert result.nfev_lower == calls[0] < 4 * single.nfev_lower
+    separate = Problem(
+        packed.F,
+        None,
+        BOX,
+        followers=[
+            Follower(lambda x, y, i=i: packed.several.objective(i, x, y), [(-2, 2), (-2, 5)])  # type: ignore[union-attr]
+            for i in range(6)
+        ],
+        play="independent",
+    )
+    other = minimize(separate)
+    assert pytest.approx(other.F, abs=1e-6) == result.F
+    assert result.nfev_lower < 0.5 * other.nfev_lower
+
+
+def test_packed_points_have_the_values_that_were_asked_for() -> None:
+    problem, _ = counted_copies(3)
+    packing = Packing(problem)
+    rng = np.random.default_rng(1)
+    y = np.repeat(rng.random((1, 6)), 13, axis=0)
+    y[1:] += 0.01 * np.concatenate([np.eye(6), -np.eye(6)])
+    x = np.repeat([[0.2], [0.3]], [9, 4], axis=0)
+    batch = Batch(Level.LOWER, x, y)
+    packed, asked = packing.pack(batch)
+    assert len(packed.x) < len(x)
+    found = packing.unpack(asked, Evaluator(problem)(packed))
+    plain = Evaluator(problem)(batch)
+    assert found.tobytes() == plain.objective.tobytes() and plain.constraints.shape == (13, 0)
+
+
+def test_followers_that_are_not_independent_are_found_out() -> None:
+    coupled, _ = counted_copies(6, coupled=0.1)
+    with pytest.raises(BadValue, match=r'the followers are not independent.*Use play="nash"'):
+        minimize(coupled)
+
+
+@pytest.mark.filterwarnings("ignore:workers slow this run down")
+def test_packed_runs_resume_to_the_same_bits_and_have_an_archive(tmp_path: Path) -> None:
+    problem, _ = counted_copies(3)
+    plain = minimize(problem, max_evals=900, keep_archive=True)
+    minimize(problem, max_evals=400, run_dir=tmp_path)
+    resumed = minimize(problem, max_evals=900, run_dir=tmp_path)
+    parallel = minimize(problem, max_evals=900, workers=2)
+    for other in (resumed, parallel):
+        assert other.x.tobytes() == plain.x.tobytes() and other.y.tobytes() == plain.y.tobytes()
+        assert other.nfev == plain.nfev <= 900 and other.message == plain.message
+    for kept in (plain.archive(), resumed.archive()):
+        assert len(kept) == plain.nfev and kept.g.shape[1] == 0
 
 
 @pytest.mark.rest

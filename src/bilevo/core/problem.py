@@ -268,6 +268,11 @@ class Problem:
         return self.several is not None and self.follower is not None and len(self.blocks) > 1
 
     @property
+    def separable(self) -> bool:
+        """Tell whether one function returns f_i of all followers, which are independent."""
+        return self.several is not None and self.several.separable and not self.has_whole
+
+    @property
     def blocks(self) -> tuple[slice, ...]:
         """Return the place of each follower's variables in y."""
         return (slice(0, self.n),) if self.several is None else self.several.blocks

@@ -110,6 +110,12 @@ class Several:
         return self.play == INDEPENDENT and all(one.solver is None for one in self.followers)
 
     @property
+    def separable(self) -> bool:
+        """Tell whether a point shows f_i of all followers, each at an answer of its own."""
+        free = all(one.g is None for one in self.followers)
+        return self.searched and self.shared is not None and free
+
+    @property
     def lower_level(self) -> tuple[Any, Any, Any]:
         """Return f, g and the solver of the problem; None for those that it does not have."""
         if len(self.followers) == 1:

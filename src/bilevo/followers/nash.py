@@ -34,7 +34,7 @@ ROUNDS = 4  # How often a search goes on from a better answer that a look has fo
 NO_EQUILIBRIUM = 1.0
 UNMEASURED = 1e30  # The residual of a search that has not measured one.
 MAX_HINT = 64  # A game of more variables passes no matrix on.
-STEPS = 3  # A search takes at most this many steps.
+STEPS = 7  # A search takes at most this many steps.
 
 
 @dataclass(slots=True, eq=False)
@@ -73,8 +73,8 @@ class NashState:
 class Nash:
     """Finds the Nash equilibrium of a problem's followers: `Problem(..., play="nash")`.
 
-    A step makes at most `evaluations` evaluations of the f_i. The default is 60 for each follower
-    and each of their variables. A search takes at most three steps. Its `f` is the residual, which
+    A step makes at most `evaluations` evaluations of the f_i. The default is 25 for each follower
+    and each of their variables. A search takes at most seven steps. Its `f` is the residual, which
     is 0 at an equilibrium. Where none is found, the answer has a violation of 1.
     """
 
@@ -100,7 +100,7 @@ class Nash:
     def cost(self) -> int:
         if self.game is None:
             return self.evaluations or 1
-        usual = 60 * (self.game.size + len(self.game.players))
+        usual = 25 * (self.game.size + len(self.game.players))
         return (self.evaluations or usual) + self.game.solver_cost
 
     def start(

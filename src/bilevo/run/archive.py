@@ -101,18 +101,18 @@ class Collected:
         while self._limit is not None and self._rows - len(self._pieces[0].x) >= self._limit:
             self._rows -= len(self._pieces.popleft().x)
 
-    def archive(self, m: int, n: int) -> Archive:
-        """Return the archive of a run of m and n variables."""
+    def archive(self, problem: Problem) -> Archive:
+        """Return the archive of a run of a problem."""
         pieces = sorted(self._pieces, key=lambda piece: piece.number)
         sizes = [len(piece.x) for piece in pieces]
         upper = np.repeat([piece.level is Level.UPPER for piece in pieces], sizes).astype(bool)
         columns = {
-            "x": _joined([np.empty((0, m)), *(piece.x for piece in pieces)]),
-            "y": _joined([np.empty((0, n)), *(piece.y for piece in pieces)]),
+            "x": _joined([np.empty((0, problem.m)), *(piece.x for piece in pieces)]),
+            "y": _joined([np.empty((0, problem.n)), *(piece.y for piece in pieces)]),
             "F": _joined([_values(piece, Level.UPPER)[0] for piece in pieces]),
             "f": _joined([_values(piece, Level.LOWER)[0] for piece in pieces]),
             "G": _constraints(pieces, Level.UPPER),
-            "g": _constraints(pieces, Level.LOWER),
+            "g": _constraints(pieces, Level.LOWER)[:, : 0 if problem.separable else None],
             "level": np.where(upper, Level.UPPER.value, Level.LOWER.value),
             "time": np.repeat([piece.time for piece in pieces], sizes).astype(float),
             "failed": np.repeat([piece.failed for piece in pieces], sizes).astype(bool),
@@ -230,7 +230,7 @@ class StoredArchive:
         source = JournalOnly(records, live, collected, problem.vectorized)
         session = Session(problem, self.algorithm, self.spec, Limits(), source, clock=clock)
         drive(session, source)
-        return collected.archive(problem.m, problem.n)
+        return collected.archive(problem)
 
     def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
         return _nothing, ()

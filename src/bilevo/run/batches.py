@@ -33,13 +33,15 @@ class StepBatch(Step):
 class Evaluated(NamedTuple):
     """The answer to a batch: objective (k,), constraints (k, c), and the errors of failed rows.
 
-    `other` has both for the other level, if one simulation gives the values of both levels.
+    `other` has both for the other level, if one simulation gives the values of both levels. `parts`
+    (k, N) has f_i of all followers, if one function returns these (see `packing`).
     """
 
     objective: FloatArray
     constraints: FloatArray
     errors: Mapping[int, str]
     other: tuple[FloatArray, FloatArray] | None = None
+    parts: FloatArray | None = None
 
 
 class Derived(NamedTuple):

@@ -58,8 +58,16 @@ class Evaluator(Dispatcher[Batch, EvaluationOutcome]):
             keep(batch, 0, outcome)
         self.done = len(batch.x)
         if outcome.error is None:
-            return Evaluated(outcome.objective, outcome.constraints, NOTHING, outcome.other)
+            found = Evaluated(outcome.objective, outcome.constraints, NOTHING, outcome.other)
+            return self._with_parts(batch.level, found)
         return self._join(batch.level, [outcome])
+
+    def _with_parts(self, level: Level, found: Evaluated) -> Evaluated:
+        """Tell the values of several followers apart from constraints, of which there are none."""
+        if level is Level.UPPER or not self._problem.separable:
+            return found
+        nothing = np.empty((len(found.objective), 0))
+        return found._replace(constraints=nothing, parts=found.constraints)
 
     def _join(self, level: Level, outcomes: list[EvaluationOutcome]) -> Evaluated:
         """Return the values of a batch, put together from the outcomes of its pieces."""
@@ -72,7 +80,7 @@ class Evaluator(Dispatcher[Batch, EvaluationOutcome]):
         parts = [(one.objective, None if one.error else one.constraints) for one in outcomes]
         own = self._joined(level, parts)
         if self._problem.simulator is None:
-            return Evaluated(*own, errors)
+            return self._with_parts(level, Evaluated(*own, errors))
         others = [(one.objective, None) if one.other is None else one.other for one in outcomes]
         return Evaluated(*own, errors, self._joined(other_level(level), others))
 

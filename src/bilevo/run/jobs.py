@@ -187,6 +187,9 @@ def evaluated(
         upper, lower = problem.simulator.levels(x, y, returned[Level.UPPER], returned[Level.LOWER])
         own, other = (upper, lower) if level is Level.UPPER else (lower, upper)
         return EvaluationOutcome(*own, other=other)
+    if level is Level.LOWER and problem.separable and problem.several is not None:
+        parts = np.atleast_2d(problem.several.each(x, y))
+        return EvaluationOutcome(parts.sum(axis=-1), parts)
     objective, constraints = problem.functions(level)
     values = returned[level].objective(objective, x, y)
     return EvaluationOutcome(values, returned[level].constraints(constraints, x, y))

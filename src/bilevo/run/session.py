@@ -48,6 +48,7 @@ from bilevo.run.batches import (
 )
 from bilevo.run.clock import Clock
 from bilevo.run.contract import Contract
+from bilevo.run.packing import PackedRequest, Packing
 from bilevo.run.record import RunRecord
 from bilevo.run.repeats import Asked, Repeats
 from bilevo.run.simulations import Simulations
@@ -126,6 +127,12 @@ class Session:
         remembers = problem.has_whole and self._simulations is None
         self._earlier = Repeats() if remembers else None
         self._asked: Asked | None = None
+        # With ask and tell, there is no source, and the user tells no parts.
+        self._packing = Packing(problem) if problem.separable and source is not None else None
+        self._unpacked: PackedRequest | None = None
+        # Whether a batch is not simply what the algorithm asks for.
+        special = (self._simulations, self._earlier, self._packing)
+        self._transforms = any(one is not None for one in special)
         # Whether the algorithm's checks count; one of another package may lack the member.
         self._fit = not problem.has_whole or getattr(algorithm, "whole", False)
         self._choices = problem.x_bounds.choices, problem.y_bounds.choices
@@ -186,6 +193,11 @@ class Session:
             self._resume(self._recalled(self._simulations))
         elif self._earlier is not None:
             self._resume(self._with_repeats(self._earlier, self.batch, answers))
+        elif self._packing is not None and self._unpacked is not None:
+            asked, self._unpacked = self._unpacked, None
+            objective = self._packing.unpack(asked, answers)
+            nothing = np.empty((len(objective), 0))
+            self._resume(self._as_values(asked.batch, objective, nothing))
         else:
             self._resume(self._as_values(self.batch, answers.objective, answers.constraints))
 
@@ -305,10 +317,8 @@ class Session:
         finally:
             kernels.leave(token)
         self.own_time += perf_counter() - entered
-        if self._simulations is not None and isinstance(request, Evaluate):
-            return self._simulate(self._simulations, request)
-        if self._earlier is not None and isinstance(request, Evaluate):
-            return self._ask_once(self._earlier, request)
+        if isinstance(request, Evaluate) and self._transforms:
+            return self._transformed(request)
         count = len(request.x)
         if isinstance(request, Step):
             count *= self._step_cost
@@ -340,6 +350,37 @@ class Session:
             self.batch = missing
         return None
 
+    def _transformed(self, request: Evaluate) -> Answer | None:
+        """Hand out what is left of a request after what is known, or packed; see `_transforms`."""
+        if self._simulations is not None:
+            return self._simulate(self._simulations, request)
+        if self._earlier is not None:
+            return self._ask_once(self._earlier, request)
+        if self._packing is not None and request.level is Level.LOWER:
+            self._pack(self._packing, request)
+        else:
+            batch = self._in_users_units(request)
+            assert isinstance(batch, Batch)
+            self._hand_out(batch)
+        return None
+
+    def _pack(self, packing: Packing, request: Question) -> None:
+        """Hand out a packed batch: each of its points probes all followers."""
+        whole = self._in_users_units(request)
+        assert isinstance(whole, Batch)  # such problems have no solver and no gradients of f
+        packed, self._unpacked = packing.pack(whole)
+        self._hand_out(packed)
+
+    def _hand_out(self, batch: Batch) -> None:
+        """Make a batch the next one, unless a limit ends the run before it."""
+        if self._limited and self._beyond(batch.level, len(batch.x)):
+            self._refused = len(batch.x)
+            self.end(StopReason.MAX_EVALS)
+        elif self.clock.left <= 0:
+            self.end(StopReason.MAX_TIME)
+        else:
+            self.batch = batch
+
     def _ask_once(self, earlier: Repeats, request: Evaluate) -> Answer | None:
         """Hand out the pairs that were not evaluated yet; return the values if there are none."""
         whole = self._in_users_units(request)
@@ -348,17 +389,11 @@ class Session:
         new = Batch(whole.level, whole.x[asked.new], whole.y[asked.new])
         for points in (new.x, new.y):
             points.setflags(write=False)
-        if self._limited and self._beyond(request.level, len(new.x)):
-            self._refused = len(new.x)
-            self.end(StopReason.MAX_EVALS)
-        elif self.clock.left <= 0:
-            self.end(StopReason.MAX_TIME)
-        elif not len(new.x):
-            nothing = Evaluated(np.empty(0), np.empty((0, 0)), {})
-            return self._with_repeats(earlier, new, nothing)
-        else:
-            self.batch = new
-        return None
+        self._hand_out(new)
+        if self.batch is None or len(new.x):
+            return None
+        self.batch = None
+        return self._with_repeats(earlier, new, Evaluated(np.empty(0), np.empty((0, 0)), {}))
 
     def _raise_where_asked(self, error: BadRequest) -> NoReturn:
         """Raise an error at the line of the algorithm that made the request."""

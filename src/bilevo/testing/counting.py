@@ -33,6 +33,7 @@ class CountingProblem:
         self._original, self.problem = problem, copy(problem)
         self.problem.F = self._counting(problem.F, "upper")
         if problem.f_is_known:
+            self.problem.several = None  # f is counted, which is not called if points are packed
             self.problem.f = self._counting(problem.f, "lower")
         if problem.F_jac is not None:
             self.problem.F_jac = self._counting(problem.F_jac, "upper_slopes")

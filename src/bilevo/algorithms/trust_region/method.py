@@ -13,7 +13,8 @@ Solvers are expensive, so a leader should be chosen by all that is known. A run 
                noisy for a region. Then the run goes on as drc-race, in which leaders compete.
 
 Luck is noticed at the beginning: the best of the first leaders takes its first steps twice. If both
-searches give the same answers to the bit, or are done at once, regions are used.
+searches give the same answers to the bit, or are done at once, regions are used. They are also used
+if the answers are equilibria of several followers, which are no matter of luck.
 
 Each search starts near the nearest finished one, if the solver can do that. A follower that is not
 finished ranks leaders: its search ends as soon as its F, with a margin for the changes to come, is
@@ -165,7 +166,7 @@ class TrustRegion(Algorithm[TrustRegionState]):
         tasks = new_tasks(spec, state, x)
         yield from together(task.take_round(state) for task in tasks)
         best = tasks[leader_ranking([task.pair for task in tasks])[0]]
-        if not all(task.follower.finished for task in tasks):
+        if not spec.equilibrium and not all(task.follower.finished for task in tasks):
             state.racing = yield from self.depends_on_luck(spec, state, best)
         if state.racing:
             more = new_tasks(spec, state, latin_hypercube(RACERS, spec.m, rng))
