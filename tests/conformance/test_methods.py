@@ -59,7 +59,7 @@ class TestWithSolver(Registered):
     def test_returns_on_every_problem_with_a_solver(self) -> None:
         for problem in (get(name) for name in names()):
             if problem.follower is not None:
-                limit = max(60, 8 * cost_of(problem.follower))  # a step of a game costs more
+                limit = max(60, 20 * cost_of(problem.follower))  # a step of a game costs more
                 result = minimize(problem, method=self.algorithm(), max_evals=limit, budget=SHORT)
                 assert 0 < result.nfev <= limit
 
