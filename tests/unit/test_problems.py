@@ -71,6 +71,7 @@ def test_no_sampled_follower_answer_beats_the_known_optimum(name: str) -> None:
     near = best.y + rng.normal(0, 0.05, (4000, problem.n)) * problem.y_bounds.width
     near = np.clip(near, problem.y_bounds.lower, problem.y_bounds.upper)
     y = np.concatenate([y, near])
+    y = np.where(problem.y_bounds.whole, np.round(y), y)
     _, _, f, g = problem.evaluate(np.repeat(best.x[None], len(y), axis=0), y)
     feasible = (g <= 0).all(axis=1) if g.size else np.ones(len(y), bool)
     assert np.all(f[feasible] >= best.f - 1e-9)

@@ -1,5 +1,7 @@
 """The test suites: SMD1-14 and variants, TP1-10, two real problems, the literature's, roads, and
 problems with several followers.
+
+Problems with whole numbers are in `whole`, `knapsack` and `roads.design`.
 """
 
 from __future__ import annotations
@@ -8,14 +10,15 @@ from collections.abc import Callable
 from functools import partial
 
 from bilevo.core.problem import Problem
-from bilevo.problems import literature, roads, several
+from bilevo.problems import knapsack, literature, roads, several
 from bilevo.problems.realworld import decision_making, gold_mining
 from bilevo.problems.smd import SMD, smd
 from bilevo.problems.ties import FIXED_TIES, SCALABLE_TIES
 from bilevo.problems.tp import TP
 from bilevo.problems.variants import VARIANTS
+from bilevo.problems.whole import SMD_INT, moore_bard
 
-__all__ = ["get", "names", "scalable"]
+__all__ = ["get", "knapsack", "names", "roads", "scalable"]
 
 _FIXED = {
     **{f"tp{number}": make for number, make in TP.items()},
@@ -28,7 +31,10 @@ _SEVERAL = {name: partial(several.make, name) for name in several.NAMES}
 _SMD: dict[str, Callable[[int, int], Problem]] = {
     f"smd{number}": partial(smd, number) for number in SMD
 }
-_SCALABLE = {**_SMD, **VARIANTS, **SCALABLE_TIES}
+_SCALABLE = {**_SMD, **VARIANTS, **SCALABLE_TIES, **SMD_INT}
+_WHOLE = {"moore-bard": moore_bard}
+_ALONE: dict[str, Callable[[], Problem]] = {**_FIXED, **_LITERATURE, **_ROADS, **_SEVERAL}
+_ALONE |= {**FIXED_TIES, **_WHOLE}
 
 
 def names() -> list[str]:
@@ -37,7 +43,7 @@ def names() -> list[str]:
     New names come last, because exports number problems by their places in this list.
     """
     own = [*_SMD, *_FIXED, *VARIANTS, *_LITERATURE, *_ROADS, *_SEVERAL]
-    return [*own, *FIXED_TIES, *SCALABLE_TIES]
+    return [*own, *FIXED_TIES, *SCALABLE_TIES, *SMD_INT, *_WHOLE]
 
 
 def scalable() -> list[str]:
@@ -56,8 +62,7 @@ def get(name: str, m: int | None = None, n: int | None = None) -> Problem:
             raise ValueError(f"{size} must be a whole number, got {value!r}")
     if name in _SCALABLE:
         return _SCALABLE[name](2 if m is None else m, 3 if n is None else n)
-    others: dict[str, Callable[[], Problem]] = {**_FIXED, **_LITERATURE, **_ROADS, **_SEVERAL}
-    make = others.get(name) or FIXED_TIES.get(name)
+    make = _ALONE.get(name)
     if make is None:
         from difflib import get_close_matches  # here, as few calls need it
 

@@ -24,6 +24,7 @@ from bilevo.core.request import ALONE, Procedure, Values
 from bilevo.core.streams import stream
 
 SEARCHES = 3  # Independent searches in a check of the follower.
+LATEST = 400  # The nearest leader is looked for among this number of the latest ones.
 SMALL = 24  # If the follower has at most this many cells, and all are whole, all are compared.
 DOUBT = (
     "only {agreeing} of {of} independent searches agree, and its answers are too many to compare"
@@ -68,7 +69,7 @@ def nearest(grid: Grid, state: MovesState, x: FloatArray) -> Leader | None:
     """Return the solved leader that is nearest to x; choices differ or do not."""
     if not state.known:
         return None
-    known = list(state.known.values())
+    known = list(state.known.values())[-LATEST:]
     places = np.array([leader.pair.x for leader in known])
     apart = np.abs(places - x)
     apart[:, grid.unordered] = apart[:, grid.unordered] > 0

@@ -53,8 +53,11 @@ from bilevo.optimizers.sampling import latin_hypercube
 
 FIRST_STARTS = 3  # The first descents start all over the box; later ones in turn near the elite.
 FRUITLESS = 6  # A run settles after at least this number of descents in a row without a gain.
-KICK = (2, 5)  # A descent near the elite starts this many random steps away, at least and below.
+KICKS = 60  # The number of leaders near the elite of which the best-looking one is taken.
+KICK = (2, 7)  # A descent near the elite starts this many random steps away, at least and below.
 FEW_MOVES = 60  # A descent tries all steps, and of the other moves those that look best.
+REORDERED = 8  # Moves are put into a new order after this number of them.
+MOST_MODELLED = 400  # A model is made of at most this number of leaders, the latest ones.
 AUDITS = 20  # Followers that are searched again before a run ends, to test first searches.
 SWEEP = 3000  # All cells are tried if this takes at most as many evaluations.
 MOST_SWEPT = 20_000  # The most cells that are tried one by one.
@@ -100,17 +103,43 @@ class Moves(Algorithm[MovesState]):
         if state.generation == 0 and spec.x0 is not None:
             return spec.x0
         rng = stream(spec.seed, "start", state.generation)
-        x_grid, _ = grids(spec)
         spread = latin_hypercube(8 * FRUITLESS, spec.m, stream(spec.seed, "starts"))
         if state.generation < FIRST_STARTS or state.generation % 2 or state.elite is None:
-            if state.generation < len(spread):
-                return np.asarray(spread[state.generation])
-            return np.asarray(rng.random(spec.m))
-        x = state.the_elite.x.copy()
-        for _ in range(int(rng.integers(*KICK))):
-            moves = [*steps(x_grid, x_grid.cell(x))]
-            if moves:
-                x = x_grid.centre(moves[int(rng.integers(len(moves)))], x)
+            inside = state.generation < len(spread)
+            x = spread[state.generation] if inside else rng.random(spec.m)
+            return self.repaired(spec, state, np.asarray(x))
+        return self.near_elite(spec, state, rng)
+
+    def repaired(self, spec: Spec, state: MovesState, x: FloatArray) -> FloatArray:
+        """Return x, or a leader near it that meets constraints which are known to be linear."""
+        x_grid, _ = grids(spec)
+        if state.elite is None:
+            return x
+        model = self.model(spec, state, state.known[key_of(x_grid, state.the_elite.x)])
+        if model is None or not model.G_exact:
+            return x
+        for _ in range(int(x_grid.values.sum())):
+            if not model.violation(features(x_grid, x_grid.cell(x[None]), x[None]))[0]:
+                break
+            cells = np.array([*steps(x_grid, x_grid.cell(x))])
+            rows = features(x_grid, cells, np.repeat(x[None], len(cells), axis=0))
+            x = x_grid.centre(cells[int(model.cost(rows, forgiving=True).argmin())], x)
+        return x
+
+    def near_elite(self, spec: Spec, state: MovesState, rng: np.random.Generator) -> FloatArray:
+        """Return a leader some random steps away from the elite: of several, the best-looking."""
+        x_grid, _ = grids(spec)
+        centre = state.known[key_of(x_grid, state.the_elite.x)]
+        cells = []
+        for _ in range(KICKS):
+            cell = x_grid.cell(centre.pair.x)
+            for _ in range(int(rng.integers(*KICK))):
+                moves = [*steps(x_grid, cell)]
+                cell = moves[int(rng.integers(len(moves)))] if moves else cell
+            cells.append(cell)
+        new = [cell for cell in cells if cell.tobytes().hex() not in state.known]
+        order = self.order(spec, state, centre, new) if new else []
+        x = x_grid.centre(order[0] if order else cells[0], centre.pair.x)
         real = x_grid.values == 0
         x[real] = np.clip(x[real] + 0.2 * rng.standard_normal(int(real.sum())), 0.0, 1.0)
         return x
@@ -140,29 +169,27 @@ class Moves(Algorithm[MovesState]):
         All single steps are tried, and at most `most` moves in all.
         """
         x_grid, _ = grids(spec)
-        waiting = {
-            cell.tobytes(): (cell, kind) for cell, kind in moves_from(x_grid, here.pair.x, last)
-        }
+        moves = list(moves_from(x_grid, here.pair.x, last))
+        waiting = {cell.tobytes(): (cell, kind) for cell, kind in moves}
+        queue: list[IntArray] = []
         for tried in range(len(waiting)):
-            left = list(waiting.values())
-            order = self.order(spec, state, here, [cell for cell, _ in left])
-            if not order.size:
-                return None
-            chosen = int(order[0])
+            if not queue or tried % REORDERED == 0:  # with all that has been learnt since
+                queue = self.order(spec, state, here, [cell for cell, _ in waiting.values()])
             if tried >= most:  # only single steps must all be tried
-                single = [int(i) for i in order if left[int(i)][1] == "step"]
-                if not single:
-                    return None
-                chosen = single[0]
-            cell, _ = left[chosen]
+                queue = [cell for cell in queue if waiting[cell.tobytes()][1] == "step"]
+            if not queue:
+                return None
+            cell = queue.pop(0)
             del waiting[cell.tobytes()]
             there = yield from self.solve(spec, state, x_grid.centre(cell, here.pair.x))
             if self.gains(there, here):
                 return there
         return None
 
-    def order(self, spec: Spec, state: MovesState, here: Leader, cells: list[IntArray]) -> IntArray:
-        """Return the indices of cells from the best-looking to the worst.
+    def order(
+        self, spec: Spec, state: MovesState, here: Leader, cells: list[IntArray]
+    ) -> list[IntArray]:
+        """Return cells from the best-looking to the worst.
 
         Cells that are known not to be better, or to be infeasible, are left out.
         """
@@ -170,23 +197,21 @@ class Moves(Algorithm[MovesState]):
         keys = [cell.tobytes().hex() for cell in cells]
         known = [self.known(state, key) for key in keys]
         open_ones = [i for i, one in enumerate(known) if one is None or self.gains(one, here)]
-        if not open_ones:
-            return np.zeros(0, np.int64)
-        model = self.model(spec, state, here)
+        model = self.model(spec, state, here) if open_ones else None
         if model is None:
-            return np.array(open_ones)
+            return [cells[i] for i in open_ones]
         chosen = np.array([cells[i] for i in open_ones])
         rows = features(x_grid, chosen, np.repeat(here.pair.x[None], len(chosen), axis=0))
-        cost = model.cost(rows)
-        if here.pair.violation > 0:  # an infeasible leader may have infeasible neighbours only
-            cost = np.where(np.isfinite(cost), cost, 1e300)
+        # An infeasible leader may have infeasible neighbours only.
+        cost = model.cost(rows, forgiving=here.pair.violation > 0)
         order = np.argsort(cost, kind="stable")
-        return np.array([open_ones[i] for i in order if np.isfinite(cost[i])], np.int64)
+        return [cells[open_ones[i]] for i in order if np.isfinite(cost[i])]
 
     def model(self, spec: Spec, state: MovesState, here: Leader) -> MoveModel | None:
         """Return a model of the leaders so far, or None if they are too few."""
         x_grid, _ = grids(spec)
-        usable = [one for one in state.known.values() if math.isfinite(one.pair.F)]
+        latest = list(state.known.values())[-MOST_MODELLED:]
+        usable = [one for one in latest if math.isfinite(one.pair.F)]
         usable = [one for one in usable if len(one.G) == len(here.G)]
         if len(usable) < 3:
             return None
@@ -299,7 +324,8 @@ class Moves(Algorithm[MovesState]):
         x_grid, _ = grids(spec)
         if x_grid.all_whole and len(state.known) >= x_grid.cells:
             return True
-        return state.fruitless >= max(FRUITLESS, 2 + 2 * len(state.optima))
+        least = max(FRUITLESS, round(1.5 * math.log2(x_grid.cells)))
+        return state.fruitless >= max(least, 2 + 2 * len(state.optima))
 
     def finish(self, spec: Spec, state: MovesState) -> Procedure[None]:
         """Try all moves from the elite, and all cells if they are few; end the run.

@@ -68,10 +68,17 @@ class MoveModel:
             G_found = plain if exact else G_found
         return cls(found, G_found, exact, spread, G_spread)
 
-    def cost(self, rows: FloatArray) -> FloatArray:
-        """Return how bad leaders with features (k, p) look; inf if they are surely infeasible."""
-        F = rows @ self.F
-        over = np.maximum(rows @ self.G / self.G_spread, 0.0)
-        if self.G_exact:
-            return np.where((over > EXACT).any(axis=1), np.inf, F)
-        return np.asarray(F + PENALTY * self.F_spread * over.sum(axis=1))
+    def cost(self, rows: FloatArray, forgiving: bool = False) -> FloatArray:
+        """Return how bad leaders with features (k, p) look.
+
+        It is inf if they are surely infeasible, unless `forgiving`.
+        """
+        F, over = rows @ self.F, self.violation(rows)
+        if self.G_exact and not forgiving:
+            return np.where(over > 0, np.inf, F)
+        return np.asarray(F + PENALTY * self.F_spread * over)
+
+    def violation(self, rows: FloatArray) -> FloatArray:
+        """Return by how much leaders seem to violate constraints, in units of their spreads."""
+        over = rows @ self.G / self.G_spread
+        return np.asarray(np.where(over > EXACT, over, 0.0).sum(axis=1))

@@ -5,7 +5,7 @@ for the time of all drivers. The follower is the user equilibrium of the drivers
 `bilevo.followers.Equilibrium`; y has the flow on each link. `roads-16-i` and `roads-16-ii` have 16
 links, `roads-sf` has ten candidates in Sioux Falls, and `roads-sf-0.8` to `roads-sf-1.2` have
 other demands there. `capacities` makes such a problem of any network. docs/roads.md has published
-results, and ours.
+results, and ours. `design` makes the discrete problem: which new roads to build within a budget.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from bilevo.core.problem import Problem
 
-__all__ = ["BEST", "capacities", "make", "network"]
+__all__ = ["BEST", "capacities", "design", "make", "network"]
 
 
 class Best(NamedTuple):
@@ -91,3 +91,17 @@ def capacities(
     from bilevo.problems.roads.capacity import Roads  # late: it loads kernels
 
     return Roads.read(network, demand_factor).problem(gap)
+
+
+def design(network: Mapping[str, Any], instance: str, budget: float, gap: float = 1e-8) -> Problem:
+    """Make the problem of which new roads to build; x has 1 for each road that is built.
+
+    `network` has "links" and "demand" as in `capacities`, and "instances": a dictionary of
+    dictionaries by name. The one that `instance` names has "candidates": rows (tail, head,
+    free-flow time T, b, capacity K, cost). Roads that are not built are closed. The cost of those
+    that are built is at most `budget` (0.25, 0.5, ...) times the cost of all. F is the total time
+    of all drivers, divided by 1,000.
+    """
+    from bilevo.problems.roads.building import Building  # late: it loads kernels
+
+    return Building.read(network, instance, budget).problem(gap)
