@@ -50,7 +50,6 @@ class MovesState(LeaderState):
     lower: int = 0  # the follower's evaluations so far, repeats included
     doubts: bool = False  # whether a first search of a follower has missed a better answer
     audited: int = 0  # leaders whose followers were searched again, to test first searches
-    ready: bool = False  # whether the elite has been searched to its last digits
 
 
 def grids(spec: Spec) -> tuple[Grid, Grid]:

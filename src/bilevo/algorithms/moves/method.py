@@ -37,7 +37,7 @@ from bilevo.algorithms.moves.leaders import (
     solve_leader,
 )
 from bilevo.algorithms.moves.ranking import MoveModel, features
-from bilevo.algorithms.shared.cells import all_cells, exchanges, steps
+from bilevo.algorithms.shared.cells import MOST_CELLS, all_cells, exchanges, steps
 from bilevo.algorithms.shared.leader import reached
 from bilevo.algorithms.shared.sqp import LocalRule, sqp
 from bilevo.core.algorithm import Algorithm, Followers, registered
@@ -58,7 +58,8 @@ KICK = (2, 7)  # A descent near the elite starts this many random steps away, at
 FEW_MOVES = 60  # A descent tries all steps, and of the other moves those that look best.
 REORDERED = 8  # Moves are put into a new order after this number of them.
 MOST_MODELLED = 400  # A model is made of at most this number of leaders, the latest ones.
-AUDITS = 20  # Followers that are searched again before a run ends, to test first searches.
+# At least so many followers are searched again before a run ends, to test first searches.
+AUDITS = 20
 SWEEP = 3000  # All cells are tried if this takes at most as many evaluations.
 MOST_SWEPT = 20_000  # The most cells that are tried one by one.
 COARSE_DIFFERENCE = 1e-4  # Distance of the neighbours that give slopes of F at the answers.
@@ -300,7 +301,13 @@ class Moves(Algorithm[MovesState]):
             return leader
         checked = yield from check_leader(spec, state, leader)
         state.known[key_of(grids(spec)[0], checked.pair.x)] = checked
+        self.forget_doubtful(state)
         return checked
+
+    def forget_doubtful(self, state: MovesState) -> None:
+        """Forget all first searches of followers if one of them has missed a better answer."""
+        if state.doubts:
+            state.known = {key: one for key, one in state.known.items() if one.thorough}
 
     # The elite, and the end of a run
 
@@ -330,34 +337,28 @@ class Moves(Algorithm[MovesState]):
     def finish(self, spec: Spec, state: MovesState) -> Procedure[None]:
         """Try all moves from the elite, and all cells if they are few; end the run.
 
-        If that finds a better leader, the run goes on.
+        If that finds a better leader, or a doubtful follower, the run goes on.
         """
         if reached(spec, state.the_elite):
             state.stop = StopReason.TARGET
             return
-        before = state.the_elite
-        x_grid, _ = grids(spec)
-        here = state.known[key_of(x_grid, before.x)]
+        here = state.known[key_of(grids(spec)[0], state.the_elite.x)]
         there = yield from self.better_move(spec, state, here, None, 10**9)
         if there is None:
             there = yield from self.sweep(spec, state, here)
-        if there is None and not state.doubts:
+        if there is not None:
+            end = yield from self.descend(spec, state, there.pair.x)
+            yield from self.accept(spec, state, end)
+            return
+        if not state.doubts:
             yield from self.audit(spec, state)
             if state.doubts:  # go on with thorough searches
                 state.fruitless = 0
                 return
-        if there is None:
-            polished = yield from self.polish_real(spec, state, here)
-            there = polished if polished is not here else None
-        if there is not None:
-            end = yield from self.descend(spec, state, there.pair.x)
-            if self.gains(there, end):  # the real numbers of `there` were polished
-                end = yield from self.check(spec, state, there)
-            yield from self.accept(spec, state, end)
-        gained = Leader(before)
-        if there is None or not self.gains(Leader(state.the_elite), gained) or state.ready:
-            state.stop = StopReason.STAGNATION
-        state.ready = there is not None and not x_grid.all_whole
+        polished = yield from self.polish_real(spec, state, here)
+        if polished is not here:
+            yield from self.accept(spec, state, (yield from self.check(spec, state, polished)))
+        state.stop = StopReason.STAGNATION
 
     def audit(self, spec: Spec, state: MovesState) -> Procedure[None]:
         """Test first searches of followers at the best leaders, and at some others."""
@@ -366,11 +367,14 @@ class Moves(Algorithm[MovesState]):
         keys = sorted(key for key, one in state.known.items() if not one.thorough)
         keys.sort(key=lambda key: (state.known[key].pair.violation, state.known[key].pair.F))
         rng = stream(spec.seed, "audits", state.generation)
-        others = keys[AUDITS // 2 :]
-        drawn = rng.permutation(len(others))[: AUDITS - AUDITS // 2]
-        for key in [*keys[: AUDITS // 2], *(others[i] for i in drawn)]:
+        each = min(grids(spec)[1].cells, MOST_CELLS) + 2 * AUDITS  # evaluations, about
+        count = max(AUDITS, int((state.lower + state.spent) / each))  # at most as many as so far
+        others = keys[count // 2 :]
+        drawn = rng.permutation(len(others))[: count - count // 2]
+        for key in [*keys[: count // 2], *(others[i] for i in drawn)]:
             state.known[key] = yield from audit_leader(spec, state, state.known[key])
             if state.doubts:
+                self.forget_doubtful(state)
                 return
 
     def sweep(self, spec: Spec, state: MovesState, here: Leader) -> Procedure[Leader | None]:
