@@ -369,6 +369,7 @@ class Moves(Algorithm[MovesState]):
         rng = stream(spec.seed, "audits", state.generation)
         each = min(grids(spec)[1].cells, MOST_CELLS) + 2 * AUDITS  # evaluations, about
         count = max(AUDITS, int((state.lower + state.spent) / each))  # at most as many as so far
+        count = len(keys) if 2 * count >= len(keys) else count  # the rest costs no more
         others = keys[count // 2 :]
         drawn = rng.permutation(len(others))[: count - count // 2]
         for key in [*keys[: count // 2], *(others[i] for i in drawn)]:
