@@ -18,7 +18,8 @@ from bilevo.api import Optimizer, load, minimize, verify
 from bilevo.core.bounds import Bounds, Choice
 from bilevo.core.budget import Budget, StopReason
 from bilevo.core.extras import lazy_names
-from bilevo.core.problem import Optimum, Problem
+from bilevo.core.optimum import Optimum
+from bilevo.core.problem import Problem
 from bilevo.core.result import Certificate, Result
 from bilevo.core.several import Follower
 from bilevo.core.values import BadValue

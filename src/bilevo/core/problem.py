@@ -7,7 +7,6 @@ Upper case is the leader (x, m variables), lower case the follower (y, n variabl
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,10 +16,11 @@ import numpy as np
 from bilevo.core.arrays import FloatArray, IntArray, frozen
 from bilevo.core.bounds import Bounds, Grid, inside
 from bilevo.core.budget import Budget, FullBudget
-from bilevo.core.checks import is_truth, real_array, real_number, require, shown, whole_number
+from bilevo.core.checks import is_truth, require, shown, whole_number
 from bilevo.core.joint import Simulator, joint_simulator
 from bilevo.core.keywords import explain_unknown, with_args
 from bilevo.core.notebook import table
+from bilevo.core.optimum import Optimum, require_sizes
 from bilevo.core.request import Level
 from bilevo.core.several import Follower, several_of
 from bilevo.core.slopes import NO_SLOPES, RawSlopes, ReturnedSlopes, SlopesGiven, with_gradients
@@ -31,35 +31,6 @@ from bilevo.core.values import Returned
 Function = Callable[[FloatArray, FloatArray], Any]
 Response = Callable[[FloatArray], FloatArray]
 MAX_BOUNDS = 4  # a notebook's table shows at most this number of distinct bounds
-
-
-@dataclass(frozen=True, slots=True)
-class Optimum:
-    """A known solution. `F` and `f` are the values at (x, y); x and y are None if unknown."""
-
-    F: float
-    f: float
-    x: FloatArray | None = None
-    y: FloatArray | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("F", "f"):
-            number = real_number(value := getattr(self, name))
-            finite = number is not None and math.isfinite(number)
-            require(finite, f"optimum.{name}", "a finite number", value)
-            object.__setattr__(self, name, number)
-        for name in ("x", "y"):
-            if (point := getattr(self, name)) is not None:
-                object.__setattr__(self, name, _point(f"optimum.{name}", point))
-
-
-def _point(name: str, values: Any) -> FloatArray:
-    try:
-        point = real_array(values)
-    except ValueError:
-        point = np.empty((0, 0))
-    require(point.ndim == 1, name, "a vector of numbers or None", values)
-    return point
 
 
 def _unknown(x: FloatArray, y: FloatArray) -> FloatArray:
@@ -194,7 +165,7 @@ class Problem:
         self.G_jac, self.g_jac = given["G"], given["g"]
         self.x_bounds = Bounds.of(x_bounds, "x_bounds", x_integrality)
         self.y_bounds = Bounds.of(y_bounds, "y_bounds", y_integrality)
-        _require_sizes(optimum, self.x_bounds.size, self.y_bounds.size)
+        require_sizes(optimum, self.x_bounds.size, self.y_bounds.size)
         self.vectorized = bool(vectorized)
         self.name = name or "problem"
         self.optimum = optimum
@@ -390,14 +361,6 @@ class Problem:
         constrained = self.functions(level)[1] is not None
         calls = ReturnedSlopes(returned, self.m, self.n, constrained)
         return calls.at((objective, constraints), x, y)
-
-
-def _require_sizes(optimum: Optimum | None, m: int, n: int) -> None:
-    """Refuse a known solution whose sizes differ from the problem's."""
-    for name, size in (("x", m), ("y", n)):
-        point = None if optimum is None else getattr(optimum, name)
-        if point is not None and point.shape != (size,):
-            raise ValueError(f"optimum.{name} must have shape ({size},), got {point.shape}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ Rules:
   `yield from` composes procedures. `together` runs several procedures and joins their requests in
   one batch. `alongside` runs a second procedure within the batches of the first.
 - Points are float64 arrays in the unit box. F must have been evaluated at a pair before it is
-  reported as the best. The driver checks every request, and raises `BadRequest` if it breaks a
-  rule.
+  reported as the best. The driver raises `BadRequest` if a request breaks a rule.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from bilevo import problems
-from bilevo.core.problem import Optimum
+from bilevo.core.optimum import Optimum
 from bilevo.lab.frames import pl
 from bilevo.lab.show.formats import csv_line, guarded, unguarded
 from bilevo.lab.store import FAILED, IMPORTED, KEY, RUNS, Row, in_order

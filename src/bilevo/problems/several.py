@@ -18,7 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bilevo.core.arrays import FloatArray
-from bilevo.core.problem import Optimum, Problem
+from bilevo.core.optimum import Optimum
+from bilevo.core.problem import Problem
 from bilevo.core.several import INDEPENDENT, NASH, Follower
 from bilevo.problems.smd import smd
 

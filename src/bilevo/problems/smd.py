@@ -21,7 +21,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bilevo.core.arrays import FloatArray, frozen, row_dots
-from bilevo.core.problem import Function, Optimum, Problem
+from bilevo.core.optimum import Optimum
+from bilevo.core.problem import Function, Problem
 
 Box = tuple[float, float]
 Point = tuple[float, float, float, float]  # entries of u, v, w, z

@@ -30,7 +30,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bilevo.core.arrays import FloatArray, row_dots
-from bilevo.core.problem import Optimum, Problem
+from bilevo.core.optimum import Optimum
+from bilevo.core.problem import Problem
 from bilevo.problems.smd import smd
 
 A, C = 1.0, 0.25  # the defaults of a and c in `pes-1`

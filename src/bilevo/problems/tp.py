@@ -15,7 +15,8 @@ import numpy as np
 
 from bilevo.core.arrays import FloatArray, row_dots
 from bilevo.core.budget import Budget
-from bilevo.core.problem import Function, Optimum, Problem
+from bilevo.core.optimum import Optimum
+from bilevo.core.problem import Function, Problem
 from bilevo.problems.smd import Box
 
 BUDGET = Budget(upper_max=5000, upper_window=350, lower_max=250, lower_window=35)

@@ -29,7 +29,8 @@ import numpy as np
 
 from bilevo.core.arrays import FloatArray, frozen, row_dots
 from bilevo.core.bounds import Bounds
-from bilevo.core.problem import Function, Optimum, Problem, Response
+from bilevo.core.optimum import Optimum
+from bilevo.core.problem import Function, Problem, Response
 from bilevo.core.streams import stream
 from bilevo.problems.smd import MARGIN, SMD, defined, smd
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from bilevo.core.arrays import FloatArray
 from bilevo.core.bounds import Bounds
-from bilevo.core.problem import Optimum, Problem
+from bilevo.core.optimum import Optimum
+from bilevo.core.problem import Problem
 from bilevo.problems.smd import Sizes, smd
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from bilevo.core.arrays import FloatArray
-from bilevo.core.problem import Function, Optimum, Problem
+from bilevo.core.optimum import Optimum
+from bilevo.core.problem import Function, Problem
 from bilevo.problems.smd import Box
 
 Formula = Callable[..., Any]
