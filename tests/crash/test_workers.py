@@ -117,7 +117,7 @@ def test_a_worker_that_dies_while_it_starts_is_charged_to_nobody() -> None:
 
     pool = Harassed(2, Carrier(problem()))
     evaluate = Evaluator(problem(), workers=pool)
-    objective, _, _ = evaluate(Batch(Level.LOWER, np.zeros((4, 1)), np.ones((4, 1))))
+    objective = evaluate(Batch(Level.LOWER, np.zeros((4, 1)), np.ones((4, 1)))).objective
     pool.close()
     assert killed == 3 and objective.tolist() == [1.0] * 4
 

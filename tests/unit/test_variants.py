@@ -36,7 +36,7 @@ def pairs(problem: Problem, count: int) -> tuple[np.ndarray, np.ndarray]:
 def test_the_beds_are_scalable_problems_like_any_other() -> None:
     assert list(VARIANTS) == [*ROTATED, *NONSMOOTH, *NOISY]
     assert set(VARIANTS) < set(scalable()) < set(names())
-    assert names()[0] == "smd1" and names()[-1] == "roads-sf-1.2"
+    assert names()[0] == "smd1" and names()[-1] == "moore-bard"
     assert repr(get("SMD1-rot", 4, 6)) == "<Problem smd1-rot: m=4, n=6, F*=0>"
 
 

@@ -159,6 +159,8 @@ def take(file: JournalFile, stored: StoredRun, record: Record) -> None:
 
 def stored_seed(run_dir: str | Path) -> int | None:
     """Return the seed of the run in a directory, or None if no run can be read there."""
+    if not isinstance(run_dir, str | Path):
+        return None
     path = Path(run_dir) / JOURNAL
     try:
         seed = JournalFile(path).header.get("seed") if path.is_file() else None
@@ -169,9 +171,11 @@ def stored_seed(run_dir: str | Path) -> int | None:
 
 def stored_method(run_dir: str | Path | None) -> str | None:
     """Return the name of the method of the run in a directory, or None if no run can be read."""
-    path = None if run_dir is None else Path(run_dir) / JOURNAL
+    if not isinstance(run_dir, str | Path):  # whoever opens the directory refuses anything else
+        return None
+    path = Path(run_dir) / JOURNAL
     try:
-        found = JournalFile(path).header.get("method") if path and path.is_file() else None
+        found = JournalFile(path).header.get("method") if path.is_file() else None
     except JournalCorrupt:  # whoever opens the directory says so
         return None
     return found if isinstance(found, str) else None

@@ -258,6 +258,8 @@ def fingerprint(result: Result) -> dict[str, Any]:
         "certificate": repr(result.certificate),
         "F": repr(result.F),
         "f": repr(result.f),
+        "F_optimistic": repr(result.F_optimistic),
+        "F_pessimistic": repr(result.F_pessimistic),
     }
 
 

@@ -16,6 +16,7 @@ limit leaves little unused. The course of a run does not depend on its limits. W
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -99,8 +100,10 @@ class FewState:
         return self.lower_violation + self.upper_violation
 
     def incumbent(self, row: int) -> Incumbent:
-        F, f = float(self.F[row]), float(self.f[row])
-        return Incumbent(self.x[row], self.y[row], F, f, float(self.violation[row]))
+        """Return a row as the best pair; without a finite f it has no F either."""
+        violation, f = float(self.violation[row]), float(self.f[row])
+        F = float(self.F[row]) if math.isfinite(violation) else math.inf
+        return Incumbent(self.x[row], self.y[row], F, f, violation)
 
     def progress(self) -> Progress:
         return Progress(float(self.F[self.best]), float(self.violation[self.best]))

@@ -116,16 +116,17 @@ class Phi:
 
     state: NestedTiesState
     responder: Responder
+    count: int = 0  # how many constraints leaders have; failed ones show none
 
     def __call__(self, rows: FloatArray) -> Procedure[Values]:
         found = yield from self.responses(rows)
         F = np.array([one.pair.F for one in found])
         F = np.where([one.pair.lower_violation == 0 for one in found], F, np.inf)
         violation = np.array([one.pair.violation for one in found])
-        count = max(one.G.size for one in found)
-        G = [one.G if one.G.size == count else np.full(count, np.inf) for one in found]
-        values = Values(F, violation, np.array(G).reshape(len(found), count), 0)
-        return values
+        self.count = max(self.count, *(one.G.size for one in found))
+        failed = np.full(self.count, np.inf)
+        G = [one.G if one.G.size == self.count else failed for one in found]
+        return Values(F, violation, np.array(G).reshape(len(found), self.count), 0)
 
     def responses(self, rows: FloatArray) -> Procedure[list[Response]]:
         """Return what leaders (k, m) get."""
