@@ -25,8 +25,10 @@ def test_an_exact_follower_is_one_step_per_leader(method: str) -> None:
     result = minimize(problem(Exact()), method=method, max_evals=4000)
     assert pytest.approx(0.8 / 2, abs=1e-5) == result.F
     assert result.y == pytest.approx(result.x / 2, abs=0)  # as the follower gave it
+    # The last check is in the certificate; earlier answers may have been checked, too.
     checks = 0 if result.certificate is None else result.certificate.nfev_lower
-    assert result.nfev_lower == result.nfev_upper + checks
+    extra = result.nfev_lower - result.nfev_upper
+    assert checks <= extra <= 3 * checks
 
 
 @pytest.mark.rest

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from functools import partial
 
 from bilevo.core.problem import Problem
-from bilevo.problems import knapsack, literature, roads, several
+from bilevo.problems import knapsack as knapsack
+from bilevo.problems import literature, roads, several
 from bilevo.problems.realworld import decision_making, gold_mining
 from bilevo.problems.smd import SMD, smd
 from bilevo.problems.ties import FIXED_TIES, SCALABLE_TIES
@@ -18,7 +19,7 @@ from bilevo.problems.tp import TP
 from bilevo.problems.variants import VARIANTS
 from bilevo.problems.whole import SMD_INT, moore_bard
 
-__all__ = ["get", "knapsack", "names", "roads", "scalable"]
+__all__ = ["get", "names", "scalable"]
 
 _FIXED = {
     **{f"tp{number}": make for number, make in TP.items()},

@@ -14,7 +14,7 @@ import numpy as np
 
 from bilevo.algorithms.drc_plus.certificate import Check
 from bilevo.algorithms.drc_plus.experience import WarmTask
-from bilevo.algorithms.drc_plus.state import DRCPlusState
+from bilevo.algorithms.drc_plus.state import DRCPlusState, budget_of
 from bilevo.algorithms.shared.follower_search import TieFindings
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure
@@ -40,11 +40,15 @@ def tie_stage_is_due(spec: Spec, state: DRCPlusState) -> bool:
     Where f is not smooth, or variables are whole, plateaus of f are no ranges of ties.
     """
     whole = spec.x_grid is not None or spec.y_grid is not None
-    return state.indifferent and spec.target is None and not (state.known.rough or whole)
+    wanted = state.indifferent and spec.target is None and not (state.known.rough or whole)
+    return wanted and state.total < budget_of(spec).total
 
 
 def resolve_all_ties(spec: Spec, state: DRCPlusState) -> Procedure[None]:
-    """Make a round of nested-ties from the elite, and take its elite."""
+    """Make a round of nested-ties from the elite, and take its elite.
+
+    An elite that has passed its check is not given up for a worse one.
+    """
     # Late: few runs need it.
     from bilevo.algorithms.nested_ties.method import NestedTies, NestedTiesState
     from bilevo.algorithms.nested_ties.response import TieMemory
@@ -54,5 +58,9 @@ def resolve_all_ties(spec: Spec, state: DRCPlusState) -> Procedure[None]:
     memory = TieMemory(known, nothing, nothing, spent=state.spent)
     nested = NestedTiesState(memory, elite=elite, elite_best=elite, F_scale=state.F_scale)
     yield from NestedTies().round(spec, nested, elite)
-    state.elite = state.checked_elite = nested.the_elite
+    found = nested.the_elite
+    state.elite = state.checked_elite = (
+        elite if elite.passed and not found.no_worse(elite) else found
+    )
     state.spent = memory.spent
+    yield state.the_elite.incumbent
