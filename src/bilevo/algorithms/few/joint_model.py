@@ -43,8 +43,7 @@ class JointModel:
         from scipy.linalg import LinAlgError, cho_factor, cho_solve  # late: scipy is slow to import
 
         z, v = 2.0 * points - 1.0, _compressed(values, signed)
-        most = float(np.abs(v).max())
-        mean = 0.0 if signed or most == 0 else most * float((v / most).mean())  # sums may overflow
+        mean = 0.0 if signed else float(v.mean())
         unit = float(np.abs(v - mean).max()) or 1.0
         scaled = (v - mean) / unit
         quadratic, distances = (1.0 + z @ z.T) ** 2, _distances(z, z)

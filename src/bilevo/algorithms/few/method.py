@@ -44,6 +44,7 @@ CLEARLY_BETTER = 1e-4  # A smaller gain of F, relative to F, does not count as o
 MAX_STALE = 3  # So many explored leaders in a row without a gain end the part with models.
 MOST_VARIABLES = 4  # With more variables of both levels, drc-plus takes over at once.
 MOST_PAIRS = 20  # That part ends when there are this number of pairs for each variable.
+HUGE = 1e100  # Larger values are no use for models, and their sums would overflow.
 CUT = 4  # The most points of a batch, once drc-plus has taken over.
 
 
@@ -97,7 +98,8 @@ class FewState:
 
     @property
     def violation(self) -> FloatArray:
-        return self.lower_violation + self.upper_violation
+        with np.errstate(over="ignore"):
+            return np.asarray(self.lower_violation + self.upper_violation)
 
     def incumbent(self, row: int) -> Incumbent:
         """Return a row as the best pair; without a finite f it has no F either."""
@@ -109,10 +111,10 @@ class FewState:
         return Progress(float(self.F[self.best]), float(self.violation[self.best]))
 
     def models(self) -> Models | None:
-        """Fit models to all finite values; return None if these are too few."""
+        """Fit models to all values of a moderate size; return None if these are too few."""
         z = np.concatenate([self.x, self.y], axis=1)
-        lower = np.isfinite(self.f) & np.isfinite(self.g).all(axis=1)
-        upper = np.isfinite(self.F) & np.isfinite(self.G).all(axis=1)
+        lower = (np.abs(self.f) < HUGE) & (np.abs(self.g) < HUGE).all(axis=1)
+        upper = (np.abs(self.F) < HUGE) & (np.abs(self.G) < HUGE).all(axis=1)
         if min(lower.sum(), upper.sum()) <= z.shape[1]:
             return None
         return Models(
@@ -223,7 +225,7 @@ class Few(Algorithm[FewState]):
         solved = [i for i, distance in enumerate(moved) if distance < SOLVED]
         row = int(order[solved[0] if solved else int(np.argmin(moved))])
         if row != state.best:
-            gain = float(state.F[state.best] - state.F[row])
+            gain = float(state.F[state.best]) - float(state.F[row])
             counts = gain > max(spec.ftol, CLEARLY_BETTER * abs(float(state.F[row])))
             if counts or state.violation[state.best] > 0:
                 state.stale = 0
