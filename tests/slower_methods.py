@@ -25,6 +25,8 @@ LATER = {
     "test_resumes_from_a_snapshot_to_the_same_bits",
     "test_finds_an_answer_although_one_point_in_ten_fails",
     "test_handles_whole_numbers",
+    "test_handles_two_independent_followers",
+    "test_handles_two_followers_in_equilibrium",
 }
 WITH_SOLVER = ("trust-region",)  # has all tests on solvers in the short run
 CONSTRAINED = "test_handles_constraints_at_both_levels"

@@ -359,7 +359,7 @@ def verify(
     by = verify_by_search if checked.follower is None else verify_by_solver
     if checked.follower is None and checked.y_bounds.has_whole:
         by = verify_by_cells
-    elif checked is problem and len(problem.blocks) > 1:
+    elif follower is None and len(problem.blocks) > 1:
         by = verify_each
     with ExitStack() as open_things:
         pool = open_workers(workers, checked, timeout)
@@ -442,7 +442,7 @@ class Optimizer(AskTell):
         ties = Ties.of(stance, tie_tol)
         algorithm = ties.method(problem, method, limits)
         spec = spec_of(problem, algorithm, rng, budget, target, x0, y0, ftol, ctol, ties)
-        spec = replace(spec, slopes=NO_SLOPES)  # `tell` takes values only
+        spec = replace(spec, slopes=NO_SLOPES, blocks=None)  # `tell` takes values only
         super().__init__(
             Session(problem, algorithm, spec, limits),
             counts[0] if declared or problem.G is None else None,

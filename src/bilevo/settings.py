@@ -147,9 +147,10 @@ class Ties(NamedTuple):
         """Return the problem; if a solver is its follower, with a solver that takes the stance."""
         if self.usual:
             return problem
-        if problem.y_bounds.has_whole or len(problem.blocks) > 1:
-            kind = "whole numbers" if problem.y_bounds.has_whole else "several followers"
-            raise ValueError(f"followers with {kind} cannot be searched with {self} yet")
+        apart = len(problem.blocks) > 1 and not problem.equilibrium
+        if problem.y_bounds.has_whole or apart:
+            kind = "independent followers" if apart else "followers with whole numbers"
+            raise ValueError(f"{kind} cannot be searched with {self} yet")
         if problem.follower is None:
             return problem
         take = getattr(problem.follower, "take_stance", None)
@@ -204,6 +205,7 @@ def spec_of(
         equilibrium=problem.equilibrium,
         stance=ties.stance,
         tie_tol=ties.tolerance,
+        blocks=problem.blocks if problem.separable else None,
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from conftest import quadratic
 
-from bilevo import DE, PSO, Budget, Choice, Problem, minimize
+from bilevo import DE, PSO, Budget, Choice, Follower, Problem, minimize
 from bilevo.algorithms import BLEAQ2, DRC
 from bilevo.core.algorithm import Algorithm, Followers
 from bilevo.core.solver import cost_of
@@ -48,6 +48,15 @@ class Registered(AlgorithmTests):
     def algorithm(self) -> Algorithm[Any]:
         return get_method(self.method)
 
+    def handles_two_followers(self, play: str, folder: Path) -> None:
+        """Limits and resuming hold, and counts are those of the functions."""
+        options = {"rng": 3, "budget": SHORT, "max_evals": 2500, "method": self.algorithm()}
+        result = minimize(two_followers(play), **options)
+        assert 0 < result.nfev <= 2500 and len(result.y) == 2
+        minimize(two_followers(play), run_dir=folder, **{**options, "max_evals": 1200})
+        resumed = minimize(two_followers(play), run_dir=folder, **options)
+        assert fingerprint(resumed) == fingerprint(result)
+
 
 @pytest.mark.parametrize("method", driving(Followers.SOLVER))
 class TestWithSolver(Registered):
@@ -64,6 +73,25 @@ class TestWithSolver(Registered):
                 limit = max(60, 20 * cost_of(problem.follower))  # a step of a game costs more
                 result = minimize(problem, method=self.algorithm(), max_evals=limit, budget=SHORT)
                 assert 0 < result.nfev <= limit
+
+    def test_handles_two_followers_in_equilibrium(self, tmp_path: Path) -> None:
+        self.handles_two_followers("nash", tmp_path)
+
+
+def two_followers(play: str) -> Problem:
+    """Two followers whose values one function returns."""
+
+    def f(x: Any, y: Any) -> list[float]:
+        other = y[1] if play == "nash" else 0.2
+        return [(y[0] - 0.5 * other - x[0]) ** 2, (y[1] + 0.3) ** 2]
+
+    box = [(-1, 1)]
+    followers = [Follower(y_bounds=box) for _ in range(2)]
+    return Problem(quadratic_leader, f, box, followers=followers, play=play)
+
+
+def quadratic_leader(x: Any, y: Any) -> float:
+    return float((x[0] - 0.4) ** 2 + y @ y)
 
 
 def whole_and_real() -> Problem:
@@ -161,6 +189,9 @@ class TestMethod(Registered):
         minimize(whole_and_real(), run_dir=tmp_path, **{**options, "max_evals": 250})
         resumed = minimize(whole_and_real(), run_dir=tmp_path, **options)
         assert fingerprint(resumed) == fingerprint(result)
+
+    def test_handles_two_independent_followers(self, tmp_path: Path) -> None:
+        self.handles_two_followers("independent", tmp_path)
 
     def test_asks_for_many_points_at_once(self) -> None:
         """Searches advance together, not a point or two at a time."""

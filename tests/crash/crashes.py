@@ -78,18 +78,46 @@ def medium(
 
     Slower with workers, which makes no difference to its course.
     """
+    options = {"method": method, "budget": bilevo.Budget(lower_max=60, upper_max=400)}
+    copy = problem(2, f if workers is None else slow_f)
+    _make(copy, out, run_dir=run_dir, rng=seed, workers=workers, max_evals=limit, **options)
+
+
+def f_of_two(x: Any, y: Any) -> list[float]:
+    """Two followers that watch each other."""
+    return [float((y[0] - 0.5 * y[1] - x[0]) ** 2), float((y[1] + 0.3 * y[0] - 0.2) ** 4)]
+
+
+def f_of_each(x: Any, y: Any) -> list[float]:
+    """Two followers that do not."""
+    return [float((y[0] - x[0]) ** 2), float((y[1] ** 2 - 1) ** 2 + 0.1 * y[1] * x[0])]
+
+
+def two_followers(
+    run_dir: Path | None,
+    out: Path,
+    play: str,
+    seed: int,
+    workers: int | None = None,
+    limit: int = 4000,
+) -> None:
+    """A run with two followers, like `medium`."""
+    game = bilevo.Problem(
+        lambda x, y: float((x[0] - 0.4) ** 2 + y @ y),
+        f_of_two if play == "nash" else f_of_each,
+        [(-2, 2)],
+        followers=[bilevo.Follower(y_bounds=[(-2, 2)]) for _ in range(2)],
+        play=play,
+    )
+    _make(game, out, run_dir=run_dir, rng=seed, workers=workers, max_evals=limit)
+
+
+def _make(problem: bilevo.Problem, out: Path, **options: Any) -> None:
+    """Make a run, and write its course to a file."""
     bilevo.run.directory.SNAPSHOT_AFTER = 0.02
     warnings.simplefilter("ignore")  # workers may slow it down
     out.with_suffix(".begun").touch()
-    result = bilevo.minimize(
-        problem(2, f if workers is None else slow_f),
-        method=method,
-        rng=seed,
-        budget=bilevo.Budget(lower_max=60, upper_max=400),
-        max_evals=limit,
-        workers=workers,
-        run_dir=run_dir,
-    )
+    result = bilevo.minimize(problem, **options)
     temporary = out.with_suffix(".new")
     temporary.write_text(course(result))
     os.replace(temporary, out)

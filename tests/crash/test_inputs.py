@@ -270,7 +270,9 @@ def check_degenerate(
     result = minimize_counted(problem, **options)
     assert result.nfev <= options["max_evals"]
     if np.isnan(result.x).any():
-        assert result.nfev_upper == 0 and not result.success
+        # Values of F may be in a batch that the limit cut off, which no algorithm has seen.
+        assert result.nfev_upper == 0 or "the answer uses none of" in result.message
+        assert not result.success
         return
     for point, box in ((result.x, x_box), (result.y, y_box)):
         assert all(low <= v <= high for v, (low, high) in zip(point, box, strict=True))

@@ -54,9 +54,9 @@ def killed_and_unbroken_give_the_same(tmp_path: Path, part: list[str], total: in
 def test_a_part_of_the_quick_plan_killed_twice_gives_the_tables_of_an_unbroken_run(
     tmp_path, capsys
 ) -> None:
-    killed_and_unbroken_give_the_same(tmp_path, PART, 27, capsys)
+    killed_and_unbroken_give_the_same(tmp_path, PART, 36, capsys)
 
 
 @pytest.mark.slow
 def test_the_quick_plan_killed_twice_gives_the_tables_of_an_unbroken_run(tmp_path, capsys) -> None:
-    killed_and_unbroken_give_the_same(tmp_path, [], 180, capsys)
+    killed_and_unbroken_give_the_same(tmp_path, [], 240, capsys)

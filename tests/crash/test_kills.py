@@ -4,12 +4,13 @@ import math
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import crashes
 import numpy as np
 import psutil
 import pytest
-from crashes import METHODS, course, left_after, medium, small, start
+from crashes import METHODS, course, left_after, medium, small, start, two_followers
 
 import bilevo
 from bilevo.run.lock import DirectoryLock
@@ -18,19 +19,27 @@ RUNS = 2  # pieces of the work, for several cores
 PATIENCE = 10  # seconds: two are promised, but a process that is just starting must start first
 
 
-def killed_runs(folder: Path, kills: int, seed: int, longest: float, workers: int | None = None):
+def killed_runs(
+    folder: Path,
+    kills: int,
+    seed: int,
+    longest: float,
+    workers: int | None = None,
+    make: Any = medium,
+    kinds: tuple[str, ...] = METHODS,
+) -> None:
     """Make runs with up to six kills each until there were enough; each must end as if unharmed."""
     rng = np.random.default_rng(seed)
     made = run = 0
     while made < kills:
-        method, run = METHODS[run % len(METHODS)], run + 1
+        kind, run = kinds[run % len(kinds)], run + 1
         here = folder / f"run{run}"
         limit = 4000 if workers is None else 1000
-        arguments = (here, folder / f"{run}.json", method, seed * 1000 + run, workers, limit)
+        arguments = (here, folder / f"{run}.json", kind, seed * 1000 + run, workers, limit)
         begun = arguments[1].with_suffix(".begun")
         for _ in range(min(6, kills - made)):
             begun.unlink(missing_ok=True)
-            process = start(medium, *arguments)
+            process = start(make, *arguments)
             while not begun.exists():
                 time.sleep(0.001)
             process.join(rng.uniform(0.0, longest))
@@ -41,11 +50,11 @@ def killed_runs(folder: Path, kills: int, seed: int, longest: float, workers: in
             process.join()
             made += 1
             assert left_after(PATIENCE, helpers) == [], "orphans"
-        process = start(medium, *arguments)
+        process = start(make, *arguments)
         process.join()
         assert process.exitcode == 0
         unharmed = folder / f"{run}-unharmed.json"
-        medium(None, unharmed, *arguments[2:4], limit=arguments[-1])
+        make(None, unharmed, *arguments[2:4], limit=arguments[-1])
         assert arguments[1].read_text() == unharmed.read_text()
 
 
@@ -63,6 +72,23 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bits(
     kills = math.ceil(trials(24, 2000) / RUNS)
     killed_runs(tmp_path, kills, part, longest=0.12)  # about what such a run takes
     figure(1, kills, "kills")
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("play", ["nash", "independent"])
+def test_a_killed_run_with_two_followers_ends_with_the_same_bits(
+    play: str, tmp_path: Path, trials
+) -> None:
+    killed_runs(tmp_path, trials(4, 100), 7, longest=0.3, make=two_followers, kinds=(play,))
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("play", ["nash", "independent"])
+def test_a_killed_run_with_two_followers_and_workers_ends_with_the_same_bits(
+    play: str, tmp_path: Path, trials
+) -> None:
+    kills = trials(2, 20)
+    killed_runs(tmp_path, kills, 8, longest=1.0, workers=2, make=two_followers, kinds=(play,))
 
 
 @pytest.mark.rest

@@ -117,7 +117,7 @@ def test_limits_are_never_exceeded(which: str, limit: int) -> None:
 def test_a_run_stopped_before_any_pair_says_so() -> None:
     result = minimize_counted(get("smd1"), max_evals=1)
     assert not result.success and np.isnan(result.F) and np.isnan(result.x).all()
-    assert "no room for the next batch of 1; no value of F" in result.message
+    assert "the limit on evaluations is reached; no value of F" in result.message
 
 
 def test_a_run_stopped_in_its_first_generation_has_an_answer() -> None:

@@ -10,11 +10,8 @@ from scipy.optimize import brentq, minimize_scalar
 import bilevo
 from bilevo import BadValue, Follower, Problem, minimize, verify
 from bilevo.core.one_follower import values_of_each
-from bilevo.core.request import Level
-from bilevo.problems.several import BETA, DEMAND, INSTANCES, UNIT_COST, K, cost, smd1_copies
-from bilevo.run.batches import Batch
-from bilevo.run.evaluator import Evaluator
-from bilevo.run.packing import Packing
+from bilevo.core.stance import Stance
+from bilevo.problems.several import BETA, DEMAND, INSTANCES, UNIT_COST, K, cost
 
 BOX = [(-1.0, 1.0)]
 
@@ -373,6 +370,58 @@ def test_several_equilibria_are_reported() -> None:
     assert certificate.F_worst - certificate.F_best == pytest.approx(2, abs=0.1)
 
 
+def two_valleys() -> Problem:
+    """Both followers are at -1 or at 1, whatever x is; F prefers -1 if x > -0.5."""
+    return Problem(
+        lambda x, y: float((x[0] - 0.2) ** 2 + y[0] * (0.5 + x[0])),
+        None,
+        BOX,
+        followers=[
+            Follower(lambda x, y: (y[0] ** 2 - 1) ** 2 + 0.1 * (y[0] - y[1]) ** 2, [(-2, 2)]),
+            Follower(lambda x, y: (y[1] - y[0]) ** 2, [(-2, 2)]),
+        ],
+        play="nash",
+    )
+
+
+@pytest.mark.rest
+def test_a_pessimistic_leader_expects_the_worst_equilibrium_that_is_found() -> None:
+    """It minimizes (x - 0.2)^2 + |x + 0.5|."""
+    game = two_valleys()
+    result = minimize(game, rng=5, max_evals=6000, stance="pessimistic")
+    away = abs(result.x[0] + 0.5)
+    assert 0.45 - 1e-6 <= result.F <= 0.5  # an optimistic leader has -0.95
+    assert pytest.approx((result.x[0] - 0.2) ** 2 + away, abs=1e-5) == result.F
+    certificate = verify(game, result)
+    assert certificate.confirmed and "other equilibria were found" in certificate.message
+    assert certificate.F_worst - certificate.F_best == pytest.approx(2 * away, abs=1e-4)
+
+
+def test_a_stance_chooses_among_the_equilibria_at_one_x() -> None:
+    from bilevo.followers import Nash
+
+    found = {}
+    for stance in Stance:
+        solver = Nash().bind(two_valleys()).take_stance(stance, None)
+        state = solver.start(np.array([0.3]), np.random.default_rng(5))
+        while not solver.done(state):
+            before = solver.spent(state)
+            state = solver.advance(state)
+            assert solver.spent(state) - before <= solver.cost
+        y, residual, violation = solver.best(state)
+        assert residual == violation == 0
+        found[stance] = y
+    assert found[Stance.OPTIMISTIC] == pytest.approx([-1, -1], abs=1e-4)
+    assert found[Stance.PESSIMISTIC] == pytest.approx([1, 1], abs=1e-4)
+
+
+def test_what_a_stance_cannot_mean_is_refused() -> None:
+    with pytest.raises(ValueError, match="independent followers cannot be searched with stance="):
+        minimize(shifted(), stance="pessimistic")
+    with pytest.raises(ValueError, match=r"tie_tol=0.1 does not go with play=.nash"):
+        minimize(two_valleys(), stance="pessimistic", tie_tol=0.1)
+
+
 # Runs: every way of making them gives the same bits.
 
 
@@ -442,92 +491,3 @@ def test_a_landscape_shows_the_equilibria() -> None:
     assert seen.feasible.all()
     inside = seen.x[:, 0] <= 12
     assert seen.y[inside] == pytest.approx(np.tile((12 - seen.x[inside]) / 3, (1, 2)), abs=1e-5)
-
-
-# One function for all independent followers.
-
-
-def counted_copies(count: int, coupled: float = 0.0) -> tuple[Problem, list[int]]:
-    """Independent followers of two variables each, and the number of calls of their function."""
-    calls = [0]
-
-    def f(x: Any, y: Any) -> Any:
-        calls[0] += 1
-        pairs = y.reshape(count, 2)
-        shift = np.arange(count) / count
-        own = (pairs[:, 0] - x[0] - shift) ** 2 + (pairs[:, 1] - pairs[:, 0] ** 2) ** 2
-        return own + coupled * y.sum() ** 2
-
-    followers = [Follower(y_bounds=[(-2, 2), (-2, 5)]) for _ in range(count)]
-    problem = Problem(
-        lambda x, y: float((x[0] - 0.5) ** 2 + y @ y),
-        f,
-        BOX,
-        followers=followers,
-        play="independent",
-    )
-    return problem, calls
-
-
-def test_one_point_probes_all_independent_followers() -> None:
-    (packed, calls), (alone, _) = counted_copies(6), counted_copies(1)
-    result, single = minimize(packed), minimize(alone)
-    assert result.success and single.success
-    assert result.nfev_lower == calls[0] < 4 * single.nfev_lower
-    separate = Problem(
-        packed.F,
-        None,
-        BOX,
-        followers=[
-            Follower(lambda x, y, i=i: packed.several.objective(i, x, y), [(-2, 2), (-2, 5)])  # type: ignore[union-attr]
-            for i in range(6)
-        ],
-        play="independent",
-    )
-    other = minimize(separate)
-    assert pytest.approx(other.F, abs=1e-6) == result.F
-    assert result.nfev_lower < 0.5 * other.nfev_lower
-
-
-def test_packed_points_have_the_values_that_were_asked_for() -> None:
-    problem, _ = counted_copies(3)
-    packing = Packing(problem)
-    rng = np.random.default_rng(1)
-    y = np.repeat(rng.random((1, 6)), 13, axis=0)
-    y[1:] += 0.01 * np.concatenate([np.eye(6), -np.eye(6)])
-    x = np.repeat([[0.2], [0.3]], [9, 4], axis=0)
-    batch = Batch(Level.LOWER, x, y)
-    packed, asked = packing.pack(batch)
-    assert len(packed.x) < len(x)
-    found = packing.unpack(asked, Evaluator(problem)(packed))
-    plain = Evaluator(problem)(batch)
-    assert found.tobytes() == plain.objective.tobytes() and plain.constraints.shape == (13, 0)
-
-
-def test_followers_that_are_not_independent_are_found_out() -> None:
-    coupled, _ = counted_copies(6, coupled=0.1)
-    with pytest.raises(BadValue, match=r'the followers are not independent.*Use play="nash"'):
-        minimize(coupled)
-
-
-@pytest.mark.filterwarnings("ignore:workers slow this run down")
-def test_packed_runs_resume_to_the_same_bits_and_have_an_archive(tmp_path: Path) -> None:
-    problem, _ = counted_copies(3)
-    plain = minimize(problem, max_evals=900, keep_archive=True)
-    minimize(problem, max_evals=400, run_dir=tmp_path)
-    resumed = minimize(problem, max_evals=900, run_dir=tmp_path)
-    parallel = minimize(problem, max_evals=900, workers=2)
-    for other in (resumed, parallel):
-        assert other.x.tobytes() == plain.x.tobytes() and other.y.tobytes() == plain.y.tobytes()
-        assert other.nfev == plain.nfev <= 900 and other.message == plain.message
-    for kept in (plain.archive(), resumed.archive()):
-        assert len(kept) == plain.nfev and kept.g.shape[1] == 0
-
-
-@pytest.mark.rest
-def test_copies_of_smd1_have_the_mean_of_their_shifts_as_optimum() -> None:
-    problem = smd1_copies(5)
-    assert problem.optimum is not None
-    result = minimize(problem, target=False, max_evals=40_000)
-    assert pytest.approx(problem.optimum.F, abs=1e-5) == result.F
-    assert result.x == pytest.approx(problem.optimum.x, abs=1e-2)

@@ -78,6 +78,14 @@ def test_a_methods_own_certificate_is_in_the_result() -> None:
     assert math.isnan(ended(StopReason.TARGET, BARE).follower_gap)
 
 
+def test_a_gap_of_zero_is_not_known_if_searches_disagree() -> None:
+    unsure = PAIR._replace(certified=False, agreeing=1)
+    made = ended(StopReason.TARGET, unsure).certificate
+    assert made is not None and math.isnan(made.follower_gap) and "nan" not in str(made)
+    refuted = ended(StopReason.TARGET, unsure._replace(gap=0.25))
+    assert refuted.follower_gap == 0.25
+
+
 @given(
     st.sampled_from(StopReason),
     st.sampled_from([0.0, 1e-3, math.inf]),

@@ -126,13 +126,12 @@ class Limits:
         )
         return cls(*(math.inf if limit is None else limit for limit in given))
 
-    def exceeded(self, upper: int, lower: int, together: int | None = None) -> bool:
+    def exceeded(self, upper: int, lower: int, together: int) -> bool:
         """Tell whether these counts of evaluations at the two levels pass a limit.
 
-        `together` is the number of simulations, if one gives the values of both levels.
+        `together` is the number of all evaluations, or of simulations that give both levels.
         """
-        total = upper + lower if together is None else together
-        return upper > self.upper or lower > self.lower or total > self.evals
+        return upper > self.upper or lower > self.lower or together > self.evals
 
 
 def require_count(name: str, value: int | None, optional: bool = True) -> None:

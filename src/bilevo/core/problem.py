@@ -395,6 +395,9 @@ class Spec:
     is (m,) then. `slopes` says which gradients an algorithm can ask for by `Derive`. `equilibrium`
     says that the solver's answers are equilibria, which all have the same f.
 
+    `blocks` says which part of y is whose, if a point probes all followers at once: they are
+    independent, and `Values.parts` has the f_i of each. It is None otherwise.
+
     `x_grid` and `y_grid` say which coordinates are whole numbers or choices; None says that none
     is. An algorithm that ignores them searches points that are decoded (see `core.space`).
     """
@@ -417,3 +420,11 @@ class Spec:
     equilibrium: bool = False
     stance: Stance = Stance.OPTIMISTIC  # see core.stance, also for `tie_tol`
     tie_tol: float | None = None
+    blocks: tuple[slice, ...] | None = None
+
+    @property
+    def n_each(self) -> int:
+        """Return how many variables a search has: those of the largest block, if there are any."""
+        if self.blocks is None:
+            return self.n
+        return max(int(block.stop - block.start) for block in self.blocks)

@@ -128,13 +128,14 @@ class Values(NamedTuple):
     The violation leaves out constraints within their tolerances (see `bilevo.core.feasibility`);
     `constraints` are as they were computed. `spent` is the driver's count of this level's
     evaluations so far, including these k. A row with a number that is not finite gets objective and
-    violation inf: it ranks last and is never feasible.
+    violation inf: it ranks last and is never feasible. `parts` (k, N) has all f_i (`Spec.blocks`).
     """
 
     objective: FloatArray
     violation: FloatArray
     constraints: FloatArray
     spent: int
+    parts: FloatArray | None = None
 
     @classmethod
     def of(
@@ -172,10 +173,9 @@ class Values(NamedTuple):
 
     def part(self, start: int, end: int) -> Values:
         """Return the values of some consecutive rows."""
-        rows = slice(start, end)
-        return Values(
-            self.objective[rows], self.violation[rows], self.constraints[rows], self.spent
-        )
+        rows, parts = slice(start, end), None if self.parts is None else self.parts[start:end]
+        numbers = self.objective[rows], self.violation[rows], self.constraints[rows]
+        return Values(*numbers, self.spent, parts)
 
 
 class StepValues(NamedTuple):

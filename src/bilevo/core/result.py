@@ -133,8 +133,8 @@ class Certificate:
 
     `y` is the best answer for the follower that was found (of several that tie, the leader's best);
     `F` and `f` are its values. `follower_gap` says how far the result's f is above the best f; it
-    is inf if the result's y violates g. `feasible` tells whether x and this `y` meet the
-    constraints of both levels.
+    is inf if the result's y violates g, and NaN if it is not known. `feasible` tells whether x and
+    this `y` meet the constraints of both levels.
 
     `confirmed` says that the result's answer stands: all planned searches were made, and none found
     a better answer. It does not say that x is the leader's best. `indifferent` says that the
@@ -170,7 +170,9 @@ class Certificate:
         evals = f"{self.nfev_lower + self.nfev_upper} evaluations"
         searches = f"{self.agreeing} of {self.searches} independent searches agree"
         found = [searches] if self.searches else []
-        found += [evals, f"f is {self.follower_gap:.3g} above the best f found"]
+        found.append(evals)
+        if not math.isnan(self.follower_gap):
+            found.append(f"f is {self.follower_gap:.3g} above the best f found")
         return on_one_line(f"{' '.join(words)}: {', '.join(found)}")
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from bilevo.core.arrays import FloatArray, IntArray
 from bilevo.core.one_follower import problem_of_one
 from bilevo.core.problem import Problem
-from bilevo.core.request import Values
+from bilevo.core.request import Level, Values
 from bilevo.core.several import INDEPENDENT
 from bilevo.core.solver import CheckedSolver, cost_of
 from bilevo.core.space import UnitBox
@@ -55,6 +55,7 @@ class Game:
             self.players.append(Player(problem, i, self.size))
             self.size += self.players[-1].box.size
         self.n, self._bounds = problem.n, problem.x_bounds
+        self._problem = problem
 
     def leader_unit(self, x: FloatArray) -> FloatArray:
         """Return x in units of the leader's box; variables with equal bounds stay as they are."""
@@ -79,6 +80,11 @@ class Game:
         """Return what player `i` sees: x, and the answers of the others in a Nash game."""
         player = self.players[i]
         return np.concatenate([x, self.real(unit)[player.others]]) if player.beside else x
+
+    def leaders(self, x: FloatArray, unit: FloatArray) -> tuple[float, float]:
+        """Return F and the sum of the leader's violations at unit coordinates of all players."""
+        F, G = self._problem.values(Level.UPPER, x[None], self.real(unit)[None])
+        return float(F[0]), float(np.maximum(G[0], 0.0).sum())
 
     @property
     def solver_cost(self) -> int:

@@ -18,6 +18,7 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.budget import require_count
 from bilevo.core.problem import Problem
 from bilevo.core.solver import Neighbour
+from bilevo.core.stance import Stance
 from bilevo.followers.best_responses import Look, Plan, Sweeps, look
 from bilevo.followers.game import Game, Record, Table
 from bilevo.followers.joint_newton import Stationary, newton
@@ -34,7 +35,9 @@ ROUNDS = 4  # How often a search goes on from a better answer that a look has fo
 NO_EQUILIBRIUM = 1.0
 UNMEASURED = 1e30  # The residual of a search that has not measured one.
 MAX_HINT = 64  # A game of more variables passes no matrix on.
-STEPS = 7  # A search takes at most this many steps.
+STEPS = 7  # A search takes at most this many steps from each start.
+APART = 1e-3  # Equilibria that are farther apart than this, in the unit box, are different.
+STARTS = 5  # A search with a stance starts from this many places.
 
 
 @dataclass(slots=True, eq=False)
@@ -44,7 +47,8 @@ class NashState:
     `matrix` (d, d) is that of a game near by, and empty if there is none. `y` is the point with the
     smallest residual so far; its `residual` is inf before the first one is known. `near` has the x
     and the point of the game near by, and `follows` (d, m) says how its answers follow x.
-    `samples`, `stages` and `probed` are as in `Plan`.
+    `samples`, `stages` and `probed` are as in `Plan`. `others` (k, d) are more places to start
+    from, if the leader's stance chooses among equilibria.
     """
 
     x: FloatArray
@@ -62,6 +66,7 @@ class NashState:
     hint: FloatArray = field(default_factory=lambda: np.empty(0))
     steps: int = 0
     finished: bool = False
+    others: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
 
     def note(self, y: FloatArray, residual: float) -> None:
         """Keep a point if its residual is the smallest so far."""
@@ -76,10 +81,14 @@ class Nash:
     A step makes at most `evaluations` evaluations of the f_i. The default is 25 for each follower
     and each of their variables. A search takes at most seven steps. Its `f` is the residual, which
     is 0 at an equilibrium. Where none is found, the answer has a violation of 1.
+
+    With a `stance`, a search starts from five places, and takes the equilibrium of those found that
+    is best or worst for the leader. The values of F that this needs count as evaluations, too.
     """
 
     evaluations: int | None = None
     game: Game | None = field(default=None, repr=False)
+    stance: Stance | None = None
 
     def __post_init__(self) -> None:
         require_count("evaluations", self.evaluations)
@@ -96,12 +105,26 @@ class Nash:
             )
         return replace(self, game=Game(problem))
 
+    def take_stance(self, stance: Stance, tie_tol: float | None) -> Nash:
+        """Return a solver that chooses among equilibria for the leader."""
+        if tie_tol is not None:
+            raise ValueError(
+                f'tie_tol={tie_tol:g} does not go with play="nash": a stance chooses among '
+                "equilibria, at which no follower gains anything; leave tie_tol out"
+            )
+        return replace(self, stance=stance)
+
     @property
     def cost(self) -> int:
         if self.game is None:
             return self.evaluations or 1
-        usual = 25 * (self.game.size + len(self.game.players))
-        return (self.evaluations or usual) + self.game.solver_cost
+        return self._moves + (0 if self.stance is None else STARTS)
+
+    @property
+    def _moves(self) -> int:
+        """Return how many evaluations of the f_i a step may make."""
+        usual = 25 * (self._game.size + len(self._game.players))
+        return (self.evaluations or usual) + self._game.solver_cost
 
     def start(
         self, x: FloatArray, rng: np.random.Generator, near: Neighbour | None = None
@@ -118,6 +141,8 @@ class Nash:
         state = NashState(x, begin, nothing, samples, stages, probed, seed, record, begin)
         if near is not None:
             _start_near(state, game, near)
+        if self.stance is not None:
+            state.others = latin_hypercube(STARTS - 1, game.size, rng)
         return state
 
     @property
@@ -127,13 +152,15 @@ class Nash:
         return self.game
 
     def advance(self, state: NashState) -> NashState:
-        table = Table(self._game, state.x, state.record, self.cost, state.seed)
+        table = Table(self._game, state.x, state.record, self._moves, state.seed)
         state.steps += 1
         try:
             _play(table, state)
+            if self.stance is not None:
+                _choose(table, state, self.stance)
             state.finished = True
         except Paused:
-            state.finished = state.steps >= STEPS
+            state.finished = state.steps >= STEPS * (1 + len(state.others))
         return state
 
     def best(self, state: NashState) -> tuple[FloatArray, float, float]:
@@ -197,6 +224,26 @@ def _play(table: Table, state: NashState) -> None:
             state.hint = _hint(table.game, state, matrix)
             return
         y = _with_replies(table, y, seen)
+
+
+def _choose(table: Table, state: NashState, stance: Stance) -> None:
+    """Search from the other starts, too; keep the equilibrium that the leader's stance expects."""
+    equilibria = [state.y] if state.residual == 0 else []
+    for begin in state.others:
+        other = replace(state, begin=begin, matrix=np.empty((0, 0)), residual=np.inf, near=None)
+        _play(table, other)
+        if not equilibria:
+            state.note(other.y, other.residual)
+        far = all(np.abs(other.y - y).max() > APART for y in equilibria)
+        if other.residual == 0 and far:
+            equilibria.append(other.y)
+    if len(equilibria) < 2:
+        return
+    values = [table.game.leaders(state.x, y) for y in equilibria]
+    state.record.spent += len(values)
+    rank = [(np.inf, 0.0) if np.isnan(F) else (violation, F) for F, violation in values]
+    chosen = min if stance is Stance.OPTIMISTIC else max
+    state.y = equilibria[chosen(range(len(rank)), key=rank.__getitem__)]
 
 
 def _settle(

@@ -134,6 +134,10 @@ class Journalled:
     def begin(self, batch: AnyBatch) -> tuple[slice, ...]:
         """Number the pieces of the next batch, and return the rows of each piece."""
         self._first = self.next_number
+        return self.shorten(batch)
+
+    def shorten(self, batch: AnyBatch) -> tuple[slice, ...]:
+        """Replace the present batch by its first rows, and return the rows of each piece."""
         vectorized = self._vectorized and not isinstance(batch, StepBatch)
         self._pieces = piece_rows(vectorized, len(batch.x))
         return self._pieces
@@ -142,9 +146,14 @@ class Journalled:
         self.begin(batch)
         return self.complete(session, batch, NOTHING)
 
-    def complete(self, session: Session, batch: AnyBatch, known: Mapping[int, Any]) -> Answers:
-        """Compute and write the pieces of the batch that are not in `known`; return all answers."""
-        counted = session.record.counter(batch)[batch.level]
+    def complete(
+        self, session: Session, batch: AnyBatch, known: Mapping[int, Any], before: int = 0
+    ) -> Answers:
+        """Compute and write the pieces of the batch that are not in `known`; return all answers.
+
+        `before` evaluations of the same request are not counted yet.
+        """
+        counted = session.record.counter(batch)[batch.level] + before
 
         def keep(batch: AnyBatch, i: int, outcome: Outcome) -> None:
             number, elapsed = self._first + i, self._clock.elapsed

@@ -26,6 +26,7 @@ from bilevo.core.result import Result
 from bilevo.core.solver import StepOutcome
 from bilevo.run import encoding
 from bilevo.run.answers import Live
+from bilevo.run.batches import joined, rows_of
 from bilevo.run.clock import Clock
 from bilevo.run.deriver import Deriver
 from bilevo.run.dispatch import piece_rows
@@ -176,11 +177,30 @@ class JournalOnly:
 
     def answer(self, session: Session, batch: AnyBatch) -> Answers:
         """Return the stored answers to a batch; end the run if some are missing."""
+        found: list[Answers] = []
+        made = 0
+        while made < len(batch.x) or not found:
+            part, known, complete = self._known(rows_of(batch, slice(made, None)))
+            if not complete:
+                made += sum(one.counted for one in known.values())
+                raise Stopped(StopReason.INTERRUPTED, made)
+            found.append(self._live.compute(part, known))  # all is known: nothing is computed
+            made += len(part.x)
+        return joined(found)
+
+    def _known(self, batch: AnyBatch) -> tuple[AnyBatch, dict[int, Any], bool]:
+        """Return a batch, its stored outcomes by piece, and whether these are all.
+
+        If a limit ended the run in this batch, it is returned as far as the run came.
+        """
         pieces = piece_rows(self._vectorized and not isinstance(batch, StepBatch), len(batch.x))
         known: dict[int, Any] = {}
         while len(known) < len(pieces) and (record := next(self._records, None)) is not None:
             i = record.number - self._first
             fits = 0 <= i < len(pieces) and i not in known
+            if fits and encoding.answers_part(record, batch, pieces[i]):
+                batch = rows_of(batch, slice(pieces[i].start + record.points))
+                pieces = piece_rows(self._vectorized, len(batch.x))
             if not fits or not encoding.answers(record, batch, pieces[i]):
                 raise RunMismatch(
                     f"the stored run takes another course from record {record.number} on: the "
@@ -189,9 +209,7 @@ class JournalOnly:
             known[i] = encoding.outcome(record, batch)
             self._collected.add(batch, pieces[i], known[i], record.number, record.elapsed)
         self._first += len(pieces)
-        if len(known) < len(pieces):
-            raise Stopped(StopReason.INTERRUPTED, sum(one.counted for one in known.values()))
-        return self._live.compute(batch, known)  # all is known, so nothing is computed
+        return batch, known, len(known) == len(pieces)
 
     def best(self, session: Session) -> None:
         """Do nothing: the digests of the points show that the run is the stored one."""

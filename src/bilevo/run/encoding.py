@@ -97,6 +97,15 @@ def answers(record: Record, batch: AnyBatch, rows: slice) -> bool:
     return asked == told and alike and record.digest == digest(batch, rows)
 
 
+def answers_part(record: Record, batch: AnyBatch, rows: slice) -> bool:
+    """Tell whether a record answers the first of these rows of a batch, but not all of them.
+
+    A limit left no room for the others when it was written.
+    """
+    fewer = 0 < record.points < rows.stop - rows.start
+    return fewer and answers(record, batch, slice(rows.start, rows.start + record.points))
+
+
 def outcome(record: Record, batch: AnyBatch) -> Outcome:
     """Return the outcome of a piece of a batch from its record."""
     k = record.points

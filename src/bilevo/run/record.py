@@ -5,10 +5,12 @@ A live run updates its record as it goes. Reading the journal of the run gives a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from bilevo.core.arrays import FloatArray
 from bilevo.core.bounds import Choice
 from bilevo.core.budget import StopReason
 from bilevo.core.feasibility import Tolerances, level_tolerances
@@ -25,6 +27,8 @@ NO_EQUILIBRIUM = (
     "by another answer"
 )
 _UNSETTLED = "stopped before it settled"
+REACHED = f"{_UNSETTLED}: the limit on evaluations is reached"
+UNUSED = " (in a batch; the answer uses none of the {points} values of its first part)"
 _REASONS = {
     StopReason.TARGET: "F reached the target",
     StopReason.STAGNATION: "the search has settled: F improves no more",
@@ -68,6 +72,15 @@ class RunRecord:
     def evaluations(self) -> int:
         """Return the evaluations of both levels; of a joint problem, the simulations."""
         return sum(self.counts.values()) if self.simulations is None else self.simulations
+
+    def note_failures(self, batch: Question, y: FloatArray, errors: Mapping[int, str]) -> None:
+        """Add the failed rows of the present batch; `y` (k, n) has the answers of all its rows."""
+        for row, error in errors.items():
+            if not self.lists_more:
+                self.failures += 1
+                continue
+            number = self.counter(batch)[batch.level] + row + 1
+            self.add_failures([Failure(batch.level.value, number, batch.x[row], y[row], error)])
 
     def add_failures(self, failures: list[Failure], piece: int | None = None) -> None:
         """Add failed points to the list.
@@ -118,8 +131,11 @@ class RunRecord:
         equilibrium: bool = False,
         stance: Stance = Stance.OPTIMISTIC,
         tie_tol: float | None = None,
+        unused: int = 0,
     ) -> Result:
         """Return the result so far; `refused` is how many points a limit left no room for.
+
+        `unused` is how many were evaluated in a batch that a limit cut off.
 
         `choices` has the choices among the variables of x and of y, by their indices.
         `equilibrium` says that the follower's answers are equilibria of several followers.
@@ -162,7 +178,10 @@ class RunRecord:
         told = _answer(result, best)
         if equilibrium and best.f > 0:
             told = NO_EQUILIBRIUM.format(residual=best.f)
-        result.message = f"{_REASONS[reason].format(points=refused)}; {told}"
+        why = _REASONS[reason].format(points=refused)
+        if reason is StopReason.MAX_EVALS and not refused:
+            why = REACHED + (UNUSED.format(points=unused) if unused else "")
+        result.message = f"{why}; {told}"
         if best.searches or best.compared:
             result.accept(own_certificate(result, best))
         return result
@@ -179,17 +198,21 @@ def _labels(best: Incumbent, choices: Choices) -> list[str]:
 
 
 def own_certificate(result: Result, best: Incumbent) -> Certificate:
-    """Return the certificate that the method itself made for its best pair."""
+    """Return the certificate that the method itself made for its best pair.
+
+    If searches found nothing better, but too few agree, the gap is not known, and is NaN.
+    """
+    confirmed = best.certified and not best.unfinished
     return Certificate(
         y=best.y.copy(),
         F=best.F,
         f=best.f - max(best.gap, 0.0),
-        follower_gap=best.gap,
+        follower_gap=best.gap if confirmed or best.gap > 0 else np.nan,
         feasible=result.feasible,
         nfev_lower=best.check_evals,
         nfev_upper=0,
         message=_answer(result, best),
-        confirmed=best.certified and not best.unfinished,
+        confirmed=confirmed,
         by=result.method,
         searches=best.searches,
         agreeing=best.agreeing,

@@ -17,6 +17,7 @@ from bilevo.core.result import Result
 from bilevo.core.solver import StepOutcome
 from bilevo.run import encoding
 from bilevo.run.answers import Journalled
+from bilevo.run.batches import joined, rows_of
 from bilevo.run.clock import Clock
 from bilevo.run.encoding import PIECES
 from bilevo.run.errors import RunMismatch
@@ -43,11 +44,12 @@ class Replayed:
         self._directory, self._recheck = directory, recheck
         self._live = False
         self._stored: int | None = None  # evaluations of the present batch that the journal holds
+        self._before = 0  # points in earlier parts of the present batch
         self._next = self._following()
 
     @property
     def counted(self) -> int:
-        return self._then.counted if self._stored is None else self._stored
+        return self._before + (self._then.counted if self._stored is None else self._stored)
 
     def _following(self) -> Record | None:
         """Return the next record that is not of the kind END, or None after the last record.
@@ -61,17 +63,41 @@ class Replayed:
         return None
 
     def answer(self, session: Session, batch: AnyBatch) -> Answers:
-        if self._live:
-            return self._then.answer(session, batch)
-        return self._then.complete(session, batch, self._known(session, batch))
+        """Return the answers to a batch; an earlier limit may have divided it into parts."""
+        found: list[Answers] = []
+        known: dict[int, Any] = {}
+        self._before = 0
+        try:
+            while self._before < len(batch.x) or not found:
+                rest = rows_of(batch, slice(self._before, None))
+                if self._live:
+                    self._then.begin(rest)
+                    known = {}
+                else:
+                    rest, known = self._known(session, rest)
+                found.append(self._then.complete(session, rest, known, self._before))
+                self._before += len(rest.x)
+        except Stopped as stopped:
+            raise Stopped(stopped.reason, stopped.counted + self._before) from None
+        return joined(found)
 
-    def _known(self, session: Session, batch: AnyBatch) -> dict[int, Any]:
-        """Return the stored outcomes of a batch by piece; some may be missing in the last batch."""
+    def _known(self, session: Session, batch: AnyBatch) -> tuple[AnyBatch, dict[int, Any]]:
+        """Return the stored outcomes of a batch by piece; some may be missing in the last batch.
+
+        If a limit ended the run in this batch, the outcomes are those of its first rows, which are
+        returned too.
+        """
         first, pieces = self._then.next_number, self._then.begin(batch)
         known: dict[int, Any] = {}
         while self._next is not None and len(known) < len(pieces):
             i = self._next.number - first
             fits = self._next.kind in PIECES and 0 <= i < len(pieces) and i not in known
+            if fits and encoding.answers_part(self._next, batch, pieces[i]):
+                batch = rows_of(batch, slice(pieces[i].start + self._next.points))
+                pieces = self._then.shorten(batch)
+            if fits and session.is_cut and self._next.points > pieces[i].stop - pieces[i].start:
+                made = sum(piece.counted for piece in known.values())
+                raise Stopped(StopReason.MAX_EVALS, made)  # the limit is in the middle of a piece
             if not fits or not encoding.answers(self._next, batch, pieces[i]):
                 raise self._diverged(self._next)
             known[i] = self._outcome(self._next, batch)
@@ -83,7 +109,7 @@ class Replayed:
             self._next = self._following()
         if len(known) < len(pieces):
             self._continue(session, sum(piece.counted for piece in known.values()))
-        return known
+        return batch, known
 
     def _outcome(self, record: Record, batch: AnyBatch) -> Any:
         try:

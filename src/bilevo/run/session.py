@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import suppress
 from time import perf_counter
 from typing import Any, NoReturn, Protocol
@@ -22,7 +22,6 @@ from bilevo.core.request import (
     Answer,
     BadRequest,
     Derive,
-    Evaluate,
     Incumbent,
     Level,
     Question,
@@ -32,7 +31,7 @@ from bilevo.core.request import (
     StepValues,
     Values,
 )
-from bilevo.core.result import Failure, Generation, Result
+from bilevo.core.result import Generation, Result
 from bilevo.core.slopes import WrongGradient
 from bilevo.core.solver import StepOutcome
 from bilevo.core.space import UnitBox, answer_box
@@ -42,16 +41,16 @@ from bilevo.run.batches import (
     Batch,
     Derived,
     Evaluated,
+    Saved,
     SlopeBatch,
     StepBatch,
     Stopped,
+    rows_of,
 )
 from bilevo.run.clock import Clock
 from bilevo.run.contract import Contract
-from bilevo.run.packing import PackedRequest, Packing
 from bilevo.run.record import RunRecord
-from bilevo.run.repeats import Asked, Repeats
-from bilevo.run.simulations import Simulations
+from bilevo.run.translation import translations_for
 
 __all__ = [
     "Answers",
@@ -67,6 +66,7 @@ __all__ = [
 ]
 # Why a certificate is not accepted where variables are whole.
 UNFIT = "has no checks for whole numbers; leave the method out, or use bilevo.verify"
+PLAIN_FIELDS = Incumbent._field_defaults  # Fields of a best pair with values of their types.
 
 
 class Source(Protocol):
@@ -120,24 +120,20 @@ class Session:
         if state is None:
             self.record.tolerances = level_tolerances(spec.ctol)
         self._tolerances = self.record.tolerances
-        self._simulations = None
         if problem.simulator is not None:  # such a run always begins at its start
-            self._simulations, self.record.simulations = Simulations(), 0
-        # Only whole numbers and choices make different unit points the same pair.
-        remembers = problem.has_whole and self._simulations is None
-        self._earlier = Repeats() if remembers else None
-        self._asked: Asked | None = None
+            self.record.simulations = 0
         # With ask and tell, there is no source, and the user tells no parts.
-        self._packing = Packing(problem) if problem.separable and source is not None else None
-        self._unpacked: PackedRequest | None = None
-        # Whether a batch is not simply what the algorithm asks for.
-        special = (self._simulations, self._earlier, self._packing)
-        self._transforms = any(one is not None for one in special)
+        self._translations = translations_for(problem, gives_parts=source is not None)
+        self._asked: Batch | None = None  # the batch before it was translated
+        self._saved = dict.fromkeys(Saved, 0)  # points that its translations left out of it
+        self._whole = problem.has_whole
         # Whether the algorithm's checks count; one of another package may lack the member.
-        self._fit = not problem.has_whole or getattr(algorithm, "whole", False)
+        self._fit = not self._whole or getattr(algorithm, "whole", False)
         self._choices = problem.x_bounds.choices, problem.y_bounds.choices
         self.own_time = 0.0  # seconds spent by the algorithm
-        self._refused = 0  # points that a limit left no room for
+        self._refused = 0  # evaluations of steps for which a limit left no room
+        self._unused = 0  # evaluations of a part of a batch, which the algorithm does not see
+        self.is_cut = False  # whether the present batch is only the part for which there is room
         self._step_cost, self._equilibrium = spec.step_cost or 0, spec.equilibrium
         self._repeats = {level: problem.repeats(level) for level in Level}
         self._limits, self._source = limits, source
@@ -176,72 +172,74 @@ class Session:
 
     def take(self, answers: Answers) -> None:
         """Take the answers to the batch, count what they cost, and run to the next batch."""
-        if isinstance(answers, Evaluated):
+        if self.is_cut:
+            self._take_part(answers)
+        elif isinstance(answers, Evaluated):
             self._take_values(answers)
         elif isinstance(answers, Derived):
             self._take_slopes(answers)
         else:
             self._take_steps(answers)
 
+    def _take_part(self, answers: Answers) -> None:
+        """Count the answers to a part of a batch, after which there is no room, and end the run.
+
+        The algorithm does not see them: it cannot go on without the rest. A run with a larger limit
+        in the same directory finds them in the journal.
+        """
+        if isinstance(self.batch, Batch):
+            assert isinstance(answers, Evaluated)
+            self.record.note_failures(self.batch, self.batch.y, answers.errors)
+            made = len(answers.objective)
+        else:
+            assert isinstance(answers, list)  # gradients are not limited
+            self._list_failed(answers)
+            made = sum(step.cost for step in answers)
+        self._unused = made
+        self.end(StopReason.MAX_EVALS, made)
+
     def _take_values(self, answers: Evaluated) -> None:
         assert isinstance(self.batch, Batch)
-        if answers.errors:
-            self._list_failures(self.batch.y, answers.errors)
+        self.record.note_failures(self.batch, self.batch.y, answers.errors)
         self.record.count(self.batch, len(answers.objective))
-        if self._simulations is not None:
-            self._simulations.add(self.batch, answers)
-            self._resume(self._recalled(self._simulations))
-        elif self._earlier is not None:
-            self._resume(self._with_repeats(self._earlier, self.batch, answers))
-        elif self._packing is not None and self._unpacked is not None:
-            asked, self._unpacked = self._unpacked, None
-            objective = self._packing.unpack(asked, answers)
-            nothing = np.empty((len(objective), 0))
-            self._resume(self._as_values(asked.batch, objective, nothing))
-        else:
-            self._resume(self._as_values(self.batch, answers.objective, answers.constraints))
+        self._resume(self._values(answers))
 
-    def _as_values(self, batch: Batch, objective: FloatArray, constraints: FloatArray) -> Values:
-        level, allowed = batch.level, None
-        if constraints.shape[1] and self._tolerances[level].ctol:
-            allowed = self._allowed(batch, constraints)
-        spent = self.record.counts[level]
-        return Values.of(objective, constraints, self._repeats[level], spent, allowed)
-
-    def _recalled(self, simulations: Simulations) -> Values:
-        """Return the values that the algorithm asked for; all of its pairs are simulated by now.
-
-        A pair that was simulated before counts for its level, and not as a simulation.
-        """
-        batch, known = simulations.asked, simulations.known
-        if known:
-            self.record.counts[batch.level] += known
-            if self._source is not None:
-                self._source.recalled(self, batch.level, known)
-        return self._as_values(batch, *simulations.recall())
-
-    def _with_repeats(self, earlier: Repeats, new: Batch, answers: Evaluated) -> Values:
-        """Return the values of all rows that were asked for; `answers` are those of new rows.
+    def _values(self, answers: Evaluated) -> Values:
+        """Return what the algorithm asked for, from the answers to what was evaluated for it.
 
         `spent` in it includes repeats. So rules on evaluations end a search that only repeats.
         """
-        asked, self._asked, level = self._asked, None, new.level
+        asked = self._asked
         assert asked is not None
-        self.record.repeats[level] += len(asked.keys) - len(answers.objective)
-        objective, constraints = earlier.answer(asked, *answers[:2], set(answers.errors))
-        allowed = None
-        if constraints.shape[1] and self._tolerances[level].ctol:
-            seen = answers.constraints if len(answers.objective) else constraints[:0]
-            allowed = self._allowed(new, seen)
+        level, allowed = asked.level, None
+        if self._translations:
+            self._count_saved(level)
+            for translation in reversed(self._translations):
+                answers = translation.complete(answers)
+        if answers.constraints.shape[1] and self._tolerances[level].ctol:
+            allowed = self._allowed(asked, answers)
         spent = self.record.counts[level] + self.record.repeats[level]
-        return Values.of(objective, constraints, self._repeats[level], spent, allowed)
+        numbers = answers.objective, answers.constraints
+        values = Values.of(*numbers, self._repeats[level], spent, allowed)
+        return values if answers.parts is None else values._replace(parts=answers.parts)
 
-    def _allowed(self, batch: Batch, constraints: FloatArray) -> FloatArray:
-        """Return the tolerances (c,) of a batch's constraints (k, c).
+    def _count_saved(self, level: Level) -> None:
+        """Count the points that were asked for and not evaluated."""
+        self.record.repeats[level] += self._saved[Saved.AS_REPEATS]
+        if known := self._saved[Saved.FOR_LEVEL]:
+            self.record.counts[level] += known
+            if self._source is not None:
+                self._source.recalled(self, level, known)
+
+    def _allowed(self, batch: Batch, answers: Evaluated) -> FloatArray:
+        """Return the tolerances (c,) of a batch's constraints.
 
         The violations that they leave out are remembered, because a result reports them.
         """
         tolerance, repeats = self._tolerances[batch.level], self._repeats[batch.level]
+        constraints = answers.constraints
+        if answers.new is not None:
+            batch, constraints = batch.part(answers.new), constraints[answers.new]
         allowed = tolerance.of(constraints)
         counted = constraints.shape[1] - repeats
         amounts = tolerated(constraints[:, :counted], allowed[:counted])
@@ -252,8 +250,7 @@ class Session:
     def _take_slopes(self, answers: Derived) -> None:
         assert isinstance(self.batch, SlopeBatch)
         level, counts = self.batch.level, self.record.gradients
-        if answers.errors:
-            self._list_failures(self.batch.y, answers.errors)
+        self.record.note_failures(self.batch, self.batch.y, answers.errors)
         counts[level] = spent = counts[level] + len(self.batch.x)
         along_x = (self.x_box.slopes(part) for part in answers.slopes[::2])
         along_y = (self.y_box.slopes(part) for part in answers.slopes[1::2])
@@ -262,10 +259,7 @@ class Session:
 
     def _take_steps(self, steps: list[StepOutcome]) -> None:
         assert isinstance(self.batch, StepBatch)
-        y = np.array([step.y for step in steps])
-        errors = {row: step.error for row, step in enumerate(steps) if step.error is not None}
-        if errors:
-            self._list_failures(y, errors)
+        y = self._list_failed(steps)
         self.record.counts[Level.LOWER] += sum(step.cost for step in steps)
         f, violation = (np.array([step[column] for step in steps]) for column in (1, 2))
         done = np.array([step.done for step in steps])
@@ -275,16 +269,13 @@ class Session:
             violation[row] = 0.0  # a violation that a solver reports has no scale, so ctol is used
         self._resume(StepValues(y, f, violation, done, self.record.counts[Level.LOWER]))
 
-    def _list_failures(self, y: FloatArray, errors: Mapping[int, str]) -> None:
-        batch, record = self.batch, self.record
-        assert batch is not None
-        counted = record.counter(batch)[batch.level]
-        for row, error in errors.items():
-            if not record.lists_more:
-                record.failures += 1
-                continue
-            point = batch.x[row], y[row], error
-            record.add_failures([Failure(batch.level.value, counted + row + 1, *point)])
+    def _list_failed(self, steps: list[StepOutcome]) -> FloatArray:
+        """List the steps that failed; return the answers (k, n) of all steps."""
+        assert isinstance(self.batch, StepBatch)
+        y = np.array([step.y for step in steps])
+        errors = {row: step.error for row, step in enumerate(steps) if step.error is not None}
+        self.record.note_failures(self.batch, y, errors)
+        return y
 
     def _resume(self, answer: Answer | None) -> None:
         """Run the algorithm to its next batch, or to its end."""
@@ -317,83 +308,41 @@ class Session:
         finally:
             kernels.leave(token)
         self.own_time += perf_counter() - entered
-        if isinstance(request, Evaluate) and self._transforms:
-            return self._transformed(request)
-        count = len(request.x)
-        if isinstance(request, Step):
-            count *= self._step_cost
-        elif isinstance(request, Derive):
-            count = 0  # limits are on evaluations
-        if self._limited and self._beyond(request.level, count):
-            self._refused = count
+        return self._hand_out(request)
+
+    def _hand_out(self, request: Question) -> Answer | None:
+        """Make the next batch of a request, or the part of it for which the limits leave room.
+
+        Return the answer at once if nothing must be evaluated for it.
+        """
+        batch, known = self._in_users_units(request), 0
+        if isinstance(batch, Batch):
+            batch = self._translated(batch)
+            known = self._saved[Saved.FOR_LEVEL]
+        wanted = len(batch.x)
+        room = self._room(batch, known) if self._limited else wanted
+        if 0 < room < wanted:
+            self.is_cut, batch = True, rows_of(batch, slice(room))
+        if room < min(wanted, 1):
             self.end(StopReason.MAX_EVALS)
         elif self.clock.left <= 0:
             self.end(StopReason.MAX_TIME)
-        else:
-            self.batch = self._in_users_units(request)
-        return None
-
-    def _simulate(self, simulations: Simulations, request: Evaluate) -> Answer | None:
-        """Hand out the pairs that are not simulated yet; return the values if there are none."""
-        asked = self._in_users_units(request)
-        assert isinstance(asked, Batch)
-        missing = simulations.missing(asked)
-        count = 0 if missing is None else len(missing.x)
-        if self._limited and self._beyond(request.level, len(asked.x), count):
-            self._refused = count
-            self.end(StopReason.MAX_EVALS)
-        elif self.clock.left <= 0:
-            self.end(StopReason.MAX_TIME)
-        elif missing is None:
-            return self._recalled(simulations)
-        else:
-            self.batch = missing
-        return None
-
-    def _transformed(self, request: Evaluate) -> Answer | None:
-        """Hand out what is left of a request after what is known, or packed; see `_transforms`."""
-        if self._simulations is not None:
-            return self._simulate(self._simulations, request)
-        if self._earlier is not None:
-            return self._ask_once(self._earlier, request)
-        if self._packing is not None and request.level is Level.LOWER:
-            self._pack(self._packing, request)
-        else:
-            batch = self._in_users_units(request)
-            assert isinstance(batch, Batch)
-            self._hand_out(batch)
-        return None
-
-    def _pack(self, packing: Packing, request: Question) -> None:
-        """Hand out a packed batch: each of its points probes all followers."""
-        whole = self._in_users_units(request)
-        assert isinstance(whole, Batch)  # such problems have no solver and no gradients of f
-        packed, self._unpacked = packing.pack(whole)
-        self._hand_out(packed)
-
-    def _hand_out(self, batch: Batch) -> None:
-        """Make a batch the next one, unless a limit ends the run before it."""
-        if self._limited and self._beyond(batch.level, len(batch.x)):
-            self._refused = len(batch.x)
-            self.end(StopReason.MAX_EVALS)
-        elif self.clock.left <= 0:
-            self.end(StopReason.MAX_TIME)
+        elif isinstance(batch, Batch) and not wanted:  # all its values are known
+            return self._values(Evaluated.nothing())
         else:
             self.batch = batch
+        return None
 
-    def _ask_once(self, earlier: Repeats, request: Evaluate) -> Answer | None:
-        """Hand out the pairs that were not evaluated yet; return the values if there are none."""
-        whole = self._in_users_units(request)
-        assert isinstance(whole, Batch)
-        self._asked = asked = earlier.ask(whole)
-        new = Batch(whole.level, whole.x[asked.new], whole.y[asked.new])
-        for points in (new.x, new.y):
-            points.setflags(write=False)
-        self._hand_out(new)
-        if self.batch is None or len(new.x):
-            return None
-        self.batch = None
-        return self._with_repeats(earlier, new, Evaluated(np.empty(0), np.empty((0, 0)), {}))
+    def _translated(self, asked: Batch) -> Batch:
+        """Return what must be evaluated to answer a batch."""
+        batch = self._asked = asked
+        if self._translations:
+            self._saved = dict.fromkeys(Saved, 0)
+        for translation in self._translations:
+            left = translation.reduce(batch)
+            self._saved[translation.saved] += len(batch.x) - len(left.x)
+            batch = left
+        return batch
 
     def _raise_where_asked(self, error: BadRequest) -> NoReturn:
         """Raise an error at the line of the algorithm that made the request."""
@@ -418,26 +367,14 @@ class Session:
 
     def _note_best(self, best: Incumbent) -> None:
         x, y = self.x_box.real(best.x[None])[0], self.y_box.real(best.y[None])[0]
-        self.record.best = Incumbent(
-            x,
-            y,
-            float(best.F),
-            float(best.f),
-            float(best.violation),
-            float(best.gap),
-            bool(best.unfinished),
-            bool(best.certified),
-            int(best.searches),
-            int(best.agreeing),
-            int(best.check_evals),
-            str(best.doubt),
-            sum((tolerance.forgiven(x, y) for tolerance in self._tolerances.values()), start=0.0),
-            int(best.compared),
-            float(best.F_optimistic),
-            float(best.F_pessimistic),
-            str(best.ties),
-        )
-        if self._earlier is not None or not self._fit:
+        # An algorithm of another package may tell numbers of other types.
+        told: dict[str, Any] = {
+            name: type(usual)(getattr(best, name)) for name, usual in PLAIN_FIELDS.items()
+        }
+        told["tolerated"] = sum((one.forgiven(x, y) for one in self._tolerances.values()), 0.0)
+        values = float(best.F), float(best.f), float(best.violation)
+        self.record.best = Incumbent(x, y, *values, **told)
+        if self._whole:
             self.record.best = self._judged(self.record.best)
         if self._source is not None:
             self._source.best(self)
@@ -453,17 +390,22 @@ class Session:
             return best
         return best._replace(certified=False, doubt=f"{self.method} {UNFIT}")
 
-    def _beyond(self, level: Level, points: int, simulations: int = 0) -> bool:
-        """Tell whether `points` more evaluations at a level would exceed a limit.
+    def _room(self, batch: AnyBatch, known: int) -> int:
+        """Return how many points or steps of a batch the limits allow.
 
-        In joint problems they need this number of `simulations`.
+        It is negative if they do not even allow the `known` points.
         """
-        upper, lower = self.record.counts[Level.UPPER], self.record.counts[Level.LOWER]
-        made = self.record.simulations
-        total = None if made is None else made + simulations
-        if level is Level.UPPER:
-            return self._limits.exceeded(upper + points, lower, total)
-        return self._limits.exceeded(upper, lower + points, total)
+        if isinstance(batch, SlopeBatch):
+            return len(batch.x)  # limits are on evaluations
+        limits, counted = self._limits, self.record.counts[batch.level] + known
+        own = limits.upper if batch.level is Level.UPPER else limits.lower
+        left = min(own - counted, limits.evals - self.record.evaluations)
+        if not isinstance(batch, StepBatch):
+            return int(min(left, len(batch.x)))
+        cost = max(self._step_cost, 1)
+        room = int(min(left, cost * len(batch.x)) // cost)
+        self._refused = cost * (len(batch.x) - room)
+        return room
 
     def end(self, reason: StopReason, evaluated: int = 0) -> None:
         """End the run, maybe in the middle of a generation; the best pair so far is the answer.
@@ -499,4 +441,5 @@ class Session:
             equilibrium=self._equilibrium,
             stance=self._ties[0],
             tie_tol=self._ties[1],
+            unused=self._unused,
         )

@@ -18,6 +18,7 @@ from bilevo.core.one_follower import problem_of_one, seen_by_one
 from bilevo.core.problem import Problem
 from bilevo.core.request import Level
 from bilevo.core.result import Certificate
+from bilevo.core.stance import Stance
 from bilevo.core.streams import SEED_LIMIT, stream
 from bilevo.verification.by_search import verify_by_search
 from bilevo.verification.by_solver import verify_by_solver
@@ -54,6 +55,7 @@ def _verify_one(
     z, own = seen_by_one(problem, i, claim.x, claim.y), claim.y[problem.blocks[i]]
     told = Claim(z, own, claim.F, math.nan, claim.violation)
     by = verify_by_search if one.follower is None else verify_by_solver
+    settings = replace(settings, stance=Stance.OPTIMISTIC)  # it chooses among equilibria only
     own_seed = int(stream(seed, "verify one", i).integers(SEED_LIMIT))
     return by(one, told, own_seed, effort, replace(settings, workers=None))
 
@@ -69,6 +71,8 @@ def _joined(
     made = [*found] if starts is None else [starts, *found]
     residual = max(one.follower_gap for one in found)
     confirmed = all(one.confirmed for one in found)
+    if starts is not None and settings.stance is Stance.PESSIMISTIC:
+        confirmed &= starts.confirmed  # no start found an equilibrium that is worse for the leader
     y = claim.y.copy()
     for block, one in zip(problem.blocks, found, strict=True):
         y[block] = one.y
@@ -109,8 +113,12 @@ def _message(
 ) -> str:
     """Return what was found, in words."""
     if not confirmed:
-        doubts = [f"follower {i + 1}: {one.message}" for i, one in enumerate(found)]
-        return "; ".join(text for text, one in zip(doubts, found, strict=True) if not one.confirmed)
+        doubts = [
+            f"follower {i + 1}: {one.message}" for i, one in enumerate(found) if not one.confirmed
+        ]
+        if not doubts and starts is not None:
+            doubts = [f"among equilibria: {starts.message}"]
+        return "; ".join(doubts)
     kind = "answers are confirmed" if starts is None else "equilibrium is confirmed"
     text = f"the followers' {kind}: none gains more than {residual:.2g} by another answer"
     if starts is not None and starts.indifferent:

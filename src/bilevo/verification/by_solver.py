@@ -209,7 +209,8 @@ def _add_other_stance(
 ) -> None:
     """Ask a solver that takes a stance for the tie that the opposite stance expects."""
     take = getattr(problem.follower, "take_stance", None)
-    if take is None or found.missing or getattr(problem.follower, "tie", None) is None:
+    chooses = any(getattr(problem.follower, name, None) is not None for name in ("tie", "stance"))
+    if take is None or found.missing or not chooses:
         found.one_sided = True
         return
     other = next(stance for stance in Stance if stance is not found.stance)

@@ -9,9 +9,9 @@ evaluation serves one leader only.
 
 If the models propose what is known already, leaders far from all others are tried. When that does
 not help any more, or after a number of pairs, the run goes on as drc-plus from the best pair. It
-finds the last digits, searches on, and certifies. Its batches are cut into small ones, so that a
-limit leaves little unused. The course of a run does not depend on its limits. With more than
-`MOST_VARIABLES` variables, models would need too many pairs, and drc-plus takes over at once.
+finds the last digits, searches on, and certifies. The course of a run does not depend on its
+limits. With more than `MOST_VARIABLES` variables, models would need too many pairs, and drc-plus
+takes over at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import StopReason
 from bilevo.core.feasibility import USUAL_CTOL
 from bilevo.core.problem import Spec
-from bilevo.core.request import Evaluate, Incumbent, Level, Procedure, Values, evaluate
+from bilevo.core.request import Incumbent, Level, Procedure, Values, evaluate
 from bilevo.core.stop_rules import AtTarget, Progress
 from bilevo.core.streams import stream
 from bilevo.optimizers.sampling import latin_hypercube
@@ -45,7 +45,6 @@ MAX_STALE = 3  # So many explored leaders in a row without a gain end the part w
 MOST_VARIABLES = 4  # With more variables of both levels, drc-plus takes over at once.
 MOST_PAIRS = 20  # That part ends when there are this number of pairs for each variable.
 HUGE = 1e100  # Larger values are no use for models, and their sums would overflow.
-CUT = 4  # The most points of a batch, once drc-plus has taken over.
 
 
 @dataclass(slots=True, eq=False)
@@ -138,7 +137,7 @@ class Few(Algorithm[FewState]):
     """The method."""
 
     name = registered("few")
-    revision = 1
+    revision = 2
     ctol = USUAL_CTOL
     State = FewState
 
@@ -246,7 +245,7 @@ class Few(Algorithm[FewState]):
         state.plus = yield from DRCPlus().init(self.start_of(spec, state))
 
     def go_on(self, spec: Spec, state: FewState) -> Procedure[None]:
-        """Make a generation of drc-plus, with small batches."""
+        """Make a generation of drc-plus."""
         assert state.plus is not None
         generation = DRCPlus().generation(self.start_of(spec, state), state.plus)
         state.plus = yield from self.relay(state, generation)
@@ -256,7 +255,7 @@ class Few(Algorithm[FewState]):
     def relay(
         self, state: FewState, generation: Procedure[DRCPlusState]
     ) -> Procedure[DRCPlusState]:
-        """Run a generation; cut its batches, and report its best pair only if it is no worse."""
+        """Run a generation, and report its best pair only if it is no worse."""
         answer = None
         while True:
             try:
@@ -269,8 +268,6 @@ class Few(Algorithm[FewState]):
                 if self.is_accepted(state.told, request):
                     state.told = request
                     yield request
-            elif isinstance(request, Evaluate):
-                answer = yield from in_parts(request)
             else:
                 answer = yield request
 
@@ -284,14 +281,3 @@ class Few(Algorithm[FewState]):
         if np.array_equal(own.x, other.x) and other.f <= own.f:
             return True
         return (other.violation, other.F) <= (own.violation, own.F)
-
-
-def in_parts(request: Evaluate) -> Procedure[Values]:
-    """Evaluate a batch in parts of at most `CUT` points, so that limits leave few unused."""
-    found = []
-    for start in range(0, len(request.x), CUT):
-        rows = slice(start, start + CUT)
-        found.append((yield from evaluate(request.level, request.x[rows], request.y[rows])))
-    parts = (np.concatenate([values[i] for values in found]) for i in range(3))
-    objective, violation, constraints = parts
-    return Values(objective, violation, constraints, found[-1].spent)
