@@ -139,11 +139,24 @@ def test_a_continuous_change_of_the_answer_costs_one_bisection() -> None:
 def test_explored_leaders_have_their_followers_answers() -> None:
     scene = Scene(BETTER_HALF)
     rng = stream(1, "explore")
-    tasks = scene.driven.run(explore_leaders(scene.state, scene.follower, rng))
+    scene.state.known.learn(scene.task(0.1, 0.0).pair)
+    tasks, _ = scene.driven.run(explore_leaders(scene.state, scene.follower, rng))
     for task in tasks:
         right = 1.0 if task.pair.x[0] > 0.5 else 0.0
         assert task.pair.y[0] == pytest.approx(right, abs=1e-6)
     assert {float(task.pair.y[0]) > 0.5 for task in tasks} == {True, False}
+
+
+@pytest.mark.parametrize(("several", "leaders"), [(False, 8), (True, 16)])
+def test_fewer_leaders_are_looked_at_if_followers_have_one_answer(
+    several: bool, leaders: int
+) -> None:
+    one = Problem(lambda x, y: y[0], lambda x, y: (y[0] - x[0]) ** 2, [(0, 1)], [(0, 1)])
+    scene = Scene(BETTER_HALF if several else one)
+    scene.state.known.learn(scene.task(0.1, 0.1).pair)
+    rng = stream(1, "explore")
+    tasks, found = scene.driven.run(explore_leaders(scene.state, scene.follower, rng))
+    assert found == several and len(tasks) == leaders
 
 
 @pytest.mark.rest

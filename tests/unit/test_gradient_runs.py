@@ -38,7 +38,7 @@ def test_gradients_are_counted_and_are_no_evaluations(vectorized: bool, pairs: b
     assert (result.njev_upper, result.njev_lower, result.njev) == (15, 15, 30)
     assert "njev_upper: 15" in repr(result)
     limited = counting.minimize(method=Descent(), max_evals=31)
-    assert (limited.status, limited.nfev, limited.njev) == ("max_evals", 30, 30)
+    assert (limited.status, limited.nfev, limited.njev) == ("max_evals", 31, 30)
 
 
 def test_without_gradients_nothing_is_counted_or_shown() -> None:

@@ -9,13 +9,14 @@ import pytest
 from driven import Driven
 
 from bilevo import Problem
-from bilevo.algorithms.drc_plus.box_search import probe_axes, search_box, search_spread_points
+from bilevo.algorithms.drc_plus.box_search import probe_axes, search_box, search_points
 from bilevo.algorithms.drc_plus.certificate import Check, check_answer, find_doubt
 from bilevo.algorithms.drc_plus.experience import ENOUGH_SEARCHES, Experience, WarmTask
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.core.request import Level, Procedure
 from bilevo.core.streams import stream
+from bilevo.optimizers.sampling import latin_hypercube
 from bilevo.problems import get
 
 
@@ -311,9 +312,8 @@ def test_spread_points_find_a_deep_basin_of_a_few_per_cent_of_the_box(seed: int)
         return float((y[0] - 0.4) ** 2 - 0.2 * math.exp(-(((y[0] - 0.75) / 0.03) ** 2)))
 
     bed = Bed(box_of(f, n=1))
-    found = bed.driven.run(
-        search_spread_points(bed.solver, np.array([0.5, 0.5]), stream(seed, "spread"), 32, 5)
-    )
+    points = latin_hypercube(32, 1, stream(seed, "spread"))
+    found, _ = bed.driven.run(search_points(bed.solver, np.array([0.5, 0.5]), points, 5))
     assert min(task.pair.f for task in found) < -0.07
 
 

@@ -7,6 +7,7 @@ points find basins that lie off this large-scale shape. A certificate needs both
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -26,6 +27,7 @@ from bilevo.algorithms.drc_plus.local_follower import (
     LocalFollower,
     free,
 )
+from bilevo.algorithms.shared.blocks import basin_answers, values_together
 from bilevo.algorithms.shared.follower_search import FollowerRule, FollowerSearch, Pair
 from bilevo.algorithms.shared.independent_search import basin_points
 from bilevo.core.arrays import FloatArray
@@ -33,7 +35,7 @@ from bilevo.core.budget import interquartile_range
 from bilevo.core.feasibility import FIRST as SCALE_POINTS
 from bilevo.core.problem import Spec
 from bilevo.core.request import Level, Procedure, Values, relayed, split, together
-from bilevo.core.tolerances import AGREEMENT
+from bilevo.core.tolerances import AGREEMENT, rounding
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
 from bilevo.optimizers.sampling import latin_hypercube
@@ -114,19 +116,19 @@ def find_first_answer(
     is searched.
     """
     n, known = follower.spec.n, follower.known
-    points = np.concatenate([np.full((1, n), 0.5), latin_hypercube(FEW_POINTS + n, n, rng)])
+    count = FEW_POINTS + follower.spec.n_each
+    points = np.concatenate([np.full((1, n), 0.5), latin_hypercube(count, n, rng)])
     values = yield from known.evaluate(x, points)
     missing = SCALE_POINTS - len(points)
     if values.constraints.size and missing > 0:  # points all over the box set constraints' scales
         more = latin_hypercube(missing, n, rng)
-        values = joined(values, (yield from known.evaluate(x, more)))
+        values = joined([values, (yield from known.evaluate(x, more))])
         points = np.concatenate([points, more])
-    chosen = basin_points(points, values, 0, FIRST_SEARCHES)
-    starts = [WarmTask.at(x, points[i : i + 1], values.part(i, i + 1)) for i in chosen]
+    starts = basin_tasks(follower, x, points, values, FIRST_SEARCHES)
     first = yield from settle(follower, starts[0])
     known.renew_scale_at(first, interquartile_range(values.objective))
     others = yield from search_all(follower, starts[1:], towards=first.pair)
-    best = best_of([first, *others])
+    best = best_of(with_best_parts(follower, [first, *others]))
     if not best.solved:
         return (yield from search_box(follower, x, rng)).better(best)
     known.count(best.smooth)
@@ -135,10 +137,12 @@ def find_first_answer(
     return (yield from probe_axes(follower, best))
 
 
-def joined(one: Values, other: Values) -> Values:
-    """Return the values of two requests as one."""
-    rows = [np.concatenate(both) for both in zip(one[:3], other[:3], strict=True)]
-    return Values(rows[0], rows[1], rows[2], other.spent)
+def joined(found: Sequence[Values]) -> Values:
+    """Return the values of several requests as one."""
+    rows = [np.concatenate([values[i] for values in found]) for i in range(3)]
+    parts = [values.parts for values in found if values.parts is not None]
+    every = np.concatenate(parts) if len(parts) == len(found) else None
+    return Values(rows[0], rows[1], rows[2], found[-1].spent, every)
 
 
 def is_same(known: Experience, one: WarmTask, other: WarmTask) -> bool:
@@ -289,23 +293,6 @@ def probe_axes(follower: LocalFollower, task: WarmTask) -> Procedure[WarmTask]:
     return task
 
 
-def search_spread_points(
-    follower: LocalFollower,
-    x: FloatArray,
-    rng: np.random.Generator,
-    count: int,
-    most: int,
-    towards: Pair | None = None,
-) -> Procedure[list[WarmTask]]:
-    """Search locally from those of `count` spread points that have no better neighbour.
-
-    At most `most` local searches are made; they end when they come near the answer `towards`.
-    Returns a task for the end of each search.
-    """
-    points = latin_hypercube(count, follower.spec.n, rng)
-    return (yield from search_points(follower, x, points, most, towards))[0]
-
-
 def search_points(
     follower: LocalFollower,
     x: FloatArray,
@@ -318,6 +305,43 @@ def search_points(
     Returns a task for the end of each search, and the values at the points.
     """
     values = yield from follower.known.evaluate(x, points)
-    chosen = basin_points(points, values, 0, most)
-    starts = [WarmTask.at(x, points[i : i + 1], values.part(i, i + 1)) for i in chosen]
+    starts = basin_tasks(follower, x, points, values, most)
     return (yield from search_all(follower, starts, towards=towards)), values
+
+
+def basin_tasks(
+    follower: LocalFollower, x: FloatArray, points: FloatArray, values: Values, most: int
+) -> list[WarmTask]:
+    """Return tasks at up to `most` of the points (k, n) that have no better neighbour."""
+    blocks = follower.spec.blocks
+    if blocks is None:
+        chosen = basin_points(points, values, 0, most)
+        rows = [(points[i : i + 1], values.part(i, i + 1)) for i in chosen]
+    else:
+        y, found = basin_answers(points, values, blocks, most)
+        rows = [(y[i : i + 1], found.part(i, i + 1)) for i in range(len(y))]
+    return [WarmTask.at(x, *row) for row in rows]
+
+
+def with_best_parts(follower: LocalFollower, tasks: list[WarmTask]) -> list[WarmTask]:
+    """Return tasks of one x, and one with the best answer of each follower, if that is better.
+
+    Only independent followers that one point probes have such a task; its values are known.
+    """
+    blocks, known = follower.spec.blocks, [task for task in tasks if task.lower.parts is not None]
+    if blocks is None or not known:
+        return tasks
+    parts = np.concatenate([task.lower.parts for task in known if task.lower.parts is not None])
+    best, chosen = best_of(known), np.argmin(parts, axis=0)
+    lowest = parts[chosen, np.arange(len(blocks))]
+    values = values_together(lowest[None], follower.known.spent)
+    f, violation = float(values.objective[0]), float(values.violation[0])
+    if not f < best.pair.f - rounding(best.pair.f):
+        return tasks
+    y = np.empty(follower.spec.n)
+    for i, block in zip(chosen, blocks, strict=True):
+        y[block] = known[i].pair.y[block]
+    used = [known[i] for i in set(chosen.tolist())]
+    fine = all(task.solved and not task.arrived for task in used)
+    pair = Pair(best.pair.x, y, f, violation, converged=fine)
+    return [*tasks, WarmTask(pair, values, solved=fine, smooth=all(task.smooth for task in used))]

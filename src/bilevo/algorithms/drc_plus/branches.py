@@ -19,39 +19,48 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bilevo.algorithms.drc_plus.box_search import search_all, search_spread_points, tasks_at
+from bilevo.algorithms.drc_plus.box_search import (
+    is_same,
+    search_all,
+    search_points,
+    tasks_at,
+    with_best_parts,
+)
 from bilevo.algorithms.drc_plus.descent import StallTest, leader_rule, may_end
 from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask, best_of
 from bilevo.algorithms.drc_plus.leader_view import LeaderView
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair
+from bilevo.algorithms.shared.independent_search import basin_points
 from bilevo.algorithms.shared.leader import leader_ranking
 from bilevo.algorithms.shared.sqp import sqp
 from bilevo.core.arrays import FloatArray
-from bilevo.core.request import Procedure, Values, together
+from bilevo.core.request import Procedure, Values, alongside, together
 from bilevo.optimizers.sampling import latin_hypercube
 
 LEADERS = 5  # The leaders looked at are this number times m + 1,
 MIN_LEADERS, MAX_LEADERS = 16, 24  # but not fewer or more than these.
 EXPLORED_POINTS = 8  # Each of their followers is evaluated at this number plus 4 n spread points,
 EXPLORED_SEARCHES = 3  # and at most this many local searches start from these points.
+SLOW_ITERATIONS = 60  # The most iterations of the search whose answer is compared with others.
+PILOTS = 3  # This many leaders are looked at first. If each has one answer, the others are fewer,
+FEWER_LEADERS = 8  # so many in all at most, and one search looks for another answer of each.
 MAX_BRANCHES = 8  # The most answers that are tried at all leaders.
 # An answer may have jumped if it changes by more than `JUMP` plus `SLOPE` times the change of x.
 JUMP, SLOPE = 0.05, 4.0
 BETWEEN = 0.1  # An answer between two others is at least this part of their distance from both.
 MAX_JUMPS = 12  # How many jumps between leaders are looked for at most.
+LOCATING_SHARE = 0.5  # Evaluations to locate jumps, for each one that exploring leaders has taken,
+SMALL_SHARE = 0.1  # and if each of these leaders has one answer and there are no constraints.
 BISECTIONS = 40  # The most bisections between two leaders.
 NEAREST = 1e-12  # Leaders that are closer than this (fractions of the box) are the same.
 
 
 def explore_leaders(
     state: LeaderView, follower: WarmFollower, rng: np.random.Generator
-) -> Procedure[list[WarmTask]]:
-    """Look at leaders all over the box, and return their tasks."""
-    m = follower.spec.m
-    count = min(max(LEADERS * (m + 1), MIN_LEADERS), MAX_LEADERS)
-    x = latin_hypercube(count, m, rng)
-    ends = yield from together(spread_ends(follower, row, rng) for row in x)
+) -> Procedure[tuple[list[WarmTask], bool]]:
+    """Look at leaders all over the box; return their tasks, and whether one has several answers."""
+    ends = yield from look_at_leaders(follower, rng, short=not state.constrained)
     tasks = yield from try_all_answers(follower, [best_of(found) for found in ends])
     tied = [ties_of(*pair, follower.known) for pair in zip(tasks, ends, strict=True)]
     yield from state.evaluate_leaders([tie for ties in tied for tie in ties])
@@ -61,15 +70,74 @@ def explore_leaders(
         best = yield from state.resolve_ties(best)
         state.known.learn(best.pair)
         chosen.append(best)
-    return chosen
+    return chosen, any(has_several(follower, found) for found in ends)
+
+
+def look_at_leaders(
+    follower: WarmFollower, rng: np.random.Generator, short: bool
+) -> Procedure[list[list[WarmTask]]]:
+    """Solve the followers of leaders all over the box; return where searches of each ended.
+
+    If the look may be `short`, a few leaders are looked at first. If none of them has several
+    answers, one search that starts away from the predicted answer is enough for each of a few
+    others. If one of these finds another answer, the rest are looked at, too.
+    """
+    m, found = follower.spec.m, list[list[WarmTask]]()
+    count = min(max(LEADERS * (m + 1), MIN_LEADERS), MAX_LEADERS)
+    x = latin_hypercube(count, m, rng)
+    if short:
+        found += yield from together(look(follower, row, rng) for row in x[:PILOTS])
+        if not any(has_several(follower, ends) for ends in found):
+            few = x[PILOTS:FEWER_LEADERS]
+            found += yield from together(look(follower, row, rng, searches=1) for row in few)
+            if not any(has_several(follower, ends) for ends in found):
+                return found
+    rest = x[len(found) :]
+    return found + (yield from together(spread_ends(follower, row, rng) for row in rest))
 
 
 def spread_ends(
     follower: WarmFollower, x: FloatArray, rng: np.random.Generator
 ) -> Procedure[list[WarmTask]]:
     """Solve a follower from spread points; return where the local searches ended."""
-    count = EXPLORED_POINTS + 4 * follower.spec.n
-    return search_spread_points(follower, x, rng, count, EXPLORED_SEARCHES)
+    spec = follower.spec
+    points = latin_hypercube(EXPLORED_POINTS + 4 * spec.n_each, spec.n, rng)
+    found, _ = yield from search_points(follower, x, points, EXPLORED_SEARCHES)
+    return with_best_parts(follower, found)
+
+
+def look(
+    follower: WarmFollower,
+    x: FloatArray,
+    rng: np.random.Generator,
+    searches: int = EXPLORED_SEARCHES,
+) -> Procedure[list[WarmTask]]:
+    """Solve a follower from spread points and from its predicted answer; return all ends.
+
+    Searches that come near the first one's answer end there. If only one search starts from spread
+    points, it starts from the one that is farthest from the predicted answer.
+    """
+    spec, known = follower.spec, follower.known
+    predicted = yield from follower.start(x, np.ones(len(x)))
+    points = latin_hypercube(EXPLORED_POINTS + 4 * spec.n_each, spec.n, rng)
+    values = yield from known.evaluate(x, points)
+    chosen = basin_points(points, values, 0, EXPLORED_SEARCHES)
+    if searches == 1:
+        away = np.abs(points[chosen] - predicted.pair.y).max(axis=1)
+        chosen = chosen[[int(away.argmax())]]
+    starts = [WarmTask.at(x, points[i : i + 1], values.part(i, i + 1)) for i in chosen]
+    first = yield from follower.search_afresh(starts[0], SLOW_ITERATIONS)
+    warm = follower.search_locally(predicted, known.tight, SLOW_ITERATIONS, first.pair)
+    others = search_all(follower, starts[1:], towards=first.pair)
+    again, more = yield from alongside(warm, others)
+    return with_best_parts(follower, [first, again, *more])
+
+
+def has_several(follower: WarmFollower, ends: Sequence[WarmTask]) -> bool:
+    """Tell whether searches of one follower ended at several answers, or none settled."""
+    best = best_of(ends)
+    others = (end for end in ends if end.solved)
+    return not best.solved or not all(is_same(follower.known, best, end) for end in others)
 
 
 def try_all_answers(follower: WarmFollower, tasks: Sequence[WarmTask]) -> Procedure[list[WarmTask]]:
@@ -258,6 +326,26 @@ def locate_change(
         if best.pair.violation == 0 and best.pair.F - gain > state.the_elite.F:
             break
     return best
+
+
+def locate_jumps(
+    state: LeaderView,
+    follower: WarmFollower,
+    tasks: Sequence[WarmTask],
+    explored: int,
+    several: bool,
+) -> Procedure[list[WarmTask]]:
+    """Locate jumps between leaders; return the best task at each.
+
+    Exploring the leaders has taken `explored` evaluations. `several` says that one of them has
+    several answers.
+    """
+    share = LOCATING_SHARE if several or state.constrained else SMALL_SHARE
+    most, found = state.total + share * explored, []
+    for pair in jumps_between(tasks):
+        if state.total < most:
+            found.append((yield from locate_change(state, follower, *pair)))
+    return found
 
 
 def is_between(ends: Sequence[WarmTask], one: Pair, other: Pair) -> bool:

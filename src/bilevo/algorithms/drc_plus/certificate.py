@@ -20,6 +20,7 @@ from bilevo.algorithms.drc_plus.box_search import (
     search_box,
     search_points,
     tasks_at,
+    with_best_parts,
 )
 from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask, best_of
 from bilevo.algorithms.drc_plus.leader_view import LeaderView
@@ -166,7 +167,7 @@ def final_thoroughness(spec: Spec, spent: int) -> float:
     Local searches are taken to need ten iterations. A run without a target ends with a look that is
     thorough even if the run was short: nothing else says that its answer is right.
     """
-    n, least = spec.n, 1.0 if spec.target is not None else LEAST_THOROUGH
+    n, least = spec.n_each, 1.0 if spec.target is not None else LEAST_THOROUGH
     usual = SPREAD_POINTS + 8 * n + LOCAL_SEARCHES * 10 * (n + 2)
     return min(max(least, FINAL_SHARE * spent / usual), MAX_THOROUGH)
 
@@ -201,13 +202,13 @@ def search_from_all_over(
     are added to the check. The best one from spread points counts as one search.
     """
     own, n = check.own.pair, follower.spec.n
-    x, count = own.x, int(check.thorough * (SPREAD_POINTS + 8 * n))
+    x, count = own.x, int(check.thorough * (SPREAD_POINTS + 8 * follower.spec.n_each))
     points = latin_hypercube(count, n, rng)
     found, values = yield from search_points(follower, x, points, check.most_local, own)
     # The scale of f may be another one than at the x where it was set.
     follower.known.renew_scale_at(best_of(found), interquartile_range(values.objective))
     found = yield from finish_some(follower, found)
-    check.local, end = list(found), best_of(found)
+    check.local, end = list(found), best_of(with_best_parts(follower, found))
     if not end.solved and math.isfinite(end.pair.f):
         found.append((yield from follower.search_around(end, follower.known.tight, rng)))
         end = best_of(found)
@@ -215,7 +216,7 @@ def search_from_all_over(
     starts = yield from tasks_at(follower, x, points)
     again = yield from search_all(follower, starts)
     check.ends.append(end)
-    check.found += [*found, *again]
+    check.found += with_best_parts(follower, [*found, *again])
 
 
 def finish_some(follower: LocalFollower, ends: list[WarmTask]) -> Procedure[list[WarmTask]]:

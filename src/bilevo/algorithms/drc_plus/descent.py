@@ -158,6 +158,19 @@ class Phi:
         better = values.violation[0] == 0 and values.objective[0] < end.objective
         return other if better else end
 
+    def prefer_exact(self, end: SearchEnd) -> Procedure[None]:
+        """Make the end of the search the elite, if the elite is a step that is less feasible.
+
+        A step within the tolerances of constraints may have a better F than the optimum, and would
+        hide it.
+        """
+        elite, last = self.state.the_elite, self.step_at(end.point)
+        step = next((step for step in self.steps if step.pair is elite), None)
+        if step is None or last is None or last.pair.violation > 0:
+            return
+        if excess(last) < excess(step):
+            yield from self.state.accept_elite(last.pair)
+
     def values(self, tasks: list[WarmTask]) -> Values:
         """Return phi, its violation and its constraints at solved tasks."""
         F = np.array([task.pair.F for task in tasks])
@@ -217,6 +230,12 @@ class Phi:
         task = yield from self.follower.start(x, np.ones(len(x)))
         rng = self.state.stream(self.follower.spec, "descent")
         return (yield from self.state.solve(self.follower, task, self.state.known.tight, rng))
+
+
+def excess(task: WarmTask) -> float:
+    """Return the sum of the positive constraints of both levels, also of tolerated ones."""
+    upper, lower = np.maximum(task.G, 0.0), np.maximum(task.lower.constraints, 0.0)
+    return float(upper.sum() + lower.sum())
 
 
 def may_end(spec: Spec, state: LeaderView) -> bool:
@@ -289,6 +308,8 @@ def descent(
         pair = phi.corrected.pair
     if phi.constrained and relaxed and not phi.over():
         end = yield from phi.repair(pair.x, end) if ignored else phi.cross_constraints(end)
+    if is_smooth_end(state, end):
+        yield from phi.prefer_exact(end)
     return end, phi.steps
 
 

@@ -68,9 +68,13 @@ class Experience:
     def evaluate(self, x: FloatArray, y: FloatArray) -> Procedure[Values]:
         """Request the follower's values at answers y (k, n) to a leader x (m,)."""
         values = yield from evaluate_answers(x, y)
+        self.note(values)
+        return values
+
+    def note(self, values: Values) -> None:
+        """Note values of the follower: how much f varies, and what was spent."""
         self.f_scale.see(values.objective)
         self.spent = values.spent
-        return values
 
     def learn(self, pair: Pair) -> None:
         """Remember an answer, unless it is infeasible and others are known."""

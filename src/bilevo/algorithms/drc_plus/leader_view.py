@@ -61,6 +61,7 @@ class LeaderView:
     given: SlopesGiven = NO_SLOPES  # which gradients the user gives
     unfelt: Unfelt = field(default_factory=Unfelt)
     F_scale: Scale = field(default_factory=Scale)
+    constrained: bool = False  # whether one of the levels has constraints
     spent: int = 0  # upper evaluations so far
     streams: int = 0  # random streams used so far
 
@@ -125,6 +126,7 @@ class LeaderView:
         self.spent = values.spent
         for task, G in zip(tasks, values.constraints, strict=True):
             task.G = G
+            self.constrained |= bool(G.size or task.lower.constraints.size)
 
     def find_flat_directions(self, pair: Pair) -> Procedure[None]:
         """Find the directions in which f has neither curvature nor slope around an answer.

@@ -7,12 +7,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask, counted
+from bilevo.algorithms.shared.blocks import (
+    OwnSearch,
+    at_least_rounding,
+    joined_end,
+    side_by_side,
+    values_of_one,
+    values_together,
+)
 from bilevo.algorithms.shared.follower_search import FollowerRule, FollowerSearch, Pair
 from bilevo.algorithms.shared.gradients import follower_slopes
-from bilevo.algorithms.shared.sqp import LocalRule, sqp
+from bilevo.algorithms.shared.sqp import LocalRule, SearchEnd, sqp
 from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Spec
-from bilevo.core.request import Procedure, T, Values, relayed
+from bilevo.core.request import Level, Procedure, T, Values, relayed
 from bilevo.core.tolerances import SHARP
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
@@ -69,22 +77,15 @@ class LocalFollower:
 
         The search also ends when it comes near the answer `towards`, unless it is better there.
         """
+        if self.spec.blocks is not None:
+            return (yield from self.search_each(task, tolerance, iterations, towards))
         n, pair = len(task.pair.y), task.pair
-        # Finite differences leave rounding errors of f in every coordinate of a step.
-        tolerance = max(tolerance, 4 * n * np.finfo(float).eps * abs(pair.f))
-        rule = LocalRule(
-            iterations * (n + 2),
-            tolerance,
-            margin=CONSTRAINT_MARGIN,
-            unit=self.known.unit,
-            trusting=True,
-            smooth=self.known.surely_smooth,
-            bends=True,
+        tolerance = at_least_rounding(tolerance, n, pair.f)
+        rule = replace(
+            self.rule(iterations, n, tolerance),
             done=lambda point, f: towards is not None and has_come_to(point, f, towards),
         )
-        shares = task.hessian is None and self.curvature
-        hessian = self.known.hessian if shares else task.hessian
-        hessian = hessian if hessian is not None and hessian.size else None
+        shares, hessian = self.first_hessian(task)
         at = Recorded(self.known, task)
         derive = None
         if self.known.gradients:
@@ -92,13 +93,44 @@ class LocalFollower:
         box = np.zeros(n), np.ones(n)
         end = yield from sqp(at, pair.y, *box, rule, hessian, task.lower, derive)
         settled = end.left <= 10 * tolerance and end.violation == 0
+        return self.ended(task, end, at.values_at(end.point), tolerance, settled, shares, towards)
+
+    def rule(self, iterations: int, n: int, tolerance: float) -> LocalRule:
+        """Return the rule of a local search over n variables."""
+        return LocalRule(
+            iterations * (n + 2),
+            tolerance,
+            margin=CONSTRAINT_MARGIN,
+            unit=self.known.unit,
+            trusting=True,
+            smooth=self.known.surely_smooth,
+            bends=True,
+        )
+
+    def first_hessian(self, task: WarmTask) -> tuple[bool, FloatArray | None]:
+        """Tell whether a search shares Hessians with others; return the one it starts with."""
+        shares = task.hessian is None and self.curvature
+        hessian = self.known.hessian if shares else task.hessian
+        return shares, hessian if hessian is not None and hessian.size else None
+
+    def ended(
+        self,
+        task: WarmTask,
+        end: SearchEnd,
+        lower: Values,
+        tolerance: float,
+        settled: bool,
+        shares: bool,
+        towards: Pair | None,
+    ) -> WarmTask:
+        """Return the task of a local search that has ended; keep what it has learnt."""
         smooth = settled or (end.violation == 0 and end.left <= SMOOTH * self.known.unit)
         if settled and end.hessian is not None and (shares or not self.known.hessian.size):
             self.known.hessian = end.hessian
         arrived = towards is not None and has_come_to(end.point, end.objective, towards)
         return WarmTask(
-            Pair(pair.x, end.point, end.objective, end.violation, converged=settled),
-            at.values_at(end.point),
+            Pair(task.pair.x, end.point, end.objective, end.violation, converged=settled),
+            lower,
             solved=settled or arrived,
             smooth=smooth or arrived,
             arrived=arrived and not settled,
@@ -107,6 +139,46 @@ class LocalFollower:
             executions=end.points,
             slope=0.0 if end.gradient is None else float(np.abs(end.gradient).max()),
         )
+
+    def search_each(
+        self, task: WarmTask, tolerance: float, iterations: int, towards: Pair | None
+    ) -> Procedure[WarmTask]:
+        """Search f_i of each independent follower locally, side by side, as `search_locally` does.
+
+        Searches that have come near `towards` go on if others end elsewhere.
+        """
+        blocks, x, lower = self.spec.blocks, task.pair.x, task.lower
+        assert blocks is not None
+        if lower.parts is None:
+            lower = yield from self.known.evaluate(x, task.pair.y[None])
+        shares, hessian = self.first_hessian(task)
+        tolerance, y = tolerance / len(blocks), task.pair.y
+        goal = None if towards is None else towards.y
+        own = []
+        for block in blocks:
+            rule = self.rule(iterations, block.stop - block.start, tolerance)
+            part = None if hessian is None else hessian[block, block]
+            own.append(OwnSearch(rule, x, block, part, goal))
+        starts = [values_of_one(lower, i) for i in range(len(blocks))]
+        searches = [one.run(y[one.block], at) for one, at in zip(own, starts, strict=True)]
+        yield from self.noted(side_by_side(x, y, blocks, searches))
+        if any(one.stopped for one in own) and not all(one.near for one in own):
+            end, _ = joined_end(own, len(y))
+            searches = [one.go_on() for one in own]
+            yield from self.noted(side_by_side(x, end.point, blocks, searches))
+        end, parts = joined_end(own, len(y))
+        values = values_together(parts[None], self.known.spent)
+        settled = all(one.settled for one in own)
+        return self.ended(task, end, values, tolerance, settled, shares, towards)
+
+    def noted(self, search: Procedure[T]) -> Procedure[T]:
+        """Run a search, and note its lower evaluations and the values of f that it sees."""
+
+        def note(level: Level, values: Values) -> Values:
+            self.known.note(values)
+            return values
+
+        return relayed(search, lambda request: request, note)
 
     def search_afresh(
         self, task: WarmTask, iterations: int = ITERATIONS, towards: Pair | None = None

@@ -33,8 +33,8 @@ from bilevo.algorithms.drc_plus.branches import (
     best_of_each_branch,
     descend_on_branch,
     explore_leaders,
-    jumps_between,
     locate_change,
+    locate_jumps,
     nearest_jump,
 )
 from bilevo.algorithms.drc_plus.certificate import (
@@ -78,7 +78,6 @@ RETEST = 4  # The fallback tests smoothness again when evaluations have grown by
 ROUGH_F = 1e-2
 RELIABLE = 0.8  # Branches are looked for if more than this share of local searches settles.
 KINK_WIDTH = 0.01  # The first deviations of CMA-ES around an elite at a kink, before a restart.
-LOCATING_SHARE = 0.5  # Evaluations to locate jumps, for each one that exploring leaders has taken.
 # If F differs by less than this, relative to |F|, it does so by errors of the followers' answers,
 # and says nothing about the scale of F.
 LEVEL_F = 1e-10
@@ -102,7 +101,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
     fallback: bool = True
 
     name = registered("drc-plus")
-    revision = 4
+    revision = 5
     ctol = USUAL_CTOL
     State = DRCPlusState
 
@@ -133,6 +132,8 @@ class DRCPlus(Algorithm[DRCPlusState]):
             state.note_descent(before)
         elif fallback:
             yield from self.run_fallback(spec, state)
+        elif spec.target is None and state.seems_unimodal and state.restart_elite is not None:
+            yield from self.end_search(spec, state)
         elif self.may_hop(state):
             yield from self.hop(spec, state)
             state.note_descent(before)
@@ -317,7 +318,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
                 state, self.follower(spec, state), pair, ceiling, relaxed
             )
             if math.isfinite(end.objective):
-                state.remember_end(end.point)
+                state.remember_end(end.point, pair.x)
             smooth = is_smooth_end(state, end)
             if not is_better(state.the_elite, before, tolerance):
                 break
@@ -360,12 +361,10 @@ class DRCPlus(Algorithm[DRCPlusState]):
         """Look at leaders all over the box, and descend from the best ones."""
         rng, before = state.stream(spec, "explore"), state.total
         follower = self.follower(spec, state)
-        tasks = yield from explore_leaders(state, follower, rng)
-        most = state.total + LOCATING_SHARE * (state.total - before)
-        for pair in jumps_between(tasks):
-            if state.total < most:
-                tasks.append((yield from locate_change(state, follower, *pair)))
-        for task in best_of_each_branch(tasks, EXPLORED_DESCENTS):
+        tasks, several = yield from explore_leaders(state, follower, rng)
+        tasks += yield from locate_jumps(state, follower, tasks, state.total - before, several)
+        count = 1 if state.seems_unimodal and not several else EXPLORED_DESCENTS
+        for task in best_of_each_branch(tasks, count):
             elite = state.the_elite
             if state.is_improved_by(task.pair):
                 yield from state.accept_elite(task.pair)
@@ -436,11 +435,15 @@ class DRCPlus(Algorithm[DRCPlusState]):
             if self.may_descend(state) and not reached(spec, state.the_elite):
                 ended |= yield from self.descend(spec, state, search.best)
         if ended:
-            yield from self.certify_elite(spec, state, 1.0)
-            if state.kinked and self.may_descend(state) and not reached(spec, state.the_elite):
-                yield from self.polish(spec, state, np.eye(spec.m), KINK_WIDTH**2 / 2)
-                yield from self.certify_elite(spec, state)
-            explores = self.may_explore(spec, state)
-            if explores:
-                yield from self.explore(spec, state)
-            state.restart(spec, 1 + explores)
+            yield from self.end_search(spec, state)
+
+    def end_search(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
+        """Check the elite, look at leaders all over the box, and restart CMA-ES or stop."""
+        yield from self.certify_elite(spec, state, 1.0)
+        if state.kinked and self.may_descend(state) and not reached(spec, state.the_elite):
+            yield from self.polish(spec, state, np.eye(spec.m), KINK_WIDTH**2 / 2)
+            yield from self.certify_elite(spec, state)
+        explores = self.may_explore(spec, state)
+        if explores:
+            yield from self.explore(spec, state)
+        state.restart(spec, 1 + explores)

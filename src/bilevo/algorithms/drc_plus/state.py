@@ -20,6 +20,8 @@ from bilevo.optimizers.protocol import Start
 # This many searches without a better elite end a run, and four times as many if it has a target.
 FRUITLESS_SEARCHES = 2
 RECHECK = 10  # A light check is trusted for this many times the evaluations that it took.
+ONE_BASIN = 4  # phi seems to have one basin if this many descents have all ended at one x.
+AWAY = 0.01  # Only descents that have led this far from their start count (fraction of the box).
 NARROW = 0.03  # A search by CMA-ES is narrow if its deviations are smaller (fractions of the box).
 
 
@@ -75,6 +77,7 @@ class DRCPlusState(LeaderView):
     search: LeaderSearch = field(kw_only=True)  # CMA-ES over the whole box
     checked_elite: Pair | None = None  # the last elite that was checked
     ends: FloatArray = field(kw_only=True)  # where descents ended, (k, m)
+    descents: int = 0  # descents so far that started away from where they ended
     descending: int = 0  # evaluations that descents have used
     sampling: int = 0  # evaluations that `search` has used
     kinked: bool = False  # whether the last descent to a new elite ended at a kink of phi
@@ -125,8 +128,18 @@ class DRCPlusState(LeaderView):
         population = min(2 * self.search.population, 16 * CMAES().population_size(spec.m))
         self.search = LeaderSearch.start(Start.uniform(spec.spread[: spec.m], rng), population)
 
-    def remember_end(self, x: FloatArray) -> None:
+    @property
+    def seems_unimodal(self) -> bool:
+        """Tell whether all descents have ended at one x, and there were enough of them.
+
+        Constraints may divide the box, so that too few descents tell nothing.
+        """
+        enough = self.descents >= ONE_BASIN and not self.constrained
+        return enough and len(self.ends) == 1
+
+    def remember_end(self, x: FloatArray, start: FloatArray) -> None:
         """Remember where a descent ended, unless an earlier descent ended there."""
+        self.descents += bool(np.abs(x - start).max() > AWAY)
         if (np.abs(self.ends - x).max(axis=1) > 1e-3).all():
             self.ends = np.concatenate([self.ends, x[None]])[-100:]
 

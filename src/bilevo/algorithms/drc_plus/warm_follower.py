@@ -59,7 +59,7 @@ class WarmFollower(LocalFollower):
         answer, a `thorough` call also searches the whole box.
         """
         new = yield from self.search_locally(task, tolerance, iterations)
-        if not new.solved and ITERATIONS > iterations <= new.executions / (self.spec.n + 1):
+        if not new.solved and ITERATIONS > iterations <= new.executions / (self.spec.n_each + 1):
             return new  # it ran out of iterations, which does not show whether f is smooth
         if new.pair.lower_violation == 0:
             self.known.count(new.smooth)
