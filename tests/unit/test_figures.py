@@ -76,7 +76,8 @@ def test_a_method_looks_the_same_whatever_else_is_there() -> None:
     assert many["drc-cma-es"] == alone
     assert many["drc-cma-es/plain"].colour == alone.colour
     assert len(set(many.values())) == len(many)
-    printed = styles(["drc-cma-es", "bl-cma-es", "tlea-cma-es", "nblea", "bleaq2", "go-cma-es"])
+    published = ["drc-cma-es", "bl-cma-es", "tlea-cma-es", "nblea", "bleaq2", "go-cma-es"]
+    printed = styles(["drc-plus", *published])
     assert len({look.colour for look in printed.values()}) == len(printed) <= len(COLOURS)
 
 

@@ -181,6 +181,12 @@ def test_ranks_need_three_methods_and_the_settings_say_so() -> None:
     assert "Ranksneed3methodsormore,not2." in told(text)
 
 
+def test_an_ablation_is_shown_only_if_a_method_has_forms() -> None:
+    without, of_forms = ["drc-cma-es", "bl-cma-es"], ["drc-cma-es", "drc-cma-es/plain"]
+    assert "ablation" not in sections(report.page(*frames(methods=without), {}))
+    assert "ablation" in sections(report.page(*frames(methods=of_forms), {}))
+
+
 def test_the_verdict_and_a_chart_come_before_all_tables() -> None:
     order = sections(page())
     assert order[:3] == ["verdict", "ecdf", "best"]

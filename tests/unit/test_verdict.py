@@ -231,7 +231,7 @@ def test_the_table_of_the_best_says_by_how_much() -> None:
     ]
     assert table.header == ["problem", "best", "by", "median", "next", "its median", "times"]
     assert shown == [
-        ["smd1", "a", "FEs", "1000", "b", "3000", "3.00"],
+        ["smd1", "a", "FEs", "1000", "b", "3000", "3"],
         ["tp1", "a, b", "no difference", "-", "-", "-", "-"],
     ]
     assert made(costs("a", CHEAP), "best").rows == []

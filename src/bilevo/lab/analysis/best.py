@@ -23,7 +23,6 @@ from bilevo.lab.analysis.problem_groups import problem_groups
 from bilevo.lab.analysis.samples import Case, Group
 from bilevo.lab.analysis.table_parts import (
     GENERAL,
-    PLAIN,
     SCIENTIFIC,
     WHOLE,
     Cell,
@@ -34,6 +33,7 @@ from bilevo.lab.analysis.table_parts import (
 from bilevo.lab.campaign import NEAR
 
 COST = "FEs"
+FACTOR = ".3g"  # The format of factors, which may be huge.
 QUALITY = {True: ("verified", "Acc_u"), False: ("F_verified", "F")}  # by: is the optimum known?
 
 
@@ -162,7 +162,7 @@ def best_methods(study: Study) -> Table:
             continue
         form = forms_of(found.by)
         medians = Cell(found.ours, form), Cell(found.theirs, form)
-        times = Cell(found.factor, PLAIN)
+        times = Cell(found.factor, FACTOR)
         after: TableRow = [found.by, medians[0], study.label(found.next), medians[1], times]
         rows.append([*line, *after])
     title = study.titled("The best methods")

@@ -215,7 +215,7 @@ def _ecdf(data: Data) -> Figure:
         ax.step(line.evaluations, line.share, where="post", color=colour, ls=LINE_STYLES[dash])
         ax.plot(line.evaluations[-1], line.share[-1], "x", color=colour, markersize=4)
     ax.set_xscale("log")
-    ax.set_ylim(0, 1)
+    ax.set_ylim(0, 1.02)  # a line at 1 is seen
     _few_ticks(ax.xaxis)
     ax.set_xlabel(X_LABEL + _unseen(figure, found.left_out), **SMALL)
     ax.set_ylabel("share of targets reached")

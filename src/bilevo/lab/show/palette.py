@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from bilevo.lab.analysis.samples import base_method, registered_methods
+from bilevo.registry import DEFAULT_METHOD
 
 COLOURS = ("#0072B2", "#D55E00", "#008F68", "#B8578F", "#A67100", "#3B97D3", "#6E6E6E", "#882255")
 NIGHT_COLOURS = (
@@ -20,6 +21,7 @@ NIGHT_COLOURS = (
 )
 DASHES = ("solid", "dashdot", "dot", "longdashdot")  # The names are those of plotly.
 FORM = "dash"  # The dashes of a form of a method, such as "drc-cma-es/plain".
+DEFAULT_PLACE = 3  # The default has a colour of its own: the fourth.
 MAX_NAME = 28  # The longest name in a figure, in letters.
 
 
@@ -36,7 +38,8 @@ def styles(methods: Iterable[str]) -> dict[str, Style]:
     The styles of other methods depend on the order of their names. So give all methods of the data,
     even if a figure shows only some of them.
     """
-    known = list(registered_methods())
+    known = [name for name in registered_methods() if name != DEFAULT_METHOD]
+    known.insert(DEFAULT_PLACE, DEFAULT_METHOD)
     bases = {name: base_method(name) for name in methods}
     places = known + sorted(set(bases.values()) - set(known))
     found = {}

@@ -67,8 +67,7 @@ def page(runs: pl.DataFrame, history: pl.DataFrame, settings: Settings, **option
         raise ValueError("a report needs runs: there are none")
     level = {"floor": FLOOR, "alpha": ALPHA} | options
     charts, reasons = interactive.make_charts(runs, history, level["floor"], level["alpha"])
-    every = (tables.make_table(runs, kind, **options) for kind in tables.TABLES)
-    made = [table for table in every if table.rows]
+    made = _tables(runs, options)
     labels = {label: method for method, label in method_labels(runs).items()}
     sections = [_section(table, labels) for table in made]
     failed = runs.filter(pl.col("status") == FAILED)
@@ -109,6 +108,14 @@ def _summary(runs: pl.DataFrame, failed: int) -> dict[str, Any]:
     title = f"{enumerated(methods) if few else f'{len(methods)} methods'} on {where}"
     told = f"{title}: {runs.height:,} runs, {each} of each method on each problem; "
     return {"title": title, "lead": f"{told}{failed or 'none'} failed."}
+
+
+def _tables(runs: pl.DataFrame, options: Mapping[str, Any]) -> list[Table]:
+    """Make the tables that have content; an ablation needs a form of a method, such as "x/y"."""
+    has_forms = any("/" in name for name in curves.methods(runs))
+    kinds = [kind for kind in tables.TABLES if kind != "ablation" or has_forms]
+    every = (tables.make_table(runs, kind, **options) for kind in kinds)
+    return [table for table in every if table.rows]
 
 
 def _section(table: Table, labels: Mapping[str, str]) -> Section:
