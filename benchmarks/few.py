@@ -2,6 +2,7 @@
 
     python -m benchmarks.few --set suite one --jobs 2 --csv docs/data/few.csv
     python -m benchmarks.few --csv docs/data/few.csv            # shows the tables of stored runs
+    python -m benchmarks.few --csv docs/data/few.csv --picture docs/pictures/few.svg
 
 A run has a limit on the evaluations of both levels together, and does not know the optimum. Its
 answer (x, y) is judged by SciPy and by the problem's formulas, with evaluations that nobody counts.
@@ -13,7 +14,7 @@ Errors of the set `suite` are relative to max(1, |F*|), and those of the set `on
 variable at each level, to |phi(centre of the box) - F*|.
 
     default         bilevo.minimize, which chooses its method by the limit
-    drc-plus        the default without a small limit
+    drc-plus, few   these methods, for comparison
     slsqp, cobyqa   multi-start nested SLSQP and COBYQA over x (see benchmarks.expert)
     brent           two nested bounded Brent searches of SciPy (one variable at each level only)
     random          leaders drawn at random, each with answers drawn at random
@@ -237,6 +238,7 @@ def run_brent(problem: Problem, seed: int, limit: int) -> Answer | None:
 RUNS: dict[str, Callable[[Problem, int, int], Answer | None]] = {
     "default": run_bilevo(None),
     "drc-plus": run_bilevo("drc-plus"),
+    "few": run_bilevo("few"),
     "slsqp": run_nested,
     "cobyqa": run_cobyqa,
     "brent": run_brent,
@@ -309,6 +311,45 @@ def medians(rows: Sequence[Row]) -> list[list[str]]:
     return lines
 
 
+GROUPS = {
+    "one and one variable": ONE,
+    "two and two variables (TP)": [name for name in SUITE if name[:2] == "tp" and name != "tp4"],
+    "two and three variables (SMD)": [name for name in SUITE if name[:3] == "smd"],
+}
+
+
+def draw(rows: Sequence[Row], path: Path) -> None:
+    """Draw the median of all errors of a method over the evaluations, by the number of variables.
+
+    A median that is infinite is not drawn: most answers then violate constraints.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.0, 3.2), layout="constrained")
+    axes = figure.subplots(1, len(GROUPS), sharey=True)
+    for ax, (title, names) in zip(axes, GROUPS.items(), strict=True):
+        for number, method in enumerate(RUNS):
+            errors: dict[int, list[float]] = {}
+            for row in rows:
+                if row.method == method and row.problem in names:
+                    errors.setdefault(row.limit, []).append(row.error)
+            middle = {limit: median(errors[limit]) for limit in sorted(errors)}
+            drawn = {limit: max(e, 1e-12) for limit, e in middle.items() if math.isfinite(e)}
+            ax.plot(list(drawn), list(drawn.values()), "o-", color=f"C{number}", label=method)
+        ax.axhline(SOLVED, color="#888888", linewidth=0.8, linestyle=":")
+        ax.set(xscale="log", yscale="log", xlabel="evaluations", title=title)
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel("median error")
+    lines = {
+        label: handle
+        for ax in axes
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
+        if len(handle.get_xdata())
+    }
+    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=6, frameon=False)
+    figure.savefig(path, metadata={"Date": None})
+
+
 def read(path: Path) -> list[Row]:
     """Return the stored runs."""
     if not path.exists():
@@ -342,6 +383,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=11, help="runs of a problem")
     parser.add_argument("--seed", type=int, default=FIRST_SEED, help="seed of the first run")
     parser.add_argument("--jobs", type=int, default=1, help="number of processes")
+    parser.add_argument("--picture", type=Path, help="a file for the picture of errors")
     parser.add_argument("--csv", type=Path, help="a file that keeps the rows")
     given = parser.parse_args()
     tasks = [
@@ -363,6 +405,8 @@ def main() -> int:
         some = [row for row in rows if row.problem in names]
         if some:
             say(show(table(some), markdown=True))
+    if given.picture is not None:
+        draw(rows, given.picture)
     return 0
 
 

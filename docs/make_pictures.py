@@ -7,12 +7,15 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
+from PIL import Image
 
 import bilevo
 from bilevo import plot
 from bilevo.core.result import Generation
 
 PICTURES = Path(__file__).parent / "pictures"
+THUMBNAIL = (360, 240)  # The largest size of a picture in the gallery, in pixels.
+GALLERY = ("electricity", "gold_mining", "pricing", "roads", "tolls_nine_nodes_landscape", "tuning")
 METHODS = {"bl-cma-es": "BL-CMA-ES: each to its end", "drc-cma-es": "DRC-CMA-ES: they compete"}
 
 # Sizes (in pixels) and times (in seconds) of the animation.
@@ -32,6 +35,17 @@ def main() -> None:
     plot.save(idea(), PICTURES / "idea.svg")
     shown = {title: first_generation(problem, method) for method, title in METHODS.items()}
     (PICTURES / "competition.svg").write_text(animation(shown), encoding="utf-8")
+    for name in GALLERY:
+        thumbnail(name)
+
+
+def thumbnail(name: str) -> None:
+    """Make the small copy of an example's picture that the gallery shows, on white ground."""
+    small = Image.open(PICTURES / f"{name}.png").convert("RGB")
+    small.thumbnail(THUMBNAIL, Image.Resampling.LANCZOS)
+    ground = Image.new("RGB", THUMBNAIL, "white")
+    ground.paste(small, ((THUMBNAIL[0] - small.width) // 2, (THUMBNAIL[1] - small.height) // 2))
+    ground.quantize(64).save(PICTURES / f"small_{name}.png", optimize=True)
 
 
 def wholesale() -> bilevo.Problem:

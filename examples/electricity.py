@@ -14,6 +14,10 @@ any price.
 
     python examples/electricity.py [--small] [--out DIRECTORY]
     python examples/electricity.py --units Solitude Sundance
+    python examples/electricity.py --companies
+
+With `--companies`, the other units are not operated at cost: their owners are companies of their
+own, which choose how much they sell. They are two followers in a Nash equilibrium.
 
 **When bilevo is the wrong tool**: if the market is really this linear program. Then the program can
 be replaced by its optimality conditions. The whole problem becomes one mixed-integer program
@@ -230,6 +234,80 @@ def searched(producer: Producer, runs: int, evaluations: int, seed: int = 1) -> 
     return sorted(results, key=lambda result: result.F)
 
 
+# Companies that choose how much they sell, while Brighton decides first. The price falls with all
+# sales: it is the cap if nobody sells, and 30 $/MWh if the whole demand is served. There are no
+# limits of lines, and the next MW of a unit costs `RISE` more than the last.
+COMPANIES = {"West": ("Alta", "Park City"), "East": ("Solitude", "Sundance")}
+FALL, RISE = 0.05, 0.02  # $/MWh for each MW
+MARGINAL = {name: cost for name, (_, _, cost) in UNITS.items()}
+
+
+def clearing_price(x: FloatArray, y: FloatArray) -> float:
+    """Return the price if Brighton sells x[0], and the units of the companies sell y, in MW."""
+    return float(PRICE_CAP - FALL * (x.sum() + y.sum()))
+
+
+def loss_of(units: Sequence[str], sold: FloatArray, price: float) -> float:
+    """Return the costs of some units less their income, in $/h."""
+    cost = np.array([MARGINAL[name] for name in units])
+    return float((cost + RISE / 2 * sold - price) @ sold)
+
+
+def company(name: str, first: int) -> bilevo.Follower:
+    """Make a company whose units are at place `first` of y, and the next ones."""
+    units = COMPANIES[name]
+    own = slice(first, first + len(units))
+    sizes = [(0.0, float(UNITS[unit][1])) for unit in units]
+    return bilevo.Follower(lambda x, y: loss_of(units, y[own], clearing_price(x, y)), sizes)
+
+
+def brightons_loss(x: FloatArray, y: FloatArray) -> float:
+    return loss_of(["Brighton"], x, clearing_price(x, y))
+
+
+def market_of_companies() -> bilevo.Problem:
+    """Make the problem of Brighton, whom the other two companies answer in equilibrium."""
+    return bilevo.Problem(
+        brightons_loss,
+        None,
+        x_bounds=[(0.0, UNITS["Brighton"][1])],
+        followers=[company("West", 0), company("East", 2)],
+        play="nash",
+        name="Brighton and two companies",
+    )
+
+
+def cartel_of_companies() -> bilevo.Problem:
+    """Make the problem that adds the companies' losses up, as if they were one company."""
+    market = market_of_companies()
+    assert market.several is not None
+    both = [one.f for one in market.several.followers if one.f is not None]
+    return bilevo.Problem(
+        brightons_loss,
+        lambda x, y: sum(f(x, y) for f in both),
+        market.x_bounds,
+        market.y_bounds,
+        name="Brighton and a cartel",
+    )
+
+
+def report_companies() -> None:
+    """Solve the market of companies, and what a sum of their losses would say."""
+    for problem in (market_of_companies(), cartel_of_companies()):
+        result = bilevo.minimize(problem, rng=1, max_evals=20_000)
+        confirmed = bilevo.verify(problem, result, effort="low").confirmed
+        others = [name for units in COMPANIES.values() for name in units]
+        sold = ", ".join(f"{name} {q:.1f}" for name, q in zip(others, result.y, strict=True))
+        price = clearing_price(result.x, result.y)
+        print(f"{problem.name}: profit of Brighton {-result.F:,.2f} $/h at {price:.2f} $/MWh")
+        print(f"  Brighton sells {result.x[0]:.1f} MW; {sold}")
+        print(f"  success: {result.success}; confirmed: {confirmed}")
+    print(
+        "The companies compete, so they sell more than a cartel would, and Brighton earns less.\n"
+        "Who adds the losses of followers up solves the market of the cartel."
+    )
+
+
 def report(producer: Producer, results: list[bilevo.Result], exact: Claim) -> None:
     found, clearings = results[0], sum(result.nfev_lower for result in results)
     runs = "1 run" if len(results) == 1 else f"{len(results)} runs"
@@ -277,7 +355,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--small", action="store_true", help="a coarse grid and short runs")
     parser.add_argument("--out", type=Path, default=Path(), help="directory for the picture")
     parser.add_argument("--units", nargs="+", choices=UNITS, help="units of another producer")
+    parser.add_argument("--companies", action="store_true", help="two companies in equilibrium")
     options = parser.parse_args(arguments)
+    if options.companies:
+        report_companies()
+        return
     need("pictures", "matplotlib", "plot")  # fails now, not after the runs
     runs, evaluations = (1, 300) if options.small else (3, 800)
     if options.small:

@@ -150,8 +150,11 @@ def test_the_landing_page_shows_what_it_is_for_and_loads_less_than_a_megabyte(
     assert "pip install" in browser.texts("article .highlight-console")[0]
     lines = browser.texts("article .highlight-python")[0].strip().splitlines()
     assert len(lines) <= 12
-    (picture,) = browser.all("article img")
-    assert picture.size["width"] > 300 and not browser.all("article svg animate")
+    idea, curve, *gallery = browser.all("article img")
+    assert idea.size["width"] > 300 and curve.size["width"] > 300
+    assert len(gallery) == len(browser.all("figure.thumb a[href*='.html']")) == 6
+    assert all(browser.js("return arguments[0].naturalWidth", picture) for picture in gallery)
+    assert not browser.all("article svg animate")
     assert f"bilevo {bilevo.__version__}" in browser.one("header").text
 
 

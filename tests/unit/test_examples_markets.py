@@ -48,6 +48,23 @@ def test_another_producer_can_be_asked_for(electricity, capsys) -> None:
     assert "single level       8,655.40  at 56.7559, 80.0000" in said
 
 
+@pytest.mark.rest
+def test_companies_answer_brighton_in_equilibrium(electricity, capsys) -> None:
+    """West sells all it can; of East, Solitude sells q with 30 + 0.07 q = price."""
+    electricity.main(["--companies"])
+    said = capsys.readouterr().out
+    x = np.linspace(0, 600, 600_001)
+    q = (80 - 0.05 * (x + 210) - 30) / 0.12
+    profit = (80 - 0.05 * (x + 210 + q) - 10 - 0.01 * x) * x
+    best = int(profit.argmax())
+    assert f"profit of Brighton {profit[best]:,.2f} $/h" in said
+    assert (
+        f"Brighton sells {x[best]:.1f} MW; Alta 40.0, Park City 170.0, Solitude {q[best]:.1f}"
+        in said
+    )
+    assert said.count("success: True; confirmed: True") == 2
+
+
 @pytest.mark.parametrize(
     ("offer", "friendly", "hostile"),
     [
