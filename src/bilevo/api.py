@@ -295,7 +295,7 @@ def verify(
         The source of random numbers. The default is 1, so the same call gives the same certificate
         twice; None draws a fresh seed.
     effort : {"low", "normal", "high"}, optional
-        How many searches are made. None is low after a run of fewer than 2,000 evaluations, high
+        How many searches are made. None is low after a run of fewer than 1,000 evaluations, high
         from 20,000 on. docs/concepts.md says what each finds and costs.
     follower : Solver, optional
         A second solver, which finds the follower's answer instead of the searches.

@@ -62,6 +62,9 @@ class Algorithm(Protocol[StateT]):
     whole
         Whether it knows whole numbers and choices (`Spec.x_grid`, `Spec.y_grid`); False by default.
         Any other algorithm searches the decoded box, and its certificates do not count there.
+    certifies
+        Whether it checks its answers by independent searches from its first generation on; False by
+        default. If True, the driver looks after that generation for functions that round inside.
     takes_stance
         Whether it searches the follower's ties for `Spec.stance` and `Spec.tie_tol`. By default it
         does not: it is only used if the stance is optimistic and `tie_tol` is not given.
@@ -76,6 +79,7 @@ class Algorithm(Protocol[StateT]):
     budget: Budget = Budget()
     ctol: float = 0.0
     whole: bool = False
+    certifies: bool = False
     takes_stance: bool = False
 
     @property

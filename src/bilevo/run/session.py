@@ -24,6 +24,7 @@ from bilevo.core.request import (
     Derive,
     Incumbent,
     Level,
+    Procedure,
     Question,
     Request,
     Slopes,
@@ -49,6 +50,7 @@ from bilevo.run.batches import (
 )
 from bilevo.run.clock import Clock
 from bilevo.run.contract import Contract
+from bilevo.run.doubts import Doubts
 from bilevo.run.record import RunRecord
 from bilevo.run.translation import translations_for
 
@@ -64,8 +66,6 @@ __all__ = [
     "StepBatch",
     "Stopped",
 ]
-# Why a certificate is not accepted where variables are whole.
-UNFIT = "has no checks for whole numbers; leave the method out, or use bilevo.verify"
 PLAIN_FIELDS = Incumbent._field_defaults  # Fields of a best pair with values of their types.
 
 
@@ -126,9 +126,7 @@ class Session:
         self._translations = translations_for(problem, gives_parts=source is not None)
         self._asked: Batch | None = None  # the batch before it was translated
         self._saved = dict.fromkeys(Saved, 0)  # points that its translations left out of it
-        self._whole = problem.has_whole
-        # Whether the algorithm's checks count; one of another package may lack the member.
-        self._fit = not self._whole or getattr(algorithm, "whole", False)
+        self._doubts = Doubts(problem, algorithm, self.record.best)
         self._choices = problem.x_bounds.choices, problem.y_bounds.choices
         self.own_time = 0.0  # seconds spent by the algorithm
         self._refused = 0  # evaluations of steps for which a limit left no room
@@ -156,11 +154,18 @@ class Session:
         while state.stop is None:
             state = yield from contract.run(algorithm.generation, "generation", spec, state)
             contract.check_generation(state, self.record.best)
+            yield from self._look_for_doubts(state)
             self._note(state)
             if self._source is not None and self._source.generation(self, state):
                 return StopReason.CALLBACK
         contract.check_end(self.record.best)
         return state.stop
+
+    def _look_for_doubts(self, state: AlgorithmState) -> Procedure[None]:
+        best, first = self.record.best, not self.record.history.count
+        assert best is not None  # the contract has checked that
+        if (yield from self._doubts.look(best, first, state.stop is not None)):
+            self._tell_best(best)
 
     def _note(self, state: AlgorithmState) -> None:
         best, counts = self.record.best, self.record.counts
@@ -373,22 +378,13 @@ class Session:
         }
         told["tolerated"] = sum((one.forgiven(x, y) for one in self._tolerances.values()), 0.0)
         values = float(best.F), float(best.f), float(best.violation)
-        self.record.best = Incumbent(x, y, *values, **told)
-        if self._whole:
-            self.record.best = self._judged(self.record.best)
+        self._tell_best(Incumbent(x, y, *values, **told))
+
+    def _tell_best(self, best: Incumbent) -> None:
+        """Take a pair in the user's units as the best, with no more than is known about it."""
+        self.record.best = self._doubts.judged(best, self.record.counts[Level.LOWER])
         if self._source is not None:
             self._source.best(self)
-
-    def _judged(self, best: Incumbent) -> Incumbent:
-        """Return the best pair of a problem with whole numbers, with no more than is known.
-
-        Checks of a method that knows no whole numbers compare points of one cell with each other.
-        """
-        spent = min(best.check_evals, self.record.counts[Level.LOWER])  # it includes repeats
-        best = best._replace(check_evals=spent)
-        if self._fit or not best.certified:
-            return best
-        return best._replace(certified=False, doubt=f"{self.method} {UNFIT}")
 
     def _room(self, batch: AnyBatch, known: int) -> int:
         """Return how many points or steps of a batch the limits allow.

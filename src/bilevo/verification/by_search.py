@@ -2,8 +2,9 @@
 
 `independent_search` searches the whole box, and also starts at the answer under test. Then
 `look_around` evaluates f around the best answer. This shows which differences of f count there
-(`core.tolerances`), whether rounding hides the answer, and where f is level. Finally, `search_ties`
-looks among the ties of the best answer for the leader's best and worst F.
+(`core.tolerances`), whether rounding hides the answer, and where f is level. Then `search_ties`
+looks among the ties of the best answer for the leader's best and worst F. Finally, `find_steps`
+tells whether functions round inside, so that searches say nothing.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from bilevo.algorithms.shared.independent_search import (
 from bilevo.algorithms.shared.polish import End
 from bilevo.algorithms.shared.surroundings import Surroundings, hidden_distance, look_around
 from bilevo.core.problem import Problem
-from bilevo.core.request import Level, Values, split
+from bilevo.core.request import Evaluate, Incumbent, Level, Request, Values, run, split
 from bilevo.core.result import Certificate
 from bilevo.core.slopes import WrongGradient
 from bilevo.core.space import UnitBox
 from bilevo.core.streams import stream
 from bilevo.core.tolerances import rounding
+from bilevo.run.plateaus import find_steps
 from bilevo.run.session import Stopped
 from bilevo.verification.certificate import UNKNOWN, Evidence, Tie, make_certificate
 from bilevo.verification.follower_problem import (
@@ -86,13 +88,14 @@ class Verification:
         """Make the searches, as far as the limits allow, and return what they found."""
         self.evaluations.progress = self._progress
         claimed, upper = Answer(self._y, np.nan, np.nan), UNKNOWN
-        missing, hidden = "", 0.0
+        missing, hidden, steps = "", 0.0, ""
         try:
             claimed = self.follower.claimed(self._y)
             upper = self.follower.leader(self._y)
             self.evaluations.reserved = 1  # one evaluation is kept for F at a better answer
             self._search(claimed)
             hidden = self._hidden()
+            steps = self._steps(claimed, upper)
         except Stopped as stopped:
             missing = self._missing(stopped)
         self.evaluations.reserved = 0
@@ -103,6 +106,7 @@ class Verification:
             searches=self.searched.made,
             missing=missing,
             hidden=hidden,
+            steps=steps,
             stance=self._settings.stance,
             tie_tol=self._settings.tie_tol,
         )
@@ -111,17 +115,17 @@ class Verification:
 
     def _search(self, claimed: Answer) -> None:
         """Search the box; look around the best answer; search its ties."""
-        run, rng = self.follower.run, stream(self._seed, "verify")
+        search, rng = self.follower.run, stream(self._seed, "verify")
         starts, n = claimed.y[None], self.follower.box.size
         derive = None
         if self._given.whole(Level.LOWER):
             self._check_gradient()
             derive = slopes_lower
-        run(independent_search(at_lower, n, rng, self._effort, starts, self.searched, derive))
+        search(independent_search(at_lower, n, rng, self._effort, starts, self.searched, derive))
         best = self.best
         if best.violation > 0 or not np.isfinite(best.f):
             return
-        self._around = around = run(look_around(at_lower, best))
+        self._around = around = search(look_around(at_lower, best))
         # Local searches end a margin away from constraints, so f of tied answers differs more.
         slack = around.negligible if self._constrained else around.sharp
         content = max(slack, self._settings.tie_tol or 0.0)
@@ -137,12 +141,12 @@ class Verification:
         F = [float(self._upper[tie.y.tobytes()].objective[0]) for tie in ties]
         most = TIE_SEARCHES[self._effort]
         if content > around.negligible:
-            search = search_near_ties(ties, F, best, content, self._seed, most)
+            more = search_near_ties(ties, F, best, content, self._seed, most)
         else:
-            search = search_ties(ties, F, rule, self._seed, most)
-        more = tied_ends(run(search), rule)
-        self._evaluate_leader(more)
-        self._levels += more
+            more = search_ties(ties, F, rule, self._seed, most)
+        found = tied_ends(search(more), rule)
+        self._evaluate_leader(found)
+        self._levels += found
 
     def _check_gradient(self) -> None:
         """Raise `WrongGradient` if the follower's gradient is wrong at this x."""
@@ -167,6 +171,19 @@ class Verification:
         self._evaluate_leader([self.best])
         F = float(self._upper[self.best.y.tobytes()].objective[0])
         return self.follower.run(hidden_distance(at_upper, self.best.y, F, self._around))
+
+    def _steps(self, claimed: Answer, upper: Values) -> str:
+        """Return that functions change in steps at the answer under test; "" if none does."""
+        boxes, evaluate = (self._x_box, self.follower.box), self.evaluations
+
+        def answer(request: Request) -> Values:
+            assert isinstance(request, Evaluate)
+            x, y = (box.real(part) for box, part in zip(boxes, request[1:], strict=True))
+            return evaluate(request.level, x, y)
+
+        F = float(upper.objective[0])
+        pair = Incumbent(self._x, self._y, F, claimed.f, claimed.violation)
+        return run(find_steps(pair, boxes), answer)
 
     def _evaluate_leader(self, ends: Sequence[End]) -> None:
         """Evaluate F, in one batch, at those of the answers where it is not known yet."""

@@ -50,6 +50,7 @@ class Evidence:
     agreeing: int = 0  # how many of them ended at the best f
     indifferent: bool = False  # whether some ties lie apart
     hidden: float = 0.0  # up to this fraction of the box, rounding of f hides answers with other F
+    steps: str = ""  # which functions change in steps, and what to do about it
     missing: str = ""  # why the searches are not complete; "" if they are
     note: str = ""  # a remark for the end of the message
     one_sided: bool = False  # whether ties were not searched for both stances
@@ -133,7 +134,7 @@ def _doubt(found: Evidence, told: Claim) -> str:
             "f does not resolve the follower's answer because of rounding: answers within "
             f"{found.hidden:.1g} of its box have the same f"
         )
-    return ""
+    return found.steps
 
 
 def _worse_tie(found: Evidence, worst: Tie) -> str:

@@ -220,7 +220,7 @@ class Evaluations:
         seen: Callable[[slice, Values], None] = lambda rows, values: None,
         on_failure: OnFailure | None = None,
     ) -> Values:
-        """Return a level's values at x (m,) and y (k, n).
+        """Return a level's values at x (m,) or (k, m), and y (k, n).
 
         `seen` is called with a slice of rows and their values. If a limit ends the batch, it is
         called for the rows that were evaluated before.
@@ -238,7 +238,7 @@ class Evaluations:
         try:
             if len(part):
                 evaluator = self._evaluators[on_failure or self.settings.on_failure]
-                batch = Batch(level, *_pairs(x, part))
+                batch = Batch(level, *_pairs(x if x.ndim == 1 else x[: len(part)], part))
                 found = evaluator(batch, NOTHING, keep, lambda: self.time_left)
                 values = make(objective=found.objective, constraints=found.constraints)
                 seen(slice(0, len(part)), values)

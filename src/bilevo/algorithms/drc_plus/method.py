@@ -101,7 +101,8 @@ class DRCPlus(Algorithm[DRCPlusState]):
     fallback: bool = True
 
     name = registered("drc-plus")
-    revision = 5
+    revision = 6
+    certifies = True
     ctol = USUAL_CTOL
     State = DRCPlusState
 

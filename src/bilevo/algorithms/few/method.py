@@ -137,7 +137,7 @@ class Few(Algorithm[FewState]):
     """The method."""
 
     name = registered("few")
-    revision = 2
+    revision = 3
     ctol = USUAL_CTOL
     State = FewState
 

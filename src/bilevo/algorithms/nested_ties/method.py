@@ -141,7 +141,8 @@ class NestedTies(Algorithm[NestedTiesState]):
     """The method. It takes every stance and `tie_tol`."""
 
     name = registered("nested-ties")
-    revision = 1
+    revision = 2
+    certifies = True
     ctol = USUAL_CTOL
     takes_stance = True
     State = NestedTiesState

@@ -61,7 +61,7 @@ class Plan(NamedTuple):
 
 
 PLANS = {
-    Effort.LOW: Plan(150, 12, 1, 2),
+    Effort.LOW: Plan(300, 12, 1, 2),
     Effort.NORMAL: Plan(400, 24, 3, 3),
     Effort.HIGH: Plan(1000, 60, 6, 5),
 }
