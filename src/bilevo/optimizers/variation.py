@@ -21,6 +21,8 @@ import numpy as np
 from bilevo.core.arrays import FloatArray
 from bilevo.core.order import Key
 
+Row = list[float]
+
 WIDTH = 15.0  # width of the boxes for which the published lengths are meant
 XI = 0.1  # size of a crossover's step along the way to the first parent
 CROSSED = 0.9  # probability of a crossover
@@ -30,11 +32,17 @@ COINCIDENT = 1e-10 / WIDTH  # a smaller mean distance from parent to centre coun
 def distinct(uniforms: Sequence[float], size: int) -> list[int]:
     """Return distinct indices below `size`, one for each uniform number."""
     chosen: list[int] = []
+    ascending: list[int] = []
     for uniform in uniforms:
         index = int(uniform * (size - len(chosen)))
-        for taken in sorted(chosen):
-            index += index >= taken
+        place = 0
+        for taken in ascending:
+            if index < taken:
+                break
+            index += 1
+            place += 1
         chosen.append(index)
+        ascending.insert(place, index)
     return chosen
 
 
@@ -77,17 +85,30 @@ def parent_centric_crossover(
     difference of the other two parents, whose order does not matter, because the normal
     distribution is symmetric.
     """
-    coordinates = parents.T.tolist()  # triples: the values of the three parents
     crossed, normals = rng.random(children).tolist(), rng.standard_normal(2 * children).tolist()
+    return np.array(crossed_rows(parents.tolist(), crossed, normals, eta))
+
+
+def crossed_rows(
+    parents: Sequence[Row], crossed: Sequence[float], normals: Sequence[float], eta: float
+) -> list[Row]:
+    """Return children as lists, one for each uniform number in `crossed`; each needs two normals.
+
+    See `parent_centric_crossover`.
+    """
+    first, second, third = parents
     rows = []
-    for k in range(children):
-        if crossed[k] < CROSSED:
+    for k, uniform in enumerate(crossed):
+        if uniform < CROSSED:
             along, across = XI / 3 * normals[2 * k], eta / 2 * normals[2 * k + 1]
             u, v, w = 1 + 2 * along, -along - across, across - along
-            rows.append([min(max(u * a + v * b + w * c, 0.0), 1.0) for a, b, c in coordinates])
+            row = [u * a + v * b + w * c for a, b, c in zip(first, second, third, strict=True)]
+            if min(row) < 0 or max(row) > 1:
+                row = [0.0 if a < 0 else min(a, 1.0) for a in row]
+            rows.append(row)
         else:
-            rows.append([a for a, _, _ in coordinates])
-    return np.array(rows)
+            rows.append(first.copy())
+    return rows
 
 
 def polynomial_mutation(
@@ -101,13 +122,29 @@ def polynomial_mutation(
 
     A change is at most `scale`; with a larger `index` small changes are more likely.
     """
-    changed, coordinates = rng.random(points.size).tolist(), points.ravel().tolist()
+    rows = points.tolist()
+    mutate_rows(rows, rng, probability, index, scale)
+    return np.array(rows)
+
+
+def mutate_rows(
+    rows: Sequence[Row],
+    rng: np.random.Generator,
+    probability: float,
+    index: float = 20.0,
+    scale: float = 1.0,
+) -> None:
+    """Change rows of coordinates in place, as `polynomial_mutation` changes points."""
+    d = len(rows[0])
+    changed = rng.random(len(rows) * d).tolist()
     chosen = [i for i, uniform in enumerate(changed) if uniform < probability]
+    if not chosen:
+        return
     power = 1 / (index + 1)
     for i, uniform in zip(chosen, rng.random(len(chosen)).tolist(), strict=True):
         change = (2 * uniform) ** power - 1 if uniform < 0.5 else 1 - (2 - 2 * uniform) ** power
-        coordinates[i] = min(max(coordinates[i] + scale * change, 0.0), 1.0)
-    return np.array(coordinates).reshape(points.shape)
+        row, j = rows[i // d], i % d
+        row[j] = min(max(row[j] + scale * change, 0.0), 1.0)
 
 
 def simulated_binary_crossover(

@@ -8,14 +8,16 @@ The first `ask` gives the whole start population. Each later `ask` gives two chi
 member and two winners of tournaments. Children compete with two random members for their places.
 
 A run takes hundreds of thousands of such generations, so each may cost only tens of microseconds.
-Therefore the sums for the variance are updated, not added up again. They are relative to the mean
-of the start population, so that cancellation does no harm before the search ends.
+Therefore members are lists of floats, which for few variables are faster than arrays, and the sums
+for the variance are updated, not added up again. They are relative to the mean of the start
+population, so that cancellation does no harm before the search ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import mul
 
 import numpy as np
 
@@ -23,10 +25,11 @@ from bilevo.core.arrays import FloatArray, row_dots
 from bilevo.core.order import Key, order_key
 from bilevo.optimizers.variation import (
     WIDTH,
+    Row,
+    crossed_rows,
     distinct,
     entrants,
-    parent_centric_crossover,
-    polynomial_mutation,
+    mutate_rows,
     tournaments,
 )
 
@@ -37,15 +40,15 @@ SMALLEST_VARIANCE = 1e-5  # The search ends when the variance shrinks to this sh
 
 @dataclass(slots=True, eq=False)
 class SteadyGAState:
-    """A population: its points (N, d), their keys in Deb's order, and the sums of the variance."""
+    """A population: its members, their keys in Deb's order, and the sums of the variance."""
 
-    points: FloatArray
+    members: list[Row]
     keys: list[Key] = field(default_factory=list)  # of known members; of all after the first `tell`
     places: list[int] = field(default_factory=list)  # the places for which the children compete
     best: int = 0
     infeasible: int = 0
-    centre: FloatArray = field(default_factory=lambda: np.empty(0))  # mean of the start population
-    total: FloatArray = field(default_factory=lambda: np.empty(0))  # sum of points - centre
+    centre: Row = field(default_factory=list)  # mean of the start population
+    total: Row = field(default_factory=list)  # sum of members - centre
     norms: list[float] = field(default_factory=list)  # squared lengths of the deviations
     squares: float = 0.0  # the sum of `norms`
     first_variance: float = 0.0
@@ -53,7 +56,7 @@ class SteadyGAState:
     @property
     def variance(self) -> float:
         """Return the sum of the coordinates' variances, times N - 1."""
-        return self.squares - float(self.total @ self.total) / len(self.keys)
+        return self.squares - square_length(self.total) / len(self.keys)
 
 
 class SteadyGA:
@@ -63,19 +66,22 @@ class SteadyGA:
         self, points: FloatArray, known: Sequence[tuple[FloatArray, Key]] = ()
     ) -> SteadyGAState:
         """Return a search that starts from points to evaluate and from members with known keys."""
-        members = np.array([point for point, _ in known]).reshape(-1, points.shape[1])
-        return SteadyGAState(np.concatenate([members, points]), [key for _, key in known])
+        members = [point.tolist() for point, _ in known] + points.tolist()
+        return SteadyGAState(members, [key for _, key in known])
 
     def ask(self, state: SteadyGAState, rng: np.random.Generator) -> FloatArray:
         """Return the members of the start population without keys, and later two children."""
+        members, keys = state.members, state.keys
         if not state.norms:
-            return state.points[len(state.keys) :]
-        uniforms = rng.random(4 + CHILDREN).tolist()
-        state.places = distinct(uniforms[4:], len(state.keys))
-        among = entrants(state.keys, state.infeasible, uniforms[:4])
-        parents = state.points[[state.best, *tournaments(among, state.keys)]]
-        children = parent_centric_crossover(parents, rng, ETA, CHILDREN)
-        return polynomial_mutation(children, rng, 1 / children.shape[1], scale=1 / WIDTH)
+            return np.array(members[len(keys) :])
+        uniforms = rng.random(4 + 2 * CHILDREN).tolist()
+        state.places = distinct(uniforms[4 : 4 + CHILDREN], len(keys))
+        one, two = tournaments(entrants(keys, state.infeasible, uniforms[:4]), keys)
+        parents = members[state.best], members[one], members[two]
+        normals = rng.standard_normal(2 * CHILDREN).tolist()
+        children = crossed_rows(parents, uniforms[4 + CHILDREN :], normals, ETA)
+        mutate_rows(children, rng, 1 / len(parents[0]), scale=1 / WIDTH)
+        return np.array(children)
 
     def tell(
         self, state: SteadyGAState, points: FloatArray, objective: FloatArray, violation: FloatArray
@@ -85,7 +91,7 @@ class SteadyGA:
         if not state.norms:
             _begin(state, keys)
             return
-        places = state.places
+        places, rows = state.places, points.tolist()
         pool = [state.keys[place] for place in places] + keys
         ranked = sorted(range(len(pool)), key=pool.__getitem__)
         chosen = ranked[: len(places)]
@@ -94,7 +100,7 @@ class SteadyGA:
         leads = state.best in places or pool[chosen[0]] < state.keys[state.best]
         for i, seat in zip(chosen, seats, strict=True):
             if i >= len(places):
-                _replace(state, seat, points[i - len(places)], pool[i])
+                _replace(state, seat, rows[i - len(places)], pool[i])
         if leads:
             state.best = seats[0]
 
@@ -110,21 +116,27 @@ def _begin(state: SteadyGAState, keys: list[Key]) -> None:
     state.keys = state.keys + keys
     state.best = min(range(len(state.keys)), key=state.keys.__getitem__)
     state.infeasible = sum(violation > 0 for violation, _ in state.keys)
-    state.centre = state.points.mean(axis=0)
-    deviations = state.points - state.centre
-    state.total = deviations.sum(axis=0)
+    points = np.array(state.members)
+    centre = points.mean(axis=0)
+    deviations = points - centre
+    state.centre, state.total = centre.tolist(), deviations.sum(axis=0).tolist()
     state.norms = row_dots(deviations, deviations).tolist()
     state.squares = sum(state.norms)
     state.first_variance = state.variance
 
 
-def _replace(state: SteadyGAState, place: int, point: FloatArray, key: Key) -> None:
+def _replace(state: SteadyGAState, place: int, member: Row, key: Key) -> None:
     """Put a point in a member's place, and update the sums."""
-    deviation = point - state.centre
-    norm = float(deviation @ deviation)
-    state.total += point - state.points[place]
+    old = state.members[place]
+    norm = square_length([a - b for a, b in zip(member, state.centre, strict=True)])
+    moved = zip(state.total, member, old, strict=True)
+    state.total = [total + (new - before) for total, new, before in moved]
     state.squares += norm - state.norms[place]
     state.norms[place] = norm
-    state.points[place] = point
+    state.members[place] = member
     state.infeasible += (key[0] > 0) - (state.keys[place][0] > 0)
     state.keys[place] = key
+
+
+def square_length(row: Row) -> float:
+    return sum(map(mul, row, row))
