@@ -21,7 +21,8 @@ from bilevo.lab.store import FAILED, Row, runs
 
 ROOT = Path(__file__).parents[1]
 # Plans that name forms of methods, which are methods with some of their settings changed.
-FORMS = [read_plan(ROOT / "plans" / name) for name in ("ablation.toml", "drc-plus-ablation.toml")]
+PLANS = ("ablation.toml", "drc-plus-ablation.toml", "weights.toml")
+FORMS = [read_plan(ROOT / "plans" / name) for name in PLANS]
 MAX_EVALUATIONS = 400_000  # Runs with more evaluations than this are not made again.
 KEPT = ("seed", "nfev_upper", "nfev_lower", "status", "F", "f", "violation", "x", "y")
 

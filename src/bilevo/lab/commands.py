@@ -42,9 +42,9 @@ def table(
     paths
         Directories of `bilevo bench`, or CSV files.
     kind
-        best, groups, accuracy, evaluations, total, real, effort, ranks, summary, solved or
-        ablation; several are separated by commas. The default is accuracy, evaluations and total,
-        and real if an optimum is not known.
+        best, groups, accuracy, evaluations, total, real, effort, ranks, summary, solved, ablation
+        or sensitivity; several are separated by commas. The default is accuracy, evaluations and
+        total, and real if an optimum is not known.
     form
         text, markdown, csv, latex or latex-document (a complete document); several are
         separated by commas.
@@ -83,8 +83,8 @@ def figure(
     paths
         Directories of `bilevo bench`.
     kind
-        convergence, allocation, runtime, ecdf or critical-difference; several are separated by
-        commas. The default is all that the runs allow.
+        convergence, allocation, runtime, ecdf, critical-difference or sensitivity; several are
+        separated by commas. The default is all that the runs allow.
     form
         pdf, png or svg; several are separated by commas.
     indicator

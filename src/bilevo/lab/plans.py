@@ -20,6 +20,8 @@ more experiments. Keys at the head of its file hold for all of them:
     stance = "pessimistic"
     tie_tol = 1e-4
 
+A grid of settings stands for many forms; see `bilevo.lab.grids`.
+
 A run's seed comes from its name, so a new method, problem or limit changes no other run.
 """
 
@@ -36,6 +38,7 @@ from typing import Any
 from bilevo import optimizers, problems, registry
 from bilevo.core.algorithm import Algorithm
 from bilevo.core.budget import require_count
+from bilevo.lab.grids import forms_of_grid
 from bilevo.lookup import named_method, named_problem, parse_sizes, require_sizes
 from bilevo.safe_files import content
 from bilevo.settings import Ties
@@ -170,11 +173,12 @@ class Experiment:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Experiments, and the forms of methods that the experiments name."""
+    """Experiments, the forms of methods that they name, and grids that have many of the forms."""
 
     experiments: tuple[Experiment, ...]
     name: str = "bench"
     forms: Mapping[str, Form] = field(default_factory=dict)
+    grids: Mapping[str, Sequence[str]] = field(default_factory=dict)  # the forms of each grid
 
     def __post_init__(self) -> None:
         if (runs := sum(part.most_runs for part in self.experiments)) > MAX_RUNS:
@@ -196,9 +200,12 @@ class Plan:
         methods: Sequence[str] = (),
         runs: int | None = None,
     ) -> Plan:
-        """Return the part of the plan with these problems, sizes, methods and number of runs."""
-        parts = self.experiments
-        chosen = {"problems": members(problems), "sizes": sizes, "methods": methods}
+        """Return the part of the plan with these problems, sizes, methods and number of runs.
+
+        The name of a grid stands for its forms.
+        """
+        parts, forms = self.experiments, _spread(methods, self.grids)
+        chosen = {"problems": members(problems), "sizes": sizes, "methods": forms}
         for key, values in chosen.items():
             if values:
                 parts = self._with_only(parts, key, values)
@@ -232,19 +239,37 @@ def read_plan(path: Path) -> Plan:
 def plan_of(table: Mapping[str, Any], name: str) -> Plan:
     """Make a plan from the content of a TOML file."""
     keys = [f.name for f in fields(Experiment)]
-    require_known_keys(table, [*keys, "experiments", "forms"], "a plan")
+    require_known_keys(table, [*keys, "experiments", "forms", "grids"], "a plan")
     common = {key: value for key, value in table.items() if key in keys}
-    parts, forms = table.get("experiments", [{}]), table.get("forms", {})
+    parts = table.get("experiments", [{}])
+    forms, grids = _tables(table, "forms"), _tables(table, "grids")
     if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
         raise ValueError("experiments must be tables: [[experiments]]")
-    if not isinstance(forms, dict) or not all(isinstance(form, dict) for form in forms.values()):
-        raise ValueError('forms must be tables: [forms."name"]')
+    spread = {label: forms_of_grid(label, grid) for label, grid in grids.items()}
+    forms = {label: _form(label, form) for label, form in forms.items()}
+    for label, points in spread.items():
+        require_new_name(label, "grid", forms)
+        forms |= {name: _form(name, form) for name, form in points.items()}
     made = []
     for part in parts:
         require_known_keys(part, keys, "an experiment")
         values = {key: _read_setting(key, value) for key, value in {**common, **part}.items()}
-        made.append(Experiment(**{"methods": (), **values}))
-    return Plan(tuple(made), name, {label: _form(label, form) for label, form in forms.items()})
+        values["methods"] = tuple(_spread(values.get("methods", ()), spread))
+        made.append(Experiment(**values))
+    return Plan(tuple(made), name, forms, {label: [*points] for label, points in spread.items()})
+
+
+def _spread(methods: Sequence[str], grids: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return names of methods, with the forms of a grid in place of the grid."""
+    return [form for name in methods for form in grids.get(name, (name,))]
+
+
+def _tables(table: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return the tables below a key, such as `[forms."name"]`."""
+    found = table.get(key, {})
+    if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
+        raise ValueError(f'{key} must be tables: [{key}."name"]')
+    return found
 
 
 def _read_setting(key: str, value: Any) -> Any:
@@ -263,12 +288,19 @@ def _read_setting(key: str, value: Any) -> Any:
 
 
 def _form(label: str, table: Mapping[str, Any]) -> Form:
-    if label in registry.methods():
-        raise ValueError(f"the form {label!r} has the name of a method; give it one of its own")
+    require_new_name(label, "form")
     if not isinstance(table.get("method"), str):
         raise ValueError(f"the form {label!r} needs a method")
     changes = {name: value for name, value in table.items() if name != "method"}
     return Form(table["method"], tuple(changes.items()))
+
+
+def require_new_name(label: str, what: str, forms: Iterable[str] = ()) -> None:
+    """Refuse a form or a grid that has the name of a method or of another form."""
+    if label in registry.methods():
+        raise ValueError(f"the {what} {label!r} has the name of a method; give it one of its own")
+    if label in forms:
+        raise ValueError(f"the {what} {label!r} has the name of a form; give it one of its own")
 
 
 def require_known_keys(table: Iterable[str], known: Sequence[str], what: str) -> None:

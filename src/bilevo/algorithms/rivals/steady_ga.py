@@ -139,4 +139,4 @@ def _replace(state: SteadyGAState, place: int, member: Row, key: Key) -> None:
 
 
 def square_length(row: Row) -> float:
-    return sum(map(mul, row, row))
+    return float(sum(map(mul, row, row)))

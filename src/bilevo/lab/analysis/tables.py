@@ -7,6 +7,7 @@
     real          F, f and evaluations on problems whose optimum is not known
     ranks         average ranks over problems, and effect sizes
     effort, solved, ablation, summary   see `solved`
+    sensitivity   what settings do to evaluations and answers, see `sensitivity`
 
 Medians are of what completed runs report, feasible or not. Marks are those of the DRC paper: "+" if
 the reference is significantly better than the method of the column, "-" if it is worse, and "=" if
@@ -22,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from bilevo.lab.analysis import best, samples, solved, statistics
+from bilevo.lab.analysis import best, samples, sensitivity, solved, statistics
 from bilevo.lab.analysis import table_parts as parts
 from bilevo.lab.analysis.samples import ACCURACIES, EVALUATIONS, QUALITIES, Case, Group
 from bilevo.lab.analysis.table_parts import DOUBT, SIGNS, WHOLE, Cell, Study, Table, TableRow
@@ -326,4 +327,5 @@ TABLES: dict[str, Callable[[Study], Table]] = {
     "summary": solved.summary,
     "solved": solved.solved,
     "ablation": solved.ablation,
+    "sensitivity": sensitivity.sensitivity,
 }

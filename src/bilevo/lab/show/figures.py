@@ -1,4 +1,4 @@
-"""Figures of stored runs for print: convergence, allocation, running time, targets, ranks.
+"""Figures of stored runs for print: convergence, allocation, times, targets, ranks, settings.
 
 `curves` computes what they show; this module draws it with matplotlib, in sizes for a column or a
 page of a paper. Names of problems and methods may come from anybody's files and may contain `$` or
@@ -17,8 +17,11 @@ from bilevo.core.extras import need
 from bilevo.lab.analysis import curves
 from bilevo.lab.analysis.curves import Band, Convergence, Ranks, Spreads, Times
 from bilevo.lab.analysis.samples import FLOOR, require_floor
+from bilevo.lab.analysis.sensitivity import families
 from bilevo.lab.analysis.statistics import ALPHA
+from bilevo.lab.analysis.table_parts import study_of
 from bilevo.lab.frames import pl
+from bilevo.lab.show import sensitivity
 from bilevo.lab.show.palette import Style, short_name, styles
 from bilevo.plot import draw_stages, save
 
@@ -253,6 +256,23 @@ def _critical_difference(data: Data) -> Figure:
     return figure
 
 
+def _sensitivity(data: Data) -> Figure:
+    """Draw what settings do; `show.sensitivity` has the panels."""
+    study = study_of(data.runs, floor=data.floor, alpha=data.alpha, holm=True)
+    found = families(study)
+    shown = [family for family in found if sensitivity.is_drawable(family)]
+    if not shown:
+        raise ValueError(
+            "no method has runs both without and with one setting, or three that sum to 1, in its "
+            'name ("method/setting=0.5"): sensitivity cannot be shown'
+        )
+    figure = sensitivity.draw_families(shown, data.styles, data.alpha)
+    missing = [", ".join(family.names) for family in found if family not in shown]
+    what = "star: the method itself; filled: significantly different (Holm)"
+    figure.supxlabel(what + _unseen(figure, missing), **SMALL)
+    return figure
+
+
 def _draw_scale(ax: Axes, found: Ranks, bottom: float) -> None:
     last = len(found.average)
     ax.plot([1, last], [0, 0], color="black", linewidth=0.8)
@@ -352,4 +372,5 @@ FIGURES: dict[str, Callable[[Data], Figure]] = {
     "runtime": _runtime,
     "ecdf": _ecdf,
     "critical-difference": _critical_difference,
+    "sensitivity": _sensitivity,
 }
