@@ -6,6 +6,7 @@ import pickle
 from dataclasses import fields
 from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,6 +82,21 @@ def test_what_belongs_to_a_problem_is_explained_so(name: str) -> None:
     assert name in signature(Problem).parameters
     with pytest.raises(TypeError, match=rf"use bilevo.Problem\(..., {name}=...\)"):
         minimize(F, f, BOX, BOX, **{name: 3})
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"F": [F, F]}, "several objectives see docs/recipe_objectives.md"),
+        ({"f": [f, f]}, "several followers see docs/recipe_several_followers.md"),
+        ({"G": [F]}, "all constraints as one list"),
+        ({"g": (f, f)}, "all constraints as one list"),
+    ],
+)
+def test_a_list_of_functions_is_refused_with_what_to_do_instead(given: Any, words: str) -> None:
+    functions = {"F": F, "f": f, **given}
+    with pytest.raises(ValueError, match=words):
+        minimize(functions.pop("F"), functions.pop("f"), BOX, BOX, **functions)
 
 
 def test_a_misspelt_name_gets_a_suggestion() -> None:

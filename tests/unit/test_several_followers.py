@@ -147,6 +147,33 @@ def test_independent_followers_are_solved_and_each_is_verified() -> None:
     assert values_of_each(problem, result.x, result.y) == pytest.approx([0, 0], abs=1e-12)
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_follower_says_which_of_its_variables_are_whole(shared: bool) -> None:
+    def lorries(x: Any, y: Any) -> Any:
+        return (y[0] - 3 * x[0]) ** 2
+
+    def effort(x: Any, y: Any) -> Any:
+        return (y[1] - x[0] / 2) ** 2
+
+    followers = [
+        Follower(None if shared else lorries, [(0, 9)], y_integrality=1),
+        Follower(None if shared else effort, [(0, 1)]),
+    ]
+    problem = Problem(
+        lambda x, y: (x[0] - 0.9) ** 2 + (y[0] - 2) ** 2 + y[1] ** 2,
+        (lambda x, y: [lorries(x, y), effort(x, y)]) if shared else None,
+        [(0, 2)],
+        followers=followers,
+        play="independent",
+    )
+    assert problem.y_integrality.tolist() == [1, 0]
+    result = minimize(problem)
+    assert result.success
+    assert result.y[0] == 2
+    # F = (x - 0.9)^2 + (x / 2)^2 where 3 x is closest to 2
+    assert abs(result.F - 0.162) <= 1e-6
+
+
 def test_a_wrong_answer_of_one_follower_is_named() -> None:
     problem = shifted()
     result = minimize(problem)

@@ -32,6 +32,13 @@ Function = Callable[[FloatArray, FloatArray], Any]
 Response = Callable[[FloatArray], FloatArray]
 MAX_BOUNDS = 4  # a notebook's table shows at most this number of distinct bounds
 
+# What to give in place of a list of functions.
+INSTEAD_OF_LISTS = {
+    "F": " that returns one number; for several objectives see docs/recipe_objectives.md",
+    "f": " that returns one number; for several followers see docs/recipe_several_followers.md",
+    **dict.fromkeys("Gg", " that returns the values of all constraints as one list"),
+}
+
 
 def _unknown(x: FloatArray, y: FloatArray) -> FloatArray:
     """Return NaN for each pair, in place of an f that only a solver knows."""
@@ -141,7 +148,8 @@ class Problem:
         dispensable = "Gg" if follower is None else "Ggf"
         for label, function in (("F", F), ("f", f), ("G", G), ("g", g)):
             fine = callable(function) or (function is None and label in dispensable)
-            require(fine, label, "a function of (x, y)", function)
+            hint = INSTEAD_OF_LISTS[label] if isinstance(function, list | tuple) else ""
+            require(fine, label, f"a function of (x, y){hint}", function)
         if f is None and g is not None:
             raise ValueError("g without f: give f too, or leave both to the solver")
         repeats = whole_number(repeats_lower)

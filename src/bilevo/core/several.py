@@ -24,7 +24,7 @@ from bilevo.core.values import BadValue, Returned
 INDEPENDENT, NASH = "independent", "nash"
 WHAT_PLAYS = (
     '"independent", if no follower minds what the others do, or "nash", if each of them answers '
-    "the others' answers"
+    "the others' answers (docs/recipe_several_followers.md)"
 )
 # Makes the solver of a game; `bilevo.followers` puts it here, as core imports no other package.
 game_solvers: list[Callable[[], Any]] = []
@@ -41,7 +41,8 @@ class Follower:
         in the order of the list. It may be None if there is a `solver`, or if the problem's own f
         returns the numbers of all followers.
     y_bounds : sequence of pairs, or scipy.optimize.Bounds
-        The box of this follower's own variables.
+        The box of this follower's own variables. A `bilevo.Choice` in place of a pair makes the
+        variable one of several labels.
     g : callable, optional
         The constraints: it takes (x, y) and returns a vector, which holds where it is <= 0.
     solver : Solver, optional
@@ -50,6 +51,8 @@ class Follower:
     block : pair, optional
         Where this follower's variables are in y, as (first, end). By default followers are side by
         side, in the order of the list.
+    y_integrality : 0, 1, or a sequence of them, optional
+        1 says that a variable of this follower is a whole number.
 
     Examples
     --------
@@ -65,7 +68,7 @@ class Follower:
     (slice(0, 1, None), slice(1, 2, None))
     """
 
-    __slots__ = ("block", "f", "g", "solver", "y_bounds")
+    __slots__ = ("block", "f", "g", "solver", "y_bounds", "y_integrality")
 
     def __init__(
         self,
@@ -74,6 +77,7 @@ class Follower:
         g: Callable[..., Any] | None = None,
         solver: Any = None,
         block: tuple[int, int] | None = None,
+        y_integrality: Any = None,
     ) -> None:
         for label, function in (("f", f), ("g", g)):
             fine = function is None or callable(function)
@@ -82,7 +86,7 @@ class Follower:
             raise ValueError("a Follower needs y_bounds, the box of its own variables")
         self.f, self.g, self.y_bounds = f, g, y_bounds
         self.solver = None if solver is None else require_solver(solver)
-        self.block = block
+        self.block, self.y_integrality = block, y_integrality
 
     def __repr__(self) -> str:
         return f"Follower(y_bounds={shown(self.y_bounds)})"
@@ -215,12 +219,14 @@ def several_of(
     _require_play(play, len(listed))
     if len(listed) == 1 and listed[0].f is None and f is not None:
         (only,) = listed
-        listed, f = [Follower(f, only.y_bounds, only.g, only.solver, only.block)], None
+        rest = only.y_bounds, only.g, only.solver, only.block, only.y_integrality
+        listed, f = [Follower(f, *rest)], None
     for name, value in others.items():
         if value is not None and value is not False:
             raise ValueError(f"{name} does not go with followers=: each Follower has its own")
     boxes = [
-        Bounds.of(one.y_bounds, f"y_bounds of follower {i + 1}") for i, one in enumerate(listed)
+        Bounds.of(one.y_bounds, f"y_bounds of follower {i + 1}", one.y_integrality)
+        for i, one in enumerate(listed)
     ]
     blocks = _blocks(listed, [box.size for box in boxes])
     bounds = side_by_side(blocks, boxes)

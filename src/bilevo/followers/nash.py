@@ -101,7 +101,9 @@ class Nash:
             )
         if problem.y_bounds.has_whole:
             raise ValueError(
-                "an equilibrium of followers with whole numbers or choices is not found"
+                'play="nash" is for followers with real variables only: a game of whole numbers or '
+                "choices may have no equilibrium; give a solver of your own as `follower`, or "
+                'play="independent"'
             )
         return replace(self, game=Game(problem))
 

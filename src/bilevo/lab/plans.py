@@ -276,7 +276,7 @@ def _read_setting(key: str, value: Any) -> Any:
     """Return a setting from a file as an experiment holds it: a list becomes a tuple."""
     if key == "max_evals":
         if not isinstance(value, list):
-            raise ValueError(f"max_evals must be a list of numbers, got {value!r}")
+            raise ValueError(f"max_evals must be a list of numbers such as [3000], got {value!r}")
         for limit in value:
             require_count("a limit in max_evals", limit, optional=False)
         return tuple(value)
