@@ -17,7 +17,10 @@ from bilevo.core.arrays import BoolArray, FloatArray
 from bilevo.followers.game import Table
 
 DISTANCE = 1e-4  # The distance of neighbours that give slopes and curvatures, in the unit box.
-SETTLED = 2e-7  # A shorter step ends the search; its error is about the square of this.
+SETTLED = 3e-9  # The error of y at which the search ends, in the unit box.
+FIRST_RATE = 0.3  # The error after a first step, relative to the step. Others have their own rate.
+LAST_STEP = 1e-6  # The longest last step: slopes and values are those before it.
+NOISE = 2e-7  # Shorter steps that do not become half as long are rounding, and end the search, too.
 ITERATIONS = 15
 PATIENCE = 4  # The steps in which the followers' own steps must become half as long.
 MAX_MOVE = 0.3  # The longest step of a variable.
@@ -124,6 +127,7 @@ def newton(table: Table, y: FloatArray, matrix: FloatArray | None) -> Stationary
     here = slopes_at(table, y, not known)
     matrix = np.zeros((len(y), len(y))) if matrix is None else matrix.copy()
     sizes: list[float] = []
+    before = 0.0
     for _ in range(ITERATIONS):
         if here is None:
             return None
@@ -135,7 +139,8 @@ def newton(table: Table, y: FloatArray, matrix: FloatArray | None) -> Stationary
             return None
         target = np.clip(y + _step(matrix, here.gradient, free), 0, 1)
         step = target - y
-        if np.abs(step).max() <= SETTLED and sizes[-1] <= 100 * SETTLED:
+        longest = float(np.abs(step).max())
+        if _has_settled(longest, before) and sizes[-1] <= 100 * LAST_STEP:
             inner = free & (y > 0) & (y < 1)
             stable = _add_curvatures(table, y, here) and bool((here.curvature[inner] > 0).all())
             return Stationary(target, y, here, matrix) if stable else None
@@ -143,8 +148,17 @@ def newton(table: Table, y: FloatArray, matrix: FloatArray | None) -> Stationary
         if there is not None and step.any():
             surprise = there.gradient - here.gradient - matrix @ step
             matrix += np.outer(surprise, step) / float(step @ step)
-        y, here = target, there
+        y, here, before = target, there, longest
     return None
+
+
+def _has_settled(step: float, before: float) -> bool:
+    """Tell whether y is exact enough after a step, by how much shorter it is than the one before.
+
+    `before` is 0 for a first step. The rate of errors is about that of steps.
+    """
+    rate = step / before if before else FIRST_RATE
+    return (step <= LAST_STEP and step * rate <= SETTLED) or (step <= NOISE and rate > 0.5)
 
 
 def _positive(matrix: FloatArray, here: Slopes) -> FloatArray:
