@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import basins, memory, report, timing, workers
+from benchmarks import basins, memory, missing, report, timing, workers
 from benchmarks.__main__ import PARTS, blocks_of
 from benchmarks.picture import draw
 from bilevo import plot
@@ -76,3 +76,10 @@ def test_the_same_figures_are_the_same_picture(tmp_path) -> None:
 def test_a_wide_deeper_basin_is_always_found() -> None:
     share, spent = basins.measure(Effort.NORMAL, 1, 0.1, 3)
     assert share == 1 and spent > 200
+
+
+def test_missing_runs_are_those_that_are_not_stored() -> None:
+    found = missing.parts(missing.stored_runs(), rate=50.0)
+    whole, none = found["drc-cma-es", "smd (2, 3)"], found["nblea", "smd (30, 30)"]
+    assert (whole.stored, whole.wanted, whole.hours) == (252, 252, 0.0)
+    assert none.stored < none.wanted == 252 and none.hours > 1

@@ -305,6 +305,21 @@ def test_the_summary_counts_problems_near_the_paper() -> None:
     assert len(set(header)) == len(header)
 
 
+def test_the_agreement_names_the_problems_that_are_far_from_the_paper() -> None:
+    shares = {"smd1": 1.05, "smd2": 1 / 1.4, "smd3": 1.9, "smd4": 2.5}
+    rows = [
+        run("drc-cma-es", 0, problem, nfev_upper=0, nfev_lower=round(share * printed_FEs))
+        for problem, share in shares.items()
+        for printed_FEs in [printed(problem, 2, 3, "drc-cma-es", "FEs")]
+    ]
+    table = made(rows, "agreement", baseline=PAPER)
+    assert table.header[:2] == ["method", "smd (2, 3)"] and "smd (30, 30)" in table.header
+    assert len(table.rows) == 8
+    line = [cell if isinstance(cell, str) else cell.written for cell in table.rows[0]]
+    assert line == ["drc-cma-es", "1, 2, 3 of 4", *["no runs"] * 4, "smd4 (2, 3) 2.5"]
+    assert "--baseline FILE" in made(rows, "agreement").notes[0]
+
+
 def test_signed_ranks_take_runs_of_the_same_number() -> None:
     rows = [run("drc-cma-es", i, Acc_u=1.0 + i) for i in range(12)]
     rows += [run("bl-cma-es", i, Acc_u=1.001 + i) for i in reversed(range(2, 14))]
@@ -339,7 +354,7 @@ def test_reconstructions_are_called_so_in_every_table() -> None:
         table = made(rows, kind, baseline=PAPER)
         names = [*table.header, *(cell for line in table.rows for cell in line)]
         told = [name for name in names if isinstance(name, str) and "reconstruction" in name]
-        assert len(told) == {"summary": 1, "solved": 6, "groups": 0}.get(kind, 2)
+        assert len(told) == {"summary": 1, "solved": 6, "groups": 0, "sensitivity": 0}.get(kind, 2)
 
 
 def test_other_programs_results_are_no_reconstructions_of_ours() -> None:

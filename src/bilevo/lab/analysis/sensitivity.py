@@ -216,10 +216,15 @@ def _methods(made: list[Family]) -> list[str]:
 
 
 def _runs_note(study: Study, made: list[Family]) -> list[str]:
-    """Say how many runs of how many problems each row has."""
-    shown = {name for name in study.methods if base_method(name) in _methods(made)}
-    counts = {of[name].attempts for of in study.groups.values() for name in of if name in shown}
-    return [f"{parts.span(counts)} runs of each setting on each of {len(study.groups)} problems."]
+    """Say how many runs the methods themselves and their forms have on each problem."""
+    own = _methods(made)
+    forms = [name for name in study.methods if base_method(name) in own and settings_of(name)]
+    cases = [of for of in study.groups.values() if any(name in of for name in forms)]
+    ours, theirs = (
+        parts.span(of[name].attempts for of in cases for name in names if name in of)
+        for names in (forms, own)
+    )
+    return [f"{ours} runs of each setting on each of {len(cases)} problems; default {theirs}."]
 
 
 def _friedman_note(study: Study, family: Family) -> list[str]:

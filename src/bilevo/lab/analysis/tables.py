@@ -6,7 +6,7 @@
     total         evaluations of both levels together, and the share that the reference saves
     real          F, f and evaluations on problems whose optimum is not known
     ranks         average ranks over problems, and effect sizes
-    effort, solved, ablation, summary   see `solved`
+    effort, solved, ablation, agreement, summary   see `solved`
     sensitivity   what settings do to evaluations and answers, see `sensitivity`
 
 Medians are of what completed runs report, feasible or not. Marks are those of the DRC paper: "+" if
@@ -324,6 +324,7 @@ TABLES: dict[str, Callable[[Study], Table]] = {
     "real": real,
     "effort": solved.effort,
     "ranks": average_ranks,
+    "agreement": solved.agreement,
     "summary": solved.summary,
     "solved": solved.solved,
     "ablation": solved.ablation,
