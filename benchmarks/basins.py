@@ -19,7 +19,7 @@ import numpy as np
 
 import bilevo
 from bilevo import kernels
-from bilevo.algorithms.drc_plus.certificate import check_answer
+from bilevo.algorithms.drc_plus.certificate import LEAST_THOROUGH, check_answer
 from bilevo.algorithms.drc_plus.experience import Experience
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.independent_search import Effort
@@ -96,7 +96,8 @@ def table(problems: int) -> Lines:
     lines: Lines = [["effort", "n", *(f"{volume:.0%} of the box" for volume in VOLUMES), "cost"]]
     measures: list[tuple[str, Callable[..., tuple[float, float]]]]
     measures = [("a run of drc-plus", partial(measure_run, 1.0))]
-    measures += [("the end of its run, 5 times as thorough", partial(measure_run, 5.0))]
+    end = f"the end of its run, {LEAST_THOROUGH} times as thorough"
+    measures += [(end, partial(measure_run, LEAST_THOROUGH))]
     measures += [(effort, partial(measure, effort)) for effort in Effort]
     for name, measured in measures:
         for n in SIZES:

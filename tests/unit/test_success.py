@@ -52,6 +52,15 @@ def ended(reason: StopReason, best: Incumbent | None) -> Result:
     return RunRecord(best=best).result(1, 1, reason, 7, 0.0, "made-up", 1, "numpy")
 
 
+def test_the_message_of_a_certified_answer_says_in_full_that_a_batch_was_cut() -> None:
+    reason = StopReason.MAX_EVALS
+    record = RunRecord(best=PAIR)
+    result = record.result(1, 1, reason, 0, 0.0, "made-up", 1, "numpy", unused=4)
+    why = "the limit on evaluations is reached (in a batch: the answer uses none of the 4 values "
+    why += "of its first part); the answer is feasible, "
+    assert result.message.startswith(UNSETTLED + why)
+
+
 @pytest.mark.parametrize("reason", StopReason)
 def test_the_message_begins_with_why_a_run_ended(reason: StopReason) -> None:
     result = ended(reason, PAIR)

@@ -28,7 +28,7 @@ NO_EQUILIBRIUM = (
 )
 _UNSETTLED = "stopped before it settled"
 REACHED = f"{_UNSETTLED}: the limit on evaluations is reached"
-UNUSED = " (in a batch; the answer uses none of the {points} values of its first part)"
+UNUSED = " (in a batch: the answer uses none of the {points} values of its first part)"
 _REASONS = {
     StopReason.TARGET: "F reached the target",
     StopReason.STAGNATION: "the search has settled: F improves no more",
