@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mixed_problems import mixed_problem
 
 import bilevo
+from benchmarks.known.mixed_problems import mixed_problem
 from bilevo import Choice, Problem, minimize, verify
 from bilevo.core.bounds import Bounds, Grid
 from bilevo.core.space import UnitBox

@@ -26,6 +26,7 @@ class BLCMAES(JointSearch):
     revision = 1
 
     def generation(self, spec: Spec, state: LeaderState) -> Procedure[LeaderState]:
-        followers = self.new_followers(spec, state)
+        method = self.on_grid(spec)
+        followers = method.new_followers(spec, state)
         yield from together(solve_follower(state, follower) for follower in followers)
-        return (yield from self.conclude(spec, state, followers))
+        return (yield from method.conclude(spec, state, followers))

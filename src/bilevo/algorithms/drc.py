@@ -223,16 +223,17 @@ class DRC(JointSearch):
 
     def generation(self, spec: Spec, state: LeaderState) -> Procedure[LeaderState]:
         """Make one pass of Algorithm 1: new leaders, competition, upper update."""
-        followers = self.new_followers(spec, state)
+        method = self.on_grid(spec)
+        followers = method.new_followers(spec, state)
         tasks = [
-            Task(i, follower, self.lower, np.zeros((3, spec.n)), self.gamma)
+            Task(i, follower, method.lower, np.zeros((3, spec.n)), self.gamma)
             for i, follower in enumerate(followers)
         ]
         competition = self.compete(state, tasks, stream(spec.seed, "roulette", state.generation))
         if self.parallel == "rounds":
-            return (yield from self.conclude_later(spec, state, followers, competition))
+            return (yield from method.conclude_later(spec, state, followers, competition))
         yield from competition
-        return (yield from self.conclude(spec, state, followers))
+        return (yield from method.conclude(spec, state, followers))
 
     def compete(
         self, state: LeaderState, tasks: list[Task], rng: np.random.Generator

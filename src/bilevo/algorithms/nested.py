@@ -17,6 +17,8 @@ from bilevo.algorithms.shared.leader import (
     best_pair,
     close_generation,
     first_by_itself,
+    grids,
+    has_grid,
     sample_leaders,
     solve_follower,
     solver_searches,
@@ -29,7 +31,8 @@ from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, together
 from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES, CMAState
-from bilevo.optimizers.protocol import Start
+from bilevo.optimizers.cma_margin import on_grid
+from bilevo.optimizers.protocol import AnyOptimizer, Start
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +52,24 @@ class NestedCMAES(Algorithm[LeaderState]):
 
     name = registered("nested-cma-es")
     revision = 1
+    whole = True
     State = LeaderState
     followers = Followers.BOTH
 
     def init(self, spec: Spec) -> Procedure[LeaderState]:
         yield from ()
-        return start_leader(spec, self.upper, spec.m)
+        return start_leader(spec, self.optimizers(spec)[0], spec.m)
+
+    def optimizers(self, spec: Spec) -> tuple[AnyOptimizer, AnyOptimizer]:
+        """Return the optimizers of both levels, with margin for whole numbers and choices."""
+        if not has_grid(spec):
+            return self.upper, self.lower
+        x_grid, y_grid = grids(spec)
+        return on_grid(self.upper, x_grid), on_grid(self.lower, y_grid)
 
     def generation(self, spec: Spec, state: LeaderState) -> Procedure[LeaderState]:
-        leaders = sample_leaders(spec, state, self.upper)
+        upper, _ = self.optimizers(spec)
+        leaders = sample_leaders(spec, state, upper)
         followers: Sequence[AnyFollowerSearch] = (
             [self.follower(spec, state, x, i) for i, x in enumerate(leaders)]
             if spec.step_cost is None
@@ -71,12 +83,13 @@ class NestedCMAES(Algorithm[LeaderState]):
             state.elite = best
             yield best.incumbent
         close_generation(spec, state, [f.executions for f in followers], pairs)
-        tell_leader(state, self.upper, leaders, pairs)
+        tell_leader(state, upper, leaders, pairs)
         return state
 
     def follower(self, spec: Spec, state: LeaderState, x: FloatArray, task: int) -> FollowerSearch:
         rng = stream(spec.seed, "follower", state.generation, task)
-        search = self.lower.start(Start.uniform(spec.spread[spec.m :], rng), rng)
-        usual = FollowerRule.of(spec.budget, self.lower.population_size(spec.n))
+        _, lower = self.optimizers(spec)
+        search = lower.start(Start.uniform(spec.spread[spec.m :], rng), rng)
+        usual = FollowerRule.of(spec.budget, lower.population_size(spec.n))
         rule = replace(usual, longest=10 * usual.longest, absolute=0.0, relative=0.0)
-        return FollowerSearch(x, self.lower, search, rng, rule, state.f_scale)
+        return FollowerSearch(x, lower, search, rng, rule, state.f_scale)

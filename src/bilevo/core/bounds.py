@@ -183,6 +183,16 @@ class Grid:
         unordered = np.array([int(i) in bounds.choices for i in free], np.bool_)
         return cls(count.astype(np.int64), unordered)
 
+    @classmethod
+    def of_reals(cls, size: int) -> Grid:
+        """Return the grid of real variables only, which has one cell."""
+        return cls(np.zeros(size, np.int64), np.zeros(size, np.bool_))
+
+    def beside(self, other: Grid) -> Grid:
+        """Return the grid of these coordinates and then those of another grid."""
+        values = np.concatenate([self.values, other.values])
+        return Grid(values, np.concatenate([self.unordered, other.unordered]))
+
     @property
     def whole(self) -> BoolArray:
         """Say which unit coordinates are whole numbers or choices."""

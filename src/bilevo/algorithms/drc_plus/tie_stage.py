@@ -16,6 +16,7 @@ from bilevo.algorithms.drc_plus.certificate import Check
 from bilevo.algorithms.drc_plus.experience import WarmTask
 from bilevo.algorithms.drc_plus.state import DRCPlusState, budget_of
 from bilevo.algorithms.shared.follower_search import TieFindings
+from bilevo.algorithms.shared.leader import has_grid
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure
 
@@ -39,7 +40,7 @@ def tie_stage_is_due(spec: Spec, state: DRCPlusState) -> bool:
 
     Where f is not smooth, or variables are whole, plateaus of f are no ranges of ties.
     """
-    whole = spec.x_grid is not None or spec.y_grid is not None
+    whole = has_grid(spec)
     wanted = state.indifferent and spec.target is None and not (state.known.rough or whole)
     return wanted and state.total < budget_of(spec).total
 

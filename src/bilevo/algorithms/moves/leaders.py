@@ -9,12 +9,13 @@ from functools import partial
 import numpy as np
 
 from bilevo.algorithms.drc_race.certify import check_elite
-from bilevo.algorithms.shared.cells import Cells, real_grid, thorough_search
+from bilevo.algorithms.shared.cells import Cells, thorough_search
 from bilevo.algorithms.shared.follower_search import FollowerCheck, Pair, evaluate_answers
 from bilevo.algorithms.shared.leader import (
     LeaderState,
     best_pair,
     evaluate_leaders,
+    grids,
     solver_searches,
 )
 from bilevo.core.arrays import FloatArray
@@ -50,13 +51,6 @@ class MovesState(LeaderState):
     lower: int = 0  # the follower's evaluations so far, repeats included
     doubts: bool = False  # whether a first search of a follower has missed a better answer
     audited: int = 0  # leaders whose followers were searched again, to test first searches
-
-
-def grids(spec: Spec) -> tuple[Grid, Grid]:
-    """Return the grids of x and y; one of real variables has a single cell."""
-    x_grid = real_grid(spec.m) if spec.x_grid is None else spec.x_grid
-    y_grid = real_grid(spec.n) if spec.y_grid is None else spec.y_grid
-    return x_grid, y_grid
 
 
 def key_of(grid: Grid, x: FloatArray) -> str:

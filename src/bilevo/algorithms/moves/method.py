@@ -32,13 +32,12 @@ from bilevo.algorithms.moves.leaders import (
     MovesState,
     audit_leader,
     check_leader,
-    grids,
     key_of,
     solve_leader,
 )
 from bilevo.algorithms.moves.ranking import MoveModel, features
 from bilevo.algorithms.shared.cells import MOST_CELLS, all_cells, exchanges, steps
-from bilevo.algorithms.shared.leader import reached
+from bilevo.algorithms.shared.leader import grids, reached
 from bilevo.algorithms.shared.sqp import LocalRule, sqp
 from bilevo.core.algorithm import Algorithm, Followers, registered
 from bilevo.core.arrays import FloatArray, IntArray
@@ -60,7 +59,8 @@ REORDERED = 8  # Moves are put into a new order after this number of them.
 MOST_MODELLED = 400  # A model is made of at most this number of leaders, the latest ones.
 # At least so many followers are searched again before a run ends, to test first searches.
 AUDITS = 20
-SWEEP = 3000  # All cells are tried if this takes at most as many evaluations.
+SWEEP = 3000  # All cells are tried if this takes at most as many evaluations,
+DEARER = 2  # or this many times those of the run so far, because only that proves the answer.
 MOST_SWEPT = 20_000  # The most cells that are tried one by one.
 COARSE_DIFFERENCE = 1e-4  # Distance of the neighbours that give slopes of F at the answers.
 POLISH_STEPS = 0.05 * 0.25 ** np.arange(10)  # Steps by which real numbers of x are polished.
@@ -384,7 +384,7 @@ class Moves(Algorithm[MovesState]):
         left = x_grid.cells - len(state.known)
         spent = state.lower + state.spent
         each = spent / max(1, len(state.known))
-        affordable = max(SWEEP, spent) if spec.step_cost is None else spent
+        affordable = max(SWEEP, DEARER * spent) if spec.step_cost is None else spent
         if left <= 0 or left > MOST_SWEPT or left * each > affordable:
             return None
         for cell in all_cells(x_grid):

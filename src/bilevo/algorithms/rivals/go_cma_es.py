@@ -270,6 +270,8 @@ class GOCMAES(Algorithm[GOState]):
             target=spec.target if last and not context.foreign.any() else None,
             x0=None if start is None else start[group.x],
             y0=None if spec.y0 is None else spec.y0[group.y],
+            x_grid=None,
+            y_grid=None,
         )
 
 

@@ -87,6 +87,7 @@ class TLEA(JointSearch):
 
     name = registered("tlea-cma-es")
     revision = 1
+    whole = False
     followers = Followers.FUNCTION  # searches transfer their distributions
 
     def __post_init__(self) -> None:

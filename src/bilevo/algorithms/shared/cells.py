@@ -28,16 +28,11 @@ from bilevo.optimizers.sampling import latin_hypercube
 
 MOST_CELLS = 4096  # Up to this number of cells, all are compared if all variables are whole.
 MOST_MIXED_CELLS = 512  # The same if there are real variables, too.
-LEAST_SEARCHED = 6  # A quick comparison searches the real numbers of at least this many cells.
+LEAST_SEARCHED = 3  # A quick comparison searches the real numbers of at least this many cells.
 BATCH = 256  # How many cells are searched side by side.
 MAX_TIES = 64  # How many cells with the same f are followed, and offered to the leader.
 SAMPLE = 8  # A search without a start looks at this number of points, and at more if n is larger.
 COARSE = 1e-11  # The gain that a first search in a cell ignores, in units of the spread of f.
-
-
-def real_grid(size: int) -> Grid:
-    """Return the grid of real variables only, which has one cell."""
-    return Grid(np.zeros(size, np.int64), np.zeros(size, np.bool_))
 
 
 def steps(grid: Grid, cell: IntArray) -> Iterator[IntArray]:
@@ -317,7 +312,10 @@ def thorough_search(
     """
     found = Compared()
     for start in starts:
-        yield from cells.descend(start)
+        if quick and cells.few:  # the comparison moves on to better cells
+            yield from cells.search([cells.cell(start)], start)
+        else:
+            yield from cells.descend(start)
     if cells.few:
         found.compared = int(cells.grid.cells)
         compare = cells.compare_quickly if quick else cells.compare_all

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 
@@ -31,6 +32,8 @@ from bilevo.algorithms.shared.leader import (
     close_generation,
     evaluate_leader,
     finish,
+    grids,
+    has_grid,
     require_optimizer,
     sample_leaders,
     solver_searches,
@@ -43,6 +46,7 @@ from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, alongside
 from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
+from bilevo.optimizers.cma_margin import on_grid
 from bilevo.optimizers.protocol import AnyOptimizer
 
 
@@ -63,10 +67,24 @@ class JointSearch(Algorithm[LeaderState]):
     State = LeaderState
     followers = Followers.BOTH
 
+    @property
+    def whole(self) -> bool:  # type: ignore[override]  # it hangs on the optimizers
+        return isinstance(self.upper, CMAES) and isinstance(self.lower, CMAES)
+
     def init(self, spec: Spec) -> Procedure[LeaderState]:
         yield from ()
         joint = spec.m + spec.n if spec.step_cost is None else spec.m
-        return start_leader(spec, self.upper, joint)
+        return start_leader(spec, self.on_grid(spec).upper, joint)
+
+    def on_grid(self, spec: Spec) -> Self:
+        """Return the method with CMA-ES with margin, if variables are whole numbers or choices."""
+        upper, lower = self.upper, self.lower
+        if not (self.whole and has_grid(spec)):
+            return self
+        assert isinstance(upper, CMAES) and isinstance(lower, CMAES)
+        x_grid, y_grid = grids(spec)
+        joint = x_grid.beside(y_grid) if spec.step_cost is None else x_grid
+        return replace(self, upper=on_grid(upper, joint), lower=on_grid(lower, y_grid))
 
     def new_followers(self, spec: Spec, state: LeaderState) -> Sequence[AnyFollowerSearch]:
         """Return a follower search for each leader of a new generation."""

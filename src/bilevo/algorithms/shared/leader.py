@@ -20,6 +20,7 @@ from bilevo.algorithms.shared.follower_search import (
 )
 from bilevo.core.algorithm import AlgorithmState
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
+from bilevo.core.bounds import Grid
 from bilevo.core.budget import Scale, StopReason, interquartile_range
 from bilevo.core.order import best_index, ranking
 from bilevo.core.problem import Spec
@@ -71,6 +72,18 @@ def start_leader(spec: Spec, optimizer: AnyOptimizer, d: int) -> LeaderState:
     if spec.y0 is not None and d > spec.m:
         start.mean[spec.m :] = spec.y0
     return LeaderState(optimizer.start(start, rng))
+
+
+def grids(spec: Spec) -> tuple[Grid, Grid]:
+    """Return the grids of x and y; one of real variables has a single cell."""
+    x_grid = Grid.of_reals(spec.m) if spec.x_grid is None else spec.x_grid
+    y_grid = Grid.of_reals(spec.n) if spec.y_grid is None else spec.y_grid
+    return x_grid, y_grid
+
+
+def has_grid(spec: Spec) -> bool:
+    """Tell whether any variable that is searched is a whole number or a choice."""
+    return spec.x_grid is not None or spec.y_grid is not None
 
 
 def first_leaders(count: int, spec: Spec, rng: np.random.Generator) -> FloatArray:
