@@ -119,6 +119,8 @@ def _middle(factors: Sequence[float]) -> float:
 def _factor(value: float) -> str:
     if value > LARGE:
         return f"more than {LARGE:,.0f}"
+    if value < 1.05:  # "1.0 times as many" would say nothing
+        return f"{value:.2f}"
     return f"{value:.1f}" if value < 10 else f"{value:.0f}"
 
 
