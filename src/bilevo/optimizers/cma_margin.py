@@ -36,7 +36,7 @@ from bilevo.optimizers.cma_es import CMAES, CMAState, parameters
 from bilevo.optimizers.cma_kernels import parts, repaired, sample
 from bilevo.optimizers.protocol import Start
 
-MARGIN = 0.73  # 1 - alpha of one variable; alpha is less if there are more
+UNCHANGED = 0.73  # 1 - alpha of one variable; alpha is less if there are more
 LEAST = 1e-8  # the least probability of a cell, for rounding
 SIGNAL = 1.5  # ASNG's threshold of the signal-to-noise ratio
 SETTLED = 1.1  # a number or choice has settled if it changes at most with this many alpha
@@ -57,7 +57,7 @@ class Layout(NamedTuple):
     def of(cls, grid: Grid) -> Layout:
         ordered, choices = np.flatnonzero(~grid.unordered), np.flatnonzero(grid.unordered)
         whole = np.flatnonzero(grid.values[ordered] > 0)
-        alpha = 1 - MARGIN ** (1 / max(1, whole.size + choices.size))
+        alpha = 1 - UNCHANGED ** (1 / max(1, whole.size + choices.size))
         values = grid.values[ordered][whole]
         return cls(ordered, whole, values, choices, grid.values[choices], alpha)
 
