@@ -16,6 +16,7 @@ from bilevo.core.arrays import FloatArray
 from bilevo.core.request import Procedure, Values
 from bilevo.core.tolerances import (
     FAR,
+    LEVEL,
     NEAR,
     UNRESOLVED,
     alike,
@@ -121,11 +122,14 @@ def _radii(f: float, around: FloatArray) -> FloatArray:
 
     `around` (k, directions) holds f at all k `STEPS`. It is assumed that f grows with the square of
     the distance up to the first step at which a change is visible. If no change is visible in a
-    direction, f is level there, and the radius is 0.
+    direction, f is level there, and the radius is 0. A change that is tiny beside that in another
+    direction is not visible: it may only come from rounding of the direction (see `LEVEL`).
     """
     with np.errstate(all="ignore"):
         change = np.abs(around - f)
-        visible = np.isfinite(change) & (change > VISIBLE * rounding(f))
+        steepest = np.where(np.isfinite(change), change, 0.0).max(axis=1, keepdims=True)
+        least = np.maximum(VISIBLE * rounding(f), LEVEL * steepest)
+        visible = np.isfinite(change) & (change > least)
         first = visible.argmax(axis=0)
         size = np.take_along_axis(change, first[None], axis=0)[0]
         radii = np.array(STEPS)[first] * np.sqrt(rounding(f) / size)
