@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 
 from bilevo.algorithms.drc_plus.box_search import (
+    hop_basins,
     probe_axes,
     search_all,
     search_box,
@@ -149,6 +150,7 @@ def check_answer(
         else:
             relaxed, doublings = number % 2 == 1, max(0, number - 2)
             end = yield from search_box(follower, own.pair.x, rng, relaxed, doublings, exact=True)
+            end = yield from hop_if_refuted(follower, check, end)
             check.ends.append(end)
             check.found.append(end)
         check.spent = known.spent - before
@@ -212,11 +214,23 @@ def search_from_all_over(
     if not end.solved and math.isfinite(end.pair.f):
         found.append((yield from follower.search_around(end, follower.known.tight, rng)))
         end = best_of(found)
+    hopped = yield from hop_if_refuted(follower, check, end)
+    found, end = found if hopped is end else [*found, hopped], hopped
     points = np.concatenate([own.y[None], follower.known.refuted.reshape(-1, n)])
     starts = yield from tasks_at(follower, x, points)
     again = yield from search_all(follower, starts)
     check.ends.append(end)
     check.found += with_best_parts(follower, [*found, *again])
+
+
+def hop_if_refuted(follower: LocalFollower, check: Check, end: WarmTask) -> Procedure[WarmTask]:
+    """Step from a search's end to other basins, if answers of this run were refuted before.
+
+    Then f has more basins than searches of the box tell apart.
+    """
+    if not len(follower.known.refuted):
+        return end
+    return (yield from hop_basins(follower, end, check.local))
 
 
 def finish_some(follower: LocalFollower, ends: list[WarmTask]) -> Procedure[list[WarmTask]]:

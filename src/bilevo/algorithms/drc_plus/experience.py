@@ -37,6 +37,8 @@ CAPACITY = 5000  # How many answers are remembered.
 WIDE = 0.3  # Standard deviation of points all over the box, as a fraction of the box.
 SOFTEST = 1e-6  # Curvatures that are kept are at least this fraction of the largest.
 FAR_APART = 0.5  # Leaders farther apart say nothing about how answers change with x.
+PARTS = np.array([1.0, 2.0, 3.0])  # Between two basins there may be one or two others.
+MAX_HOPS = 8  # How many steps between basins are remembered, for each variable.
 MAX_REFUTED = 8  # How many refuted answers are remembered.
 
 
@@ -56,6 +58,9 @@ class Experience:
     spread: float = 0.0  # how much f varies over the box at one x (see `renew_scale`)
     spent: int = 0  # lower evaluations so far
     refuted: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # refuted answers (k, n)
+    hops: FloatArray = field(
+        default_factory=lambda: np.empty((0, 0))
+    )  # steps (k, n) between basins
     measured: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # last measured Hessian
     gradients: bool = False  # whether the user gives the follower's gradients
     slopes: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # estimated dy*/dx (n, m)
@@ -115,6 +120,17 @@ class Experience:
         others = self.refuted.reshape(-1, len(y))
         far = np.abs(others - y).max(axis=1) > DISTINCT
         self.refuted = np.concatenate([others[far], y[None]])[-MAX_REFUTED:]
+
+    def learn_hops(self, step: FloatArray) -> None:
+        """Remember a step (n,) that has led to a better basin, and its parts along each axis."""
+        long = np.abs(step) > DISTINCT
+        if not long.any():
+            return
+        axes = np.diag(step)[long]
+        rows = np.concatenate([*(axes / part for part in PARTS), np.where(long, step, 0.0)[None]])
+        others = self.hops.reshape(-1, len(step))
+        others = others[(others[:, ~long] != 0).any(axis=1)]  # they lead elsewhere
+        self.hops = np.concatenate([others, rows, -rows])[-MAX_HOPS * len(step) :]
 
     def renew_scale(self, over_box: float, near: float, f: float) -> None:
         """Set the scale of f by how much f varies at one x.
@@ -255,14 +271,19 @@ class Experience:
         return np.asarray(np.concatenate([np.clip(found[:1], 0.0, 1.0), nearest]))
 
     def rivals(self, y: FloatArray, count: int) -> FloatArray:
-        """Return up to `count` recent or refuted answers that are far from y and each other."""
+        """Return up to `count` recent or refuted answers that are far from y and each other.
+
+        If steps between basins are known, the points that they lead to are returned, too.
+        """
         answers = np.concatenate([self.y[-200:], self.refuted.reshape(-1, len(y))])
         chosen: list[int] = []
         distance = np.abs(answers - y).max(axis=1, initial=0.0)
         while len(chosen) < count and distance.max(initial=0.0) > DISTINCT:
             chosen.append(int(distance.argmax()))
             distance = np.minimum(distance, np.abs(answers - answers[chosen[-1]]).max(axis=1))
-        return np.asarray(answers[chosen])
+        return np.concatenate(
+            [answers[chosen], np.clip(y + self.hops.reshape(-1, len(y)), 0.0, 1.0)]
+        )
 
 
 @dataclass(slots=True, eq=False)
