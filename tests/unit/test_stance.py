@@ -170,6 +170,40 @@ def test_verify_allows_what_tie_tol_allows() -> None:
     assert not bilevo.verify(problem, result, tie_tol=1e-3).confirmed
 
 
+def test_verify_confirms_answers_in_a_valley_of_ties() -> None:
+    """The valley is found by differences; an error of its direction must not count as rounding."""
+    problem = bilevo.problems.get("smd6")
+    for seed in (812, 814):
+        certificate = bilevo.verify(problem, bilevo.minimize(problem, rng=seed), rng=seed)
+        assert certificate.confirmed, certificate.message
+        assert pytest.approx((0, 200), abs=1e-6) == (certificate.F_best, certificate.F_worst)
+
+
+@pytest.mark.slow
+def test_ties_on_a_sphere_are_followed() -> None:
+    """The leader's constraints leave one point of the sphere (benchmarks/ties.py: more runs)."""
+    problem = bilevo.problems.get("smd11", 5, 5)
+    result = bilevo.minimize(problem, rng=2, target=False)
+    assert pytest.approx(-1, abs=1e-4) == result.F
+    assert result.success and bilevo.verify(problem, result).confirmed
+
+
+@pytest.mark.parametrize("number", range(1, 7))
+def test_wrong_answers_of_pmm_look_perfect(number: int) -> None:
+    problem = bilevo.problems.get(f"pmm{number}", 4, 4)
+    best = problem.optimum
+    assert best is not None and best.x is not None and best.y is not None
+    x, y = best.x[None], best.y[None]
+    assert problem.F(x, y) == pytest.approx(0, abs=1e-12)
+    assert problem.f(x, y) == pytest.approx(0, abs=1e-12)
+    rng = np.random.default_rng(number)
+    others = rng.uniform(-10, 10, (200, 4))
+    assert (problem.f(np.zeros((200, 4)), others) > 0).all()
+    assert (problem.F(np.zeros((200, 4)), others) > 0).all()
+    leaders = rng.uniform(-10, 10, (200, 4))
+    assert (problem.F(leaders, others) + 1e-9 >= np.abs(problem.f(leaders, others))).all()
+
+
 def test_a_run_keeps_its_stance(tmp_path: Path) -> None:
     problem = bilevo.problems.get("line")
     whole = bilevo.minimize(problem, stance="pessimistic", tie_tol=1e-6, rng=3, max_evals=2000)

@@ -5,6 +5,7 @@ import pytest
 
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.sqp import LocalRule
+from bilevo.algorithms.shared.tie_sets import TieSet, search_face
 from bilevo.algorithms.shared.ties import (
     FlatSet,
     flat_directions,
@@ -113,3 +114,29 @@ def test_answers_are_tied_if_they_are_apart_and_equally_good() -> None:
     assert not is_tie(pair(0.1, 1.0), pair(0.105, 1.0), 1e-6)
     assert not is_tie(pair(0.1, 1.0), pair(0.9, 1.1), 1e-6)
     assert not is_tie(pair(0.1, 1.0), pair(0.9, 1.0, 0.1), 1e-6)
+
+
+def test_ties_on_a_curved_constraint_are_searched() -> None:
+    """f is the distance from the middle, which must be at least 0.3: all points at 0.3 tie."""
+
+    def lower(y: FloatArray) -> Procedure[Values]:
+        yield from ()
+        square = ((y - 0.5) ** 2).sum(axis=1)
+        c = (0.09 - square)[:, None]
+        return Values(square, np.maximum(c[:, 0], 0.0), c, 0)
+
+    def upper(y: FloatArray) -> Procedure[Values]:
+        """F = y_1, under y_0 >= 0.5 + 0.3 cos(1): the best tie is at an angle of 1."""
+        yield from ()
+        c = (0.5 + 0.3 * np.cos(1.0) - y[:, 0])[:, None]
+        return Values(-y[:, 1], np.maximum(c[:, 0], 0.0), c, 0)
+
+    ties = TieSet(lower, upper, 0.09, 1e-10, Stance.OPTIMISTIC)
+    run(search_face(ties, np.array([[0.8, 0.5]]), 1.0))
+    assert ties.found is not None
+    angle = np.array([np.cos(1.0), np.sin(1.0)])
+    assert ties.found.y == pytest.approx(0.5 + 0.3 * angle, abs=1e-6)
+    worst = TieSet(lower, upper, 0.09, 1e-10, Stance.PESSIMISTIC)
+    worst.found = ties.found
+    run(search_face(worst, np.array([[0.8, 0.5]]), 1.0))
+    assert worst.found.violation > 0  # for a pessimistic leader this tie is worse than any F

@@ -209,7 +209,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
             if moved or are_distinct(state.the_elite, elite):
                 state.stop, state.fruitless = None, 0
         state.stop = first_met([target], state.progress()) or spent or state.stop
-        if state.stop and tie_stage_is_due(spec, state):
+        if tie_stage_is_due(spec, state):
             yield from resolve_all_ties(spec, state)
 
     def certify_elite(

@@ -88,6 +88,7 @@ class DRCPlusState(LeaderView):
     checked_at: int = 0  # evaluations so far when that check ended
     fallback: LeaderState | None = None  # the state of DRC, if it has taken over
     indifferent: bool = False  # whether a check has seen ties of a follower (see tie_stage)
+    faces: bool = False  # whether these lie on active constraints, and the leader prefers some
     stop: StopReason | None = None
     executions: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     survived: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))

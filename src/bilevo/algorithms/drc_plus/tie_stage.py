@@ -4,6 +4,9 @@ Searches of drc-plus see a tie if independent searches end at different answers 
 if f is level along straight directions. They do not search ranges of ties in full. So if a run has
 seen ties and is about to end without a target, nested-ties makes a round from its elite. That round
 also finds the best and the worst F among the ties at the answer.
+
+Where ties lie on active constraints, and the leader prefers some of them, descents of drc-plus
+cannot follow the tie that the leader expects. Then this stage begins at once.
 """
 
 from __future__ import annotations
@@ -17,8 +20,11 @@ from bilevo.algorithms.drc_plus.experience import WarmTask
 from bilevo.algorithms.drc_plus.state import DRCPlusState, budget_of
 from bilevo.algorithms.shared.follower_search import TieFindings
 from bilevo.algorithms.shared.leader import has_grid
+from bilevo.algorithms.shared.polish import is_active
+from bilevo.core.budget import StopReason
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure
+from bilevo.core.tolerances import alike
 
 
 def note_ties(state: DRCPlusState, check: Check, chosen: WarmTask) -> None:
@@ -28,6 +34,7 @@ def note_ties(state: DRCPlusState, check: Check, chosen: WarmTask) -> None:
     """
     ties = check.ties()
     state.indifferent |= bool(ties) or len(state.flat) > 0
+    state.faces |= any(is_active(tie.lower) and _differ(chosen, tie) for tie in ties)
     if check.thorough < 1 or state.flat.size or not check.confirmed:
         return
     F = [task.pair.F for task in (chosen, *ties) if math.isfinite(task.pair.F)]
@@ -35,18 +42,26 @@ def note_ties(state: DRCPlusState, check: Check, chosen: WarmTask) -> None:
         chosen.pair.ties = TieFindings.of(min(F), max(F))
 
 
+def _differ(one: WarmTask, other: WarmTask) -> bool:
+    """Tell whether the leader prefers one of two ties; False if F is not known at both."""
+    F, other_F = one.pair.F, other.pair.F
+    known = math.isfinite(F) and math.isfinite(other_F)
+    return known and not (alike(F, other_F) and one.pair.violation == other.pair.violation)
+
+
 def tie_stage_is_due(spec: Spec, state: DRCPlusState) -> bool:
-    """Tell whether a run that is about to end should search ties in full.
+    """Tell whether a run should search ties in full now: before it ends, or if it must.
 
     Where f is not smooth, or variables are whole, plateaus of f are no ranges of ties.
     """
     whole = has_grid(spec)
-    wanted = state.indifferent and spec.target is None and not (state.known.rough or whole)
+    due = state.faces or (state.indifferent and state.stop is not None)
+    wanted = due and spec.target is None and not (state.known.rough or whole)
     return wanted and state.total < budget_of(spec).total
 
 
 def resolve_all_ties(spec: Spec, state: DRCPlusState) -> Procedure[None]:
-    """Make a round of nested-ties from the elite, and take its elite.
+    """Make a round of nested-ties from the elite, take its elite, and end the run.
 
     An elite that has passed its check is not given up for a worse one.
     """
@@ -63,5 +78,5 @@ def resolve_all_ties(spec: Spec, state: DRCPlusState) -> Procedure[None]:
     state.elite = state.checked_elite = (
         elite if elite.passed and not found.no_worse(elite) else found
     )
-    state.spent = memory.spent
+    state.spent, state.stop = memory.spent, state.stop or StopReason.STAGNATION
     yield state.the_elite.incumbent

@@ -57,7 +57,9 @@ BUDGET = 2  # The most evaluations, for each upper evaluation and lower window o
 LEADERS = 4  # A round explores this number of leaders plus LEADERS for each variable of x.
 LEADER_DIFFERENCE = 1e-5  # The step of finite differences in x, as a fraction of the box.
 DESCENT_ITERATIONS = 20  # The most iterations of a descent, of m + 1 leaders each.
+POLISH_SHARE = 1.0  # A polish takes at most this many times the evaluations before it.
 KINK_WIDTH = 0.02  # The first deviations of CMA-ES around the end of a descent.
+AT_LIMIT = 1e-8  # Differences of the leader's constraints that are smaller come from searches.
 FRUITLESS_ROUNDS = 2  # This many rounds without a better elite end a run.
 CORRECTIONS = 4  # How often a round continues after its elite was corrected.
 TOLERANCE = 1e-9  # The least gain in F that is worth a step, in units of the scale of F.
@@ -125,8 +127,10 @@ class Phi:
         violation = np.array([one.pair.violation for one in found])
         self.count = max(self.count, *(one.G.size for one in found))
         failed = np.full(self.count, np.inf)
-        G = [one.G if one.G.size == self.count else failed for one in found]
-        return Values(F, violation, np.array(G).reshape(len(found), self.count), 0)
+        G = np.array([one.G if one.G.size == self.count else failed for one in found])
+        if self.responder.memory.faces:  # the choice of the tie holds a constraint at its limit
+            G = np.where(np.abs(G) <= AT_LIMIT, -AT_LIMIT, G)
+        return Values(F, violation, G.reshape(len(found), self.count), 0)
 
     def responses(self, rows: FloatArray) -> Procedure[list[Response]]:
         """Return what leaders (k, m) get."""
@@ -141,7 +145,7 @@ class NestedTies(Algorithm[NestedTiesState]):
     """The method. It takes every stance and `tie_tol`."""
 
     name = registered("nested-ties")
-    revision = 2
+    revision = 3
     certifies = True
     ctol = USUAL_CTOL
     takes_stance = True
@@ -243,18 +247,20 @@ class NestedTies(Algorithm[NestedTiesState]):
             difference=LEADER_DIFFERENCE,
             unit=state.F_scale.tolerance(1.0),
             repairing=True,
+            corrects=True,
             done=lambda point, F: reached(spec, state.the_elite),
         )
         end = yield from sqp(phi, pair.x, np.zeros(m), np.ones(m), rule)
         return end.violation == 0 and end.left <= 100 * state.F_tolerance(TOLERANCE)
 
     def polish(self, spec: Spec, state: NestedTiesState) -> Procedure[None]:
-        """Run a narrow CMA-ES around the elite, until F improves no more."""
+        """Run a narrow CMA-ES around the elite, until F improves no more (see POLISH_SHARE)."""
         phi, m = Phi(state, Responder(spec, state.memory)), spec.m
         start = Start(state.the_elite.x, KINK_WIDTH**2 * np.eye(m), np.zeros(m))
         search = LeaderSearch.start(start, CMAES().population_size(m))
         rng = state.memory.stream(spec, "polish")
-        ends = AtTarget(spec.target), budget_of(spec)
+        most = BudgetUsed(total=int((1 + POLISH_SHARE) * state.total))
+        ends = AtTarget(spec.target), budget_of(spec), most
         tolerance = 0.1 * state.F_tolerance(spec.ftol)
         while not (search.ended or search.width < 1e-8 or first_met(ends, state.progress())):
             x = CMAES(search.population).ask(search.leader, rng)

@@ -17,24 +17,30 @@ from bilevo.algorithms.drc_plus.box_search import search_first
 from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair, evaluate_answers
-from bilevo.algorithms.shared.polish import End
+from bilevo.algorithms.shared.polish import End, is_active
 from bilevo.algorithms.shared.tie_sets import (
     TiedAnswer,
     TieSet,
     level_axes,
+    search_face,
     search_level,
     search_near,
 )
 from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Spec
-from bilevo.core.request import Level, Procedure, Values
+from bilevo.core.request import Level, Procedure, Values, together
 from bilevo.core.stance import Stance
 from bilevo.core.streams import stream
+from bilevo.optimizers.sampling import latin_hypercube
 
 MAX_OFFSETS = 6  # How many offsets of ties are remembered.
 FEW_POINTS = 4  # How many random points of a set are looked at, unless the look is thorough.
 MANY_POINTS = 12  # A thorough look takes this many points for each variable of the set.
 EXACT_WIDTH = 10.0  # Ties at the run's precision differ by this many times what is equal in f.
+# Searches keep a distance from constraints. So where these are active, the f of ties may differ by
+# this part of a difference that does not count.
+FACE_WIDTH = 0.1
+FACE_STARTS = 6  # From how many points all over the box ties at constraints are searched.
 RETURN_ITERATIONS = 30  # The most iterations of a search that leads back to a set of ties.
 PROBE = 0.03  # The step that shows whether f is still level (fraction of the box).
 MAX_BASES = 4  # Around how many separate answers ties are searched, at most.
@@ -48,6 +54,7 @@ class TieMemory:
     offsets: FloatArray  # offsets (k, n) of ties from best answers, the latest last
     level: FloatArray  # directions (k, n) in which f is level, as far as known
     looked: bool = False  # whether such directions were looked for
+    faces: bool = False  # whether ties at active constraints were found
     spent: int = 0  # upper evaluations so far
     streams: int = 0  # random streams used so far
 
@@ -147,8 +154,11 @@ class Responder:
         if tie is None:  # F fails at all ties
             failed = replace(best, F=np.inf, violation=np.inf, check=None)
             return Response(failed, best)
-        self.memory.learn(tie.y - best.y)
         pair = replace(best, y=tie.y, f=tie.f, F=tie.F, violation=tie.violation, check=None)
+        if self.memory.faces:  # the next follower is solved from this tie
+            self.known.learn(pair)
+        else:
+            self.memory.learn(tie.y - best.y)
         return Response(pair, best, tie.G)
 
     def search(
@@ -157,8 +167,13 @@ class Responder:
         """Search the ties at a leader, around some separate answers (the first is the best)."""
         x, lower = best.x, partial(self.lower, best.x)
         ties = TieSet(lower, partial(self.upper, x), best.f, self.width(best.f), stance)
-        yield from ties.evaluate(np.array(bases))
+        lower_values, _ = yield from ties.evaluate(np.array(bases))
         rng = self.memory.stream(self.spec, "ties")
+        if is_active(lower_values.part(0, 1)) and not self.is_near(best.f):
+            wide = replace(ties, width=max(ties.width, FACE_WIDTH * self.known.tie(best.f)))
+            yield from self.search_faces(wide, x, np.array(bases), rng, thorough)
+            if self.memory.faces:
+                return wide
         starts = np.clip(best.y + self.memory.offsets, 0.0, 1.0)
         for base in bases[:MAX_BASES]:
             if self.is_near(best.f):
@@ -167,6 +182,30 @@ class Responder:
             else:
                 yield from self.search_exact(ties, x, base, starts, rng, thorough)
         return ties
+
+    def search_faces(
+        self,
+        ties: TieSet,
+        x: FloatArray,
+        bases: FloatArray,
+        rng: np.random.Generator,
+        thorough: bool,
+    ) -> Procedure[None]:
+        """Search ties where constraints of the follower are active, from the bases (k, n).
+
+        Searches also start at answers that searches of f find from all over the box: if there is
+        only one base and the look is `thorough`, or if no tie has met the leader's constraints.
+        """
+        if not (thorough or self.memory.faces):
+            return
+        yield from search_face(ties, bases, self.known.unit)
+        count = FACE_STARTS if thorough and len(bases) == 1 else 1
+        if count > 1 or (ties.found is not None and ties.found.violation > 0):
+            points = latin_hypercube(count, bases.shape[1], rng)
+            ends = yield from together(self.project(x, point) for point in points)
+            yield from search_face(ties, np.array([end.y for end in ends]), self.known.unit)
+        if ties.found is not None:
+            self.memory.faces |= bool(np.abs(ties.found.y - bases[0]).max() > DISTINCT)
 
     def search_exact(
         self,

@@ -138,7 +138,7 @@ def refine(at: At, end: End) -> Procedure[tuple[End, FloatArray]]:
     """
     axes = np.empty((0, len(end.y)))
     for distance in DISTANCES:
-        model = None if _is_active(end) else (yield from curvature_at(at, end.y, distance))
+        model = None if is_active(end.values) else (yield from curvature_at(at, end.y, distance))
         if model is not None:
             axes = model.axes()[1]
             end = yield from _better(at, end, _towards(end.y, model.minimum()))
@@ -176,6 +176,6 @@ def _better(at: At, end: End, rows: FloatArray) -> Procedure[End]:
     return end if end.no_worse(new) else End(new.y, new.values, end.settled)
 
 
-def _is_active(end: End) -> bool:
+def is_active(values: Values) -> bool:
     """Tell whether a constraint is so near that f alone does not show where to go."""
-    return bool((end.values.constraints > -1e-6).any())
+    return bool((values.constraints > -1e-6).any())

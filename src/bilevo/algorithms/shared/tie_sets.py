@@ -1,7 +1,7 @@
 """Sets of ties at one x: answers whose f is nearly the best, and the one that a leader expects.
 
 A `TieSet` holds the answers y with f(x, y) <= f* + width that meet the follower's constraints.
-There are two kinds of sets, and a search of F for each:
+There are three kinds of sets, and a search of F for each:
 
 - **The follower is content with a nearly best answer** (`search_near`). The set has an inside. In
   coordinates in which f grows by `width` over a unit step, it is about a ball. SQP searches F in
@@ -9,6 +9,9 @@ There are two kinds of sets, and a search of F for each:
 - **Ties have the same f** (`search_level`). The set is a piece of a line, a plane or a curved
   surface, along the directions in which f is level. SQP searches F over these directions. A point
   that is no tie is led back to the set by a local search of f.
+- **Ties lie where constraints of the follower are active** (`search_face`). They may form a face of
+  the feasible set, or a curved part of its surface. SQP searches F under f <= f* + width and the
+  constraints, whose derivatives lead along the surface.
 
 Every tie that is evaluated counts: `TieSet.found` is the one that the leader expects. For a
 pessimistic leader an answer that violates the leader's constraints is the worst one, so such
@@ -44,6 +47,8 @@ LOCAL = 2  # How many of the points that were looked at start local searches.
 MOST_CONSTRAINTS = 3  # How many of the leader's constraints are searched for their largest value.
 MOST_TURNS = 10  # How often a search along a curved set begins anew, with new directions.
 SLIGHT = 1e-7  # A curved set is followed no further for smaller gains in F, relative to 1 + |F|.
+FACE_ITERATIONS = 40  # The most iterations of a search over ties at active constraints.
+FACE_MARGIN = 1e-11  # Such a search keeps this distance from linearized constraints.
 LEVEL_STEPS = (1e-3, 0.03, 0.3)  # Steps at which f is compared, to find level directions.
 
 
@@ -202,11 +207,26 @@ def _search_in(
     goal: Goal,
 ) -> Procedure[None]:
     """Search a goal in a set with an inside, from coordinates (n,)."""
+    n = len(y)
+    reach = np.full(n, REACH)
+    tolerance = 1e-9 * (1 + abs(0.0 if ties.found is None else ties.found.F))
+    rule = LocalRule(SET_ITERATIONS * (n + 2), tolerance, DIFFERENCE, 1e-7, repairing=True)
+    at = _under_constraints(ties, lambda rows: y + rows @ axes, ties.width, goal)
+    yield from sqp(at, start, -reach, reach, rule)
+
+
+def _under_constraints(
+    ties: TieSet, place: Callable[[FloatArray], FloatArray], unit: float, goal: Goal
+) -> At:
+    """Return a goal as a function of coordinates; being a tie is a constraint, in units of f.
+
+    An optimistic leader's constraints must hold, too.
+    """
     friendly = ties.stance is Stance.OPTIMISTIC
 
     def at(rows: FloatArray) -> Procedure[Values]:
-        lower, upper = yield from ties.evaluate(np.clip(y + rows @ axes, 0.0, 1.0))
-        excess = (lower.objective - ties.f) / ties.width - 1.0
+        lower, upper = yield from ties.evaluate(np.clip(place(rows), 0.0, 1.0))
+        excess = (lower.objective - ties.f - ties.width) / unit
         parts = [
             excess[:, None],
             lower.constraints,
@@ -216,11 +236,20 @@ def _search_in(
         violation = violation + (upper.violation if friendly else 0.0)
         return Values(goal(upper), violation, np.concatenate(parts, axis=1), lower.spent)
 
-    n = len(y)
-    reach = np.full(n, REACH)
-    tolerance = 1e-9 * (1 + abs(0.0 if ties.found is None else ties.found.F))
-    rule = LocalRule(SET_ITERATIONS * (n + 2), tolerance, DIFFERENCE, 1e-7, repairing=True)
-    yield from sqp(at, start, -reach, reach, rule)
+    return at
+
+
+# Sets at active constraints
+
+
+def search_face(ties: TieSet, starts: FloatArray, unit: float) -> Procedure[None]:
+    """Search F over ties at active constraints, from ties (k, n); `unit` is the scale of f."""
+    n = starts.shape[1]
+    rule = LocalRule(FACE_ITERATIONS * (n + 2), margin=FACE_MARGIN, repairing=True, corrects=True)
+    for goal in ties.goals():
+        at = _under_constraints(ties, lambda rows: rows, unit, goal)
+        for start in starts:
+            yield from sqp(at, start, np.zeros(n), np.ones(n), rule)
 
 
 # Sets over which f is level
