@@ -22,7 +22,6 @@ SMD1-4 and TP1-4. The runs use other seeds.
 
 from __future__ import annotations
 
-import csv
 import sys
 import warnings
 from argparse import ArgumentParser
@@ -30,7 +29,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import geometric_mean, median
@@ -41,6 +40,7 @@ import numpy as np
 import bilevo
 from benchmarks.follower_judge import judge_pair
 from benchmarks.nested_scipy import Descent, NestedSLSQP, OutOfEvaluationsError, StuckError
+from benchmarks.rows import read_rows, write_rows
 from benchmarks.timing import in_processes, say
 from bilevo.algorithms.drc_plus.method import DRCPlus
 from bilevo.algorithms.drc_plus.state import DRCPlusState
@@ -298,33 +298,6 @@ def purposes(names: Sequence[str], seeds: Sequence[int]) -> list[list[str]]:
     return lines
 
 
-def read(path: Path) -> list[Row]:
-    """Return the stored runs."""
-    if not path.exists():
-        return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return [
-            Row(
-                row["problem"],
-                int(row["m"]),
-                int(row["n"]),
-                row["method"],
-                int(row["seed"]),
-                row["hit"] == "True",
-                int(row["evaluations"]),
-            )
-            for row in csv.DictReader(file)
-        ]
-
-
-def write(path: Path, rows: Sequence[Row]) -> None:
-    """Store runs."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Row)])
-        writer.writeheader()
-        writer.writerows(map(asdict, rows))
-
-
 def main() -> int:
     parser = ArgumentParser(prog="python -m benchmarks.expert", description="first hits")
     parser.add_argument("--set", choices=tuple(SETS), nargs="+", default=[], help="what to run")
@@ -350,10 +323,10 @@ def main() -> int:
     ]
     new = in_processes(carry_out, tasks, given.jobs) if tasks else []
     made = {(row.problem, row.m, row.n, row.method) for row in new}
-    old = [] if given.csv is None else read(given.csv)
+    old = [] if given.csv is None else read_rows(given.csv, Row)
     rows = [row for row in old if (row.problem, row.m, row.n, row.method) not in made] + new
     if given.csv is not None and new:
-        write(given.csv, rows)
+        write_rows(given.csv, rows)
     if rows:
         say(show(report(rows), markdown=False))
     if given.purposes:
