@@ -34,6 +34,7 @@ import bilevo
 from benchmarks.rows import read_rows, write_rows
 from benchmarks.timing import in_processes, say
 from bilevo.algorithms.drc_plus import method as drc_plus
+from bilevo.algorithms.drc_plus.tie_stage import resolve_all_ties
 from bilevo.core.problem import Problem
 from bilevo.lab.show.formats import show
 from bilevo.problems.ties import VALUES
@@ -186,13 +187,13 @@ def table(rows: Sequence[Row]) -> list[list[str]]:
 def cost(seeds: range) -> list[list[str]]:
     """Return what the search of ties costs where followers have none, in all runs of a problem."""
     lines = [["problem", "runs", "evaluations (median)", "runs with a search of ties", "most"]]
-    real = drc_plus.resolve_all_ties
     for name in NO_TIES:
-        problem, spent, looks = bilevo.problems.get(name), [], []
+        problem, spent = bilevo.problems.get(name), []
+        looks: list[int] = []
 
         def counted(spec: Any, state: Any, looks: list[int] = looks) -> Any:
             before = state.total
-            yield from real(spec, state)
+            yield from resolve_all_ties(spec, state)
             looks.append(state.total - before)
 
         for seed in seeds:
@@ -224,9 +225,9 @@ def main(arguments: list[str] | None = None) -> int:
         for seed in seeds
     ]
     new = in_processes(carry_out, tasks, given.jobs) if tasks else []
-    made = {row.case for row in new}
+    made = {(row.case, row.seed) for row in new}
     old = [] if given.csv is None else read_rows(given.csv, Row)
-    rows = [row for row in old if row.case not in made] + new
+    rows = [row for row in old if (row.case, row.seed) not in made] + new
     if given.csv is not None and new:
         write_rows(given.csv, rows)
     if rows:

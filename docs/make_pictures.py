@@ -94,16 +94,24 @@ def idea() -> Figure:
 
 
 def tie() -> Figure:
-    """Draw F over x for the two answers of an indifferent follower, with both optima."""
-    figure = Figure(figsize=(5.5, 3.2), layout="constrained")
+    """Draw F over x for the two answers of an indifferent follower, and what both leaders risk."""
+    figure = Figure(figsize=(5.5, 3.4), layout="constrained")
     ax = figure.subplots()
-    x = np.linspace(0, 2.2, 300)
-    for sign, name, colour in ((-1, "optimistic", plot.SURVIVED), (1, "pessimistic", "#b5651d")):
-        F = (x - 1) ** 2 + sign * np.sqrt(x)
+    x = np.linspace(0, 2.2, 1000)
+    kind, unkind = (x - 1) ** 2 - np.sqrt(x), (x - 1) ** 2 + np.sqrt(x)
+    ax.fill_between(x, kind, unkind, color="#888888", alpha=0.12, linewidth=0)
+    for F, name, colour in (
+        (kind, "optimistic: y = -sqrt(x)", plot.SURVIVED),
+        (unkind, "pessimistic: y = +sqrt(x)", "#b5651d"),
+    ):
         best = int(F.argmin())
-        ax.plot(x, F, color=colour, label=f"{name}: y = {'+' if sign > 0 else '-'}sqrt(x)")
+        ax.plot(x, F, color=colour, label=name)
+        ax.plot([x[best]] * 2, [kind[best], unkind[best]], ":", color=colour)
         ax.plot(x[best], F[best], "o", color=colour)
-        ax.annotate(f"x = {x[best]:.2f}", (x[best], F[best]), (0, 8), textcoords="offset points")
+        other = unkind if F is kind else kind
+        for value in (F[best], other[best]):
+            ax.annotate(f"{value:.2f}", (x[best], value), (5, 6), textcoords="offset points")
+        ax.annotate(f"x = {x[best]:.2f}", (x[best], 0.05), (5, 0), textcoords="offset points")
     ax.set_xlabel("x")
     ax.set_ylabel("F(x, y)")
     ax.legend(frameon=False)

@@ -318,12 +318,22 @@ def present(result: Result, as_json: bool, **more: str) -> None:
     every method, and those in `more`. The note goes to standard error then.
     """
     print(to_json(result, **more) if as_json else printable(repr(_on_lines(result))))
+    if not as_json:
+        print(f"ties: {_range_of_ties(result)}")
     if not as_json and result.certificate is not None:
         print(f"certificate: {result.certificate}")
     known = registry.methods().get(result.method)
     if known is not None and known.status is registry.Status.RECONSTRUCTION:
         note = f"note: {result.method} is a reconstruction, not its authors' program"
         print(note, file=sys.stderr if as_json else sys.stdout)
+
+
+def _range_of_ties(result: Result) -> str:
+    """Return what is known about ties: the leader's best and worst F, and words."""
+    ties = on_one_line(result.ties)
+    if math.isnan(result.F_optimistic):
+        return ties
+    return f"F from {result.F_optimistic:.8g} to {result.F_pessimistic:.8g}: {ties}"
 
 
 def _on_lines(result: Result) -> Result:
@@ -358,7 +368,8 @@ def to_json(result: Result, **more: str) -> str:
         return None if isinstance(value, float) and not math.isfinite(value) else value
 
     made = None if result.certificate is None else asdict(result.certificate)
-    text = json.dumps(finite({**more, **result.summary(), "certificate": made}))
+    ties = {name: getattr(result, name) for name in ("F_optimistic", "F_pessimistic", "ties")}
+    text = json.dumps(finite({**more, **result.summary(), **ties, "certificate": made}))
     return text.replace("\x7f", "\\u007f")  # the one control character that JSON leaves alone
 
 

@@ -11,7 +11,7 @@ from bilevo.cli import main
 
 FIELDS = ["x", "y", "F", "f", "violation", "nfev_upper", "nfev_lower", "nfev", "nit"]
 FIELDS += ["success", "certified", "status", "message", "method", "seed", "version", "time"]
-FIELDS += ["certificate"]
+FIELDS += ["F_optimistic", "F_pessimistic", "ties", "certificate"]
 
 
 def run(*arguments: str, cwd=None) -> subprocess.CompletedProcess:
