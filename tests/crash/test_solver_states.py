@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pytest
 from crashes import boundaries, course, start
-from solvers import Exact, Opaque, Walk, Walker, problem
+from solvers import Exact, Opaque, Walk, Walker, Warm, problem
 
 import bilevo
 from bilevo import RunMismatch
@@ -30,13 +30,23 @@ def run(follower: Any, run_dir: Path | None, **options: Any) -> bilevo.Result:
     return bilevo.minimize(problem(follower), run_dir=run_dir, **{**OPTIONS, **options})
 
 
-@pytest.mark.parametrize("kind", [Walker, Opaque])
+class Steady(Warm):
+    """Does not depend on luck, so that trust-region searches in regions."""
+
+    def start(self, x: Any, rng: np.random.Generator, near: Any = None) -> Walk:
+        return super().start(x, np.random.default_rng(1), near)
+
+
+TRUSTING = {"method": "trust-region"}
+
+
+@pytest.mark.parametrize(("kind", "options"), [(Walker, {}), (Opaque, {}), (Steady, TRUSTING)])
 @pytest.mark.parametrize("kept", ["all", "journal"])
 def test_a_cut_anywhere_resumes_to_the_same_result(
-    kind: Any, kept: str, tmp_path: Path, trials, figure
+    kind: Any, options: Any, kept: str, tmp_path: Path, trials, figure
 ) -> None:
-    whole = run(kind(), tmp_path / "whole")
-    assert course(whole) == course(run(kind(), None))
+    whole = run(kind(), tmp_path / "whole", **options)
+    assert course(whole) == course(run(kind(), None, **options))
     content = (tmp_path / "whole" / "journal.bin").read_bytes()
     cuts = boundaries(tmp_path / "whole" / "journal.bin")[3 :: trials(37, 2)]
     for cut in cuts:
@@ -46,7 +56,7 @@ def test_a_cut_anywhere_resumes_to_the_same_result(
             (here / "snapshot.npz").unlink()
             shutil.rmtree(here / "followers", ignore_errors=True)
         (here / "journal.bin").write_bytes(content[:cut])
-        assert course(run(kind(), here)) == course(whole), cut
+        assert course(run(kind(), here, **options)) == course(whole), cut
         shutil.rmtree(here)
     assert course(bilevo.load(tmp_path / "whole")) == course(whole)
     figure(22, len(cuts), "cuts")
@@ -239,30 +249,78 @@ class SlowWalker(Walker):
         return super().advance(state)
 
 
-def to_the_end(run_dir: Path | None, out: Path, workers: int | None) -> None:
+class SlowSteady(Steady, SlowWalker):
+    pass
+
+
+def to_the_end(run_dir: Path | None, out: Path, method: str, workers: int | None) -> None:
     stepper.STORED_AFTER = 0.01
     directory.SNAPSHOT_AFTER = 0.01
-    result = run(SlowWalker(), run_dir, max_evals=240, workers=workers)
+    follower = SlowSteady() if method == "trust-region" else SlowWalker()
+    result = run(follower, run_dir, method=method, max_evals=240, workers=workers)
     temporary = out.with_suffix(".new")
     temporary.write_text(course(result))
     os.replace(temporary, out)
 
 
 @pytest.mark.rest
+@pytest.mark.parametrize("method", ["drc-cma-es", "trust-region"])
 @pytest.mark.parametrize("workers", [None, 2])
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bits(
-    workers: int | None, tmp_path: Path, trials, figure
+    workers: int | None, method: str, tmp_path: Path, trials, figure
 ) -> None:
-    to_the_end(tmp_path / "unharmed", tmp_path / "unharmed.json", None)
+    to_the_end(tmp_path / "unharmed", tmp_path / "unharmed.json", method, None)
     whole = (tmp_path / "unharmed" / "journal.bin").stat().st_size
     out, journal = tmp_path / "result.json", tmp_path / "run" / "journal.bin"
     kills = trials(3, 60)
     for size in np.linspace(0, whole, kills + 2)[1:-1]:
-        process = start(to_the_end, tmp_path / "run", out, workers)
+        process = start(to_the_end, tmp_path / "run", out, method, workers)
         while process.exitcode is None and not (journal.exists() and journal.stat().st_size > size):
             time.sleep(0.001)
         process.kill()
         process.join()
-    to_the_end(tmp_path / "run", out, workers)
+    to_the_end(tmp_path / "run", out, method, workers)
     assert out.read_text() == (tmp_path / "unharmed.json").read_text()
     figure(22, kills, "kills")
+
+
+class Moody(Steady):
+    """Fails, or takes a nap that no timeout allows, in a third of the box."""
+
+    def __init__(self, nap: float = 0.0) -> None:
+        super().__init__()
+        self.nap = nap
+
+    def advance(self, state: Any) -> Any:
+        if state.x[0] > 1.5:
+            time.sleep(self.nap)
+            raise ArithmeticError("the solver gave up")
+        return super().advance(state)
+
+
+def test_trust_region_goes_on_where_the_solver_fails(tmp_path: Path, figure) -> None:
+    options = {**TRUSTING, "on_failure": "worst"}
+    whole = run(Moody(), None, **options)
+    assert whole.failures > 1 and np.isfinite(whole.F) and whole.x[0] <= 1.5
+    run(Moody(), tmp_path / "run", **{**options, "max_evals": 80})
+    assert course(run(Moody(), tmp_path / "run", **options)) == course(whole)
+    figure(7, whole.failures, "exceptions ranked last and replayed")
+
+
+def test_trust_region_raises_the_solvers_error_and_resumes(tmp_path: Path, figure) -> None:
+    class BreakingSteady(Steady, Breaking):
+        pass
+
+    stopped_in_the_middle(BreakingSteady(), tmp_path / "run", **TRUSTING)
+    again = run(BreakingSteady(), tmp_path / "run", **TRUSTING)
+    assert course(again) == course(run(Steady(), None, **TRUSTING))
+    figure(7, 1, "exceptions raised and resumed from")
+
+
+@pytest.mark.rest
+@pytest.mark.filterwarnings("ignore:workers slow this run down")
+def test_trust_region_goes_on_where_the_solver_hangs(figure) -> None:
+    options = {**TRUSTING, "on_failure": "worst", "workers": 2, "timeout": 0.5, "max_evals": 24}
+    result = run(Moody(nap=60.0), None, **options)
+    assert result.failures > 0 and np.isfinite(result.F) and result.x[0] <= 1.5
+    figure(10, result.failures, "hanging evaluations ended")
