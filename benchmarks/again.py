@@ -15,7 +15,9 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
+from bilevo.lab.analysis.samples import base_method
 from bilevo.lab.campaign import Task, carry_out
+from bilevo.lab.grids import settings_of
 from bilevo.lab.plans import Form, Run, read_plan
 from bilevo.lab.store import FAILED, Row, runs
 
@@ -28,12 +30,13 @@ KEPT = ("seed", "nfev_upper", "nfev_lower", "status", "F", "f", "violation", "x"
 
 
 def stored(folder: Path) -> dict[str, list[Row]]:
-    """Return the stored runs that are not too long, by method."""
+    """Return the stored runs that are not too long, by method; a grid's settings are one."""
     found: dict[str, list[Row]] = defaultdict(list)
     for path in sorted(folder.glob("runs_*.csv")):
         for row in runs(path).iter_rows(named=True):
             if row["status"] != FAILED and row["nfev_upper"] + row["nfev_lower"] <= MAX_EVALUATIONS:
-                found[row["method"]].append(row)
+                name = row["method"]
+                found[base_method(name) + "/settings" if settings_of(name) else name].append(row)
     return found
 
 

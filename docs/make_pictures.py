@@ -12,8 +12,11 @@ from PIL import Image
 import bilevo
 from bilevo import plot
 from bilevo.core.result import Generation
+from bilevo.lab.choices import Which
+from bilevo.lab.show.figures import draw
 
 PICTURES = Path(__file__).parent / "pictures"
+DATA = Path(__file__).parent / "data"
 THUMBNAIL = (360, 240)  # The largest size of a picture in the gallery, in pixels.
 GALLERY = ("electricity", "gold_mining", "pricing", "roads", "tolls_nine_nodes_landscape", "tuning")
 METHODS = {"bl-cma-es": "BL-CMA-ES: each to its end", "drc-cma-es": "DRC-CMA-ES: they compete"}
@@ -33,6 +36,7 @@ def main() -> None:
     plot.save(plot.landscape(shop, bilevo.minimize(shop)), PICTURES / "wholesale.svg")
     plot.save(tie(), PICTURES / "tie.svg")
     plot.save(idea(), PICTURES / "idea.svg")
+    plot.save(weights(), PICTURES / "weights.svg")
     shown = {title: first_generation(problem, method) for method, title in METHODS.items()}
     (PICTURES / "competition.svg").write_text(animation(shown), encoding="utf-8")
     for name in GALLERY:
@@ -91,6 +95,12 @@ def idea() -> Figure:
     ax.set_ylim(-0.4, 3.6)
     ax.spines[["top", "right"]].set_visible(False)
     return figure
+
+
+def weights() -> Figure:
+    """Draw what the settings of DRC-CMA-ES do, from the stored runs."""
+    paths = [DATA / "runs_weights.csv", DATA / "runs_2_3.csv"]
+    return draw("sensitivity", *Which().runs_and_history(paths))
 
 
 def tie() -> Figure:

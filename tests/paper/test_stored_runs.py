@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.again import form_of
 from bilevo.lab.campaign import Task, carry_out
-from bilevo.lab.plans import Run, read_plan
+from bilevo.lab.plans import Run
 from bilevo.lab.store import FAILED, Row, runs
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-FORMS = read_plan(ROOT / "plans" / "ablation.toml")
 
 
 def shortest() -> list[Row]:
@@ -31,7 +31,7 @@ def name(row: Row) -> str:
 @pytest.mark.parametrize("row", shortest(), ids=name)
 def test_a_stored_run_made_again_is_the_same(row: Row) -> None:
     run = Run(**{key: row[key] for key in Run.__slots__})
-    again = carry_out(Task(run, FORMS.form(run.method)))
+    again = carry_out(Task(run, form_of(run.method)))
     wrong = f"{run} is of older code: make the runs of {run.method} again"
     for key in ("seed", "nfev_upper", "nfev_lower", "status", "error"):
         assert again[key] == row[key], wrong

@@ -9,6 +9,7 @@ are one family. Tests are over all runs of all problems together, see
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -120,14 +121,14 @@ def _cost(both: Pairs) -> tuple[float, float]:
 
 
 def _good_share(both: Pairs) -> tuple[float, float]:
-    """Return the share of runs that are near the optimum, and p of the test."""
+    """Return the mean share of runs that are near the optimum, over problems, and p of the test."""
     if not both:
         return np.nan, np.nan
     groups = [group for pair in both.values() for group in pair]
     checked = all("verified" in group.known for group in groups)
     pairs = [(_misses(ours, checked), _misses(theirs, checked)) for ours, theirs in both.values()]
-    misses = np.concatenate([ours for ours, _ in pairs])
-    return float(1 - misses.mean()), stratified_rank_sum(pairs).p
+    shares = [1 - ours.mean() for ours, _ in pairs if len(ours)]
+    return float(np.mean(shares)) if shares else np.nan, stratified_rank_sum(pairs).p
 
 
 def _misses(group: Group, checked: bool) -> FloatArray:
@@ -198,8 +199,8 @@ def sensitivity(study: Study) -> Table:
     notes = [
         f"Evaluations: the ratio of medians to those of {' and '.join(_methods(made))}, its "
         f"geometric mean over the problems. Near: the share of runs whose answer is within "
-        f"{NEAR:.0e} of the known optimum, verified if all runs were. p: rank-sum tests of all "
-        f"runs by problem (van Elteren{corrected}).",
+        f"{NEAR:.0e} of the known optimum, verified if all runs were, averaged over problems. p: "
+        f"rank-sum tests of all runs by problem (van Elteren{corrected}).",
         *_runs_note(study, made),
         *(note for family in made for note in _friedman_note(study, family)),
     ]
@@ -227,6 +228,18 @@ def _runs_note(study: Study, made: list[Family]) -> list[str]:
     return [f"{ours} runs of each setting on each of {len(cases)} problems; default {theirs}."]
 
 
+def _equally_many(of: dict[str, Group]) -> dict[str, Group]:
+    """Return groups with the same number of completed runs, the first ones of each.
+
+    Medians of few runs and of many are not comparable if runs are skewed.
+    """
+    count = min(map(len, of.values()))
+    return {
+        name: replace(group, columns={key: one[:count] for key, one in group.columns.items()})
+        for name, group in of.items()
+    }
+
+
 def _friedman_note(study: Study, family: Family) -> list[str]:
     """Say whether the settings of a family differ at all, by Friedman tests of medians."""
     wanted = {frozenset(one.settings) for one in family.effects}
@@ -237,7 +250,7 @@ def _friedman_note(study: Study, family: Family) -> list[str]:
         and (name == family.method or frozenset(settings_of(name)) in wanted)
     ]
     groups = {
-        case: {name: of[name] for name in forms}
+        case: _equally_many({name: of[name] for name in forms})
         for case, of in study.groups.items()
         if all(name in of for name in forms)
     }
