@@ -65,7 +65,8 @@ def parts(stored: pl.DataFrame, rate: float) -> dict[tuple[str, str], Part]:
     by_problem = stored.group_by("problem", "n").agg(pl.col("evaluations").median()).iter_rows()
     medians = {(problem, n): count for problem, n, count in by_problem}
     there = {Run.of(row) for row in stored.iter_rows(named=True)}
-    have, want, seconds = Counter[tuple[str, str]](), Counter[tuple[str, str]](), defaultdict(float)
+    have, want = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
     for run in read_plan(ROOT / "plans" / "paper.toml").all_runs():
         case = Case(run.problem, run.m, run.n)
         suite = case.suite if case.suite in ("smd", "tp") else "real"
