@@ -10,7 +10,9 @@ from scipy.optimize import brentq, minimize_scalar
 import bilevo
 from bilevo import BadValue, Follower, Problem, minimize, verify
 from bilevo.core.one_follower import values_of_each
+from bilevo.core.solver import Neighbour
 from bilevo.core.stance import Stance
+from bilevo.followers import Nash
 from bilevo.problems.several import BETA, DEMAND, INSTANCES, UNIT_COST, K, cost
 
 BOX = [(-1.0, 1.0)]
@@ -317,6 +319,19 @@ def test_linear_markets_have_their_closed_form(count: int) -> None:
     assert result.success
 
 
+def test_answers_of_many_followers_are_exact_from_one_leader_to_the_next() -> None:
+    solver = Nash().bind(bilevo.problems.get("cournot20"))
+    for seed in range(3):
+        rng, near = np.random.default_rng(seed), None
+        for x in rng.uniform(2, 10, (8, 1)):
+            state = solver.start(x, rng, near)
+            while not solver.done(state):
+                state = solver.advance(state)
+            y, f, _ = solver.best(state)
+            assert np.abs(y - (12 - x[0]) / 21).max() < 2e-7
+            near = Neighbour(x, y, f, solver.hint(state))
+
+
 def test_the_sum_of_costs_would_be_a_cartel() -> None:
     market = bilevo.problems.get("cournot2")
     assert market.several is not None
@@ -425,8 +440,6 @@ def test_a_pessimistic_leader_expects_the_worst_equilibrium_that_is_found() -> N
 
 
 def test_a_stance_chooses_among_the_equilibria_at_one_x() -> None:
-    from bilevo.followers import Nash
-
     found = {}
     for stance in Stance:
         solver = Nash().bind(two_valleys()).take_stance(stance, None)
@@ -495,8 +508,6 @@ def test_runs_with_workers_and_resumed_runs_are_the_same(play: str, tmp_path: Pa
 
 def test_small_steps_of_the_game_give_the_same_equilibrium() -> None:
     """A step plays the game again from its start, with what it remembers."""
-    from bilevo.followers import Nash
-
     ends = []
     for evaluations in (40, 1000):
         solver = Nash(evaluations).bind(two())
