@@ -184,10 +184,10 @@ def table(rows: Sequence[Row]) -> list[list[str]]:
     return lines
 
 
-def cost(seeds: range) -> list[list[str]]:
+def cost(seeds: range, only: str) -> list[list[str]]:
     """Return what the search of ties costs where followers have none, in all runs of a problem."""
     lines = [["problem", "runs", "evaluations (median)", "runs with a search of ties", "most"]]
-    for name in NO_TIES:
+    for name in (name for name in NO_TIES if name.startswith(only)):
         problem, spent = bilevo.problems.get(name), []
         looks: list[int] = []
 
@@ -233,7 +233,7 @@ def main(arguments: list[str] | None = None) -> int:
     if rows:
         say(show(table(rows), markdown=True))
     if given.cost:
-        say(show(cost(seeds), markdown=True))
+        say(show(cost(seeds, given.only), markdown=True))
     return int(any(row.success and not row.right for row in rows))
 
 
