@@ -163,3 +163,23 @@ def test_a_follower_of_the_users_is_asked() -> None:
     assert found.feasible.tolist() == [True] * 4 + [False]
     figure = plot.landscape(problem, points=5)
     assert len(figure.axes) == 1  # there is no f to show
+
+
+def test_whole_numbers_stay_whole_and_their_followers_are_compared() -> None:
+    def f(x, y):
+        assert x[0] == round(x[0]) and y[0] == round(y[0])
+        return float((y[0] - x[0] / 3) ** 2 + 2 * np.cos(3 * y[0]) + (y[1] - 0.25) ** 2)
+
+    problem = bilevo.Problem(
+        lambda x, y: float(y[0] + x[0]),
+        f,
+        [(0, 6)],
+        [(0, 9), (0, 1)],
+        x_integrality=1,
+        y_integrality=[1, 0],
+    )
+    found = survey(problem)
+    assert found.axes[0].tolist() == [*range(7)]
+    for x, y in zip(found.x, found.y, strict=True):
+        best = min(range(10), key=lambda k: f(x, [k, 0.25]))
+        assert y[0] == best and y[1] == pytest.approx(0.25, abs=1e-4)

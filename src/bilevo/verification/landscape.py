@@ -16,9 +16,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bilevo.algorithms.shared.cells import Cells, thorough_search
 from bilevo.algorithms.shared.independent_search import best_first, search_locally
 from bilevo.algorithms.shared.polish import End
 from bilevo.core.arrays import BoolArray, FloatArray
+from bilevo.core.bounds import Bounds, Grid
 from bilevo.core.problem import Problem
 from bilevo.core.request import Level, together
 from bilevo.core.solver import MAX_STEPS, CheckedSolver
@@ -79,14 +81,14 @@ def survey(problem: Problem, points: int | None = None) -> Landscape:
     points = SIDE[problem.m] if points is None else points
     if isinstance(points, bool) or not isinstance(points, int) or points < 2:
         raise ValueError(f"points must be a whole number of at least 2, got {points!r}")
-    ends = zip(problem.x_bounds.lower, problem.x_bounds.upper, strict=True)
-    axes = tuple(np.linspace(low, high, points) for low, high in ends)
+    axes = tuple(_axis(problem.x_bounds, i, points) for i in range(problem.m))
     x = np.stack([side.ravel() for side in np.meshgrid(*axes, indexing="ij")], axis=1)
     x.flags.writeable = False
     if problem.follower is not None:
         answers, cost = _solve_all(problem, x)
     else:
-        answers, cost = _search_all(problem, x, [points**k for k in range(problem.m)])
+        steps = [1, len(axes[-1])][: problem.m]
+        answers, cost = _search_all(problem, x, steps)
     y, f = np.array([answer.y for answer in answers]), np.array([a.f for a in answers])
     above = values_at(problem, Level.UPPER, x, y)
     violation = np.where(np.isfinite(f), above.violation, math.inf)
@@ -99,12 +101,17 @@ def follower_view(problem: Problem, x: FloatArray) -> tuple[FloatArray, FloatArr
 
     f is NaN where a constraint of the follower is violated.
     """
-    low, high = problem.y_bounds.lower[0], problem.y_bounds.upper[0]
-    y = np.linspace(low, high, SIDE[1])
+    y = _axis(problem.y_bounds, 0, SIDE[1])
     leaders, answers = (side.ravel()[:, None] for side in np.meshgrid(x, y))
     values = values_at(problem, Level.LOWER, leaders, answers)
     f = np.where(values.violation > 0, np.nan, values.objective)
     return y, f.reshape(len(y), len(x))
+
+
+def _axis(bounds: Bounds, i: int, points: int) -> FloatArray:
+    """Return points along a variable; those of a whole number are whole, and may be fewer."""
+    along = np.linspace(bounds.lower[i], bounds.upper[i], points)
+    return np.unique(np.round(along)) if bounds.whole[i] else along
 
 
 def _solve_all(problem: Problem, x: FloatArray) -> tuple[list[Answer], int]:
@@ -173,11 +180,22 @@ def _solved(follower: FollowerProblem, near: list[Answer], searches: int | None)
     They start from the neighbours' answers `near`, and from the best `searches` spread points, or
     from all spread points if `searches` is None.
     """
-    d = follower.box.size
+    d, grid = follower.box.size, Grid.of(follower.box.bounds)
+    if grid is not None:
+        return _compared(follower, grid, near)
     points = latin_hypercube(SPREAD * d, d, stream(SEED, "landscape"))
     spread = best_first(follower.ends(points))
     starts = follower.ends(np.array([answer.y for answer in near])) if near else []
     return best_answer(_searched(follower, starts + spread[:searches]))
+
+
+def _compared(follower: FollowerProblem, grid: Grid, near: list[Answer]) -> Answer:
+    """Return the best answer of a follower with whole numbers or choices, cell by cell."""
+    cells = Cells(at_lower, grid)
+    starts = [answer.y for answer in near] or [np.full(follower.box.size, 0.5)]
+    rng = stream(SEED, "landscape")
+    follower.run(thorough_search(cells, starts, rng, SEARCHES, quick=True))
+    return Answer(cells.best.y, cells.best.f, cells.best.violation)
 
 
 def _revised(follower: FollowerProblem, answer: Answer, near: list[Answer]) -> Answer:
@@ -185,6 +203,8 @@ def _revised(follower: FollowerProblem, answer: Answer, near: list[Answer]) -> A
 
     No search starts from a neighbour's answer that hardly differs from this answer.
     """
+    if Grid.of(follower.box.bounds) is not None:
+        return answer  # its cells were compared
     others = [other.y for other in near if np.abs(other.y - answer.y).max() > APART]
     starts = follower.ends(np.array(others)) if others else []
     return best_answer([answer, *_searched(follower, starts)])
