@@ -286,7 +286,8 @@ def main(arguments: list[str] | None = None) -> int:
         say(f"\n{part}")
         rows: list[Row] = []
         for row in PARTS[part](seeds):
-            if rows and (row.problem, row.method) != (rows[-1].problem, rows[-1].method):
+            changed = rows and (row.problem, row.method) != (rows[-1].problem, rows[-1].method)
+            if changed and part != "random":
                 report(rows, rows[-1])
             rows.append(row)
         report(rows, rows[-1])
@@ -297,9 +298,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def report(rows: Sequence[Row], like: Row) -> None:
     """Print a line about the last runs: those of one problem and method."""
-    if like.part != "random" or like is rows[-1]:
-        alike = [r for r in rows if (r.problem, r.method) == (like.problem, like.method)]
-        say(summary(alike if like.part != "random" else rows))
+    alike = [r for r in rows if (r.problem, r.method) == (like.problem, like.method)]
+    say(summary(rows if like.part == "random" else alike))
 
 
 if __name__ == "__main__":

@@ -48,6 +48,7 @@ class MovesState(LeaderState):
     known: dict[str, Leader] = field(default_factory=dict)  # the best leader of each cell of x
     optima: list[str] = field(default_factory=list)  # cells where descents have ended
     fruitless: int = 0  # descents in a row without a better elite
+    known_before: int = 0  # how many leaders were known when the elite was found
     lower: int = 0  # the follower's evaluations so far, repeats included
     doubts: bool = False  # whether a first search of a follower has missed a better answer
     audited: int = 0  # leaders whose followers were searched again, to test first searches

@@ -52,6 +52,7 @@ from bilevo.optimizers.sampling import latin_hypercube
 
 FIRST_STARTS = 3  # The first descents start all over the box; later ones in turn near the elite.
 FRUITLESS = 6  # A run settles after at least this number of descents in a row without a gain.
+PATIENCE = 8  # At most this many times so, if fewer new leaders are met than twice all exchanges.
 KICKS = 60  # The number of leaders near the elite of which the best-looking one is taken.
 KICK = (2, 7)  # A descent near the elite starts this many random steps away, at least and below.
 FEW_MOVES = 60  # A descent tries all steps, and of the other moves those that look best.
@@ -71,7 +72,7 @@ class Moves(Algorithm[MovesState]):
     """Moves over whole numbers and choices, local searches of real numbers, and certificates."""
 
     name = registered("moves")
-    revision = 1
+    revision = 2
     ctol = USUAL_CTOL
     whole = True
     State = MovesState
@@ -318,7 +319,7 @@ class Moves(Algorithm[MovesState]):
             state.optima.append(key)
         elite = state.elite
         if elite is None or self.gains(end, Leader(elite)):
-            state.fruitless = 0
+            state.fruitless, state.known_before = 0, len(state.known)
             state.elite = end.pair
             yield end.pair.incumbent
         else:
@@ -332,7 +333,10 @@ class Moves(Algorithm[MovesState]):
         if x_grid.all_whole and len(state.known) >= x_grid.cells:
             return True
         least = max(FRUITLESS, round(1.5 * math.log2(x_grid.cells)))
-        return state.fruitless >= max(least, 2 + 2 * len(state.optima))
+        enough = state.fruitless >= max(least, 2 + 2 * len(state.optima))
+        whole = int(x_grid.whole.sum())
+        new = len(state.known) - state.known_before
+        return enough and (new >= 2 * whole * (whole - 1) or state.fruitless >= PATIENCE * least)
 
     def finish(self, spec: Spec, state: MovesState) -> Procedure[None]:
         """Try all moves from the elite, and all cells if they are few; end the run.
