@@ -55,8 +55,8 @@ def test_results_are_shown_without_what_a_terminal_obeys(
         monkeypatch.setattr(cli, "load", lambda _, forged=forged: forged)
         assert cli.main(["show", "somewhere"]) == 0
         shown = capsys.readouterr().out
-        state, *lines = shown.splitlines()
-        assert harmless(shown) and state.startswith("state: ")
+        state, *lines, ties = shown.splitlines()
+        assert harmless(shown) and state.startswith("state: ") and ties.startswith("ties: ")
         assert len(lines) == len(repr(result).splitlines())
         assert cli.main(["show", "somewhere", "--json"]) == 0
         shown = capsys.readouterr().out

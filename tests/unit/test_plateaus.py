@@ -136,3 +136,16 @@ def test_a_resumed_run_remembers_that_functions_round(tmp_path) -> None:
 )
 def test_steps_are_told_from_slopes_and_constants(function, expected: bool) -> None:
     assert has_steps(function(PLACES), function(PLACES + 1e-4)) is expected
+
+
+def test_a_case_that_f_distinguishes_by_x_is_no_rounding() -> None:
+    one_jump = np.where(PLACES < 0.5, 1.0, 2.0)
+    assert has_steps(one_jump, one_jump)
+    assert not has_steps(one_jump, one_jump, jumps=2)
+    bilevo.minimize(
+        lambda x, y: (x[0] - 0.3) ** 2 + y[0] ** 2,
+        lambda x, y: (y[0] - (0.2 if x[0] < 0.5 else 0.7)) ** 2,
+        [(0, 1)],
+        [(0, 1)],
+        max_evals=600,
+    )

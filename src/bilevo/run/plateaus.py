@@ -63,7 +63,9 @@ def _with_steps(level: Level, here: FloatArray, m: int, value: float) -> Procedu
         along = np.tile(here, (2 * len(PLACES), 1))
         along[:, i] = np.concatenate([PLACES, PLACES + CLOSE])
         values = yield Evaluate(level, along[:, :m], along[:, m:])
-        steps[i] = has_steps(*values.objective.reshape(2, -1))
+        # Cases that f distinguishes by x are no rounding. They make one jump; rounding makes more.
+        jumps = 2 if level is Level.LOWER and i < m else 1
+        steps[i] = has_steps(*values.objective.reshape(2, -1), jumps)
     return steps
 
 
@@ -81,14 +83,16 @@ def _moved(here: FloatArray, there: FloatArray) -> FloatArray:
     return rows
 
 
-def has_steps(values: FloatArray, beside: FloatArray) -> bool:
+def has_steps(values: FloatArray, beside: FloatArray, jumps: int = 1) -> bool:
     """Tell whether values at the places, and beside them, are those of a function with steps.
 
-    If rounding would hide a slope between the places, there is nothing to tell from.
+    It must have at least so many `jumps` between the places. If rounding would hide a slope between
+    the places, there is nothing to tell from.
     """
     if not np.isfinite([values, beside]).all():
         return False
     same = values == beside
     spread = float(np.ptp(values[same])) if same.any() else 0.0
     hidden = VISIBLE * rounding(float(np.abs(values).max()))
-    return bool(same.sum() >= SAME_PLACES and spread * CLOSE > hidden)
+    found = np.count_nonzero(np.diff(values[same]))
+    return bool(same.sum() >= SAME_PLACES and found >= jumps and spread * CLOSE > hidden)
