@@ -72,12 +72,14 @@ def check_certificate(known: Construction, result: bilevo.Result) -> bilevo.Cert
     return certificate
 
 
+@pytest.mark.filterwarnings("ignore:[Ff] changes in steps")  # some functions round inside
 @pytest.mark.rest
 @pytest.mark.parametrize("name", SAMPLE)
 def test_no_wrong_answer_is_a_success_or_confirmed(name: str) -> None:
     check_run(construct(name, SEED), max_evals=8000)
 
 
+@pytest.mark.filterwarnings("ignore:[Ff] changes in steps")  # some functions round inside
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_no_wrong_answer_of_any_construction_is_a_success_or_confirmed(name: str) -> None:

@@ -273,6 +273,7 @@ ODD = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:[Ff] changes in steps")  # some functions round inside
 @pytest.mark.rest
 @pytest.mark.parametrize("name", ODD)
 def test_a_run_ends_by_itself(name: str) -> None:

@@ -65,7 +65,8 @@ def _with_steps(level: Level, here: FloatArray, m: int, value: float) -> Procedu
         values = yield Evaluate(level, along[:, :m], along[:, m:])
         # Cases that f distinguishes by x are no rounding. They make one jump; rounding makes more.
         jumps = 2 if level is Level.LOWER and i < m else 1
-        steps[i] = has_steps(*values.objective.reshape(2, -1), jumps)
+        at, beside = values.objective.reshape(2, -1)
+        steps[i] = has_steps(at, beside, jumps)
     return steps
 
 
