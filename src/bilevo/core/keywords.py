@@ -23,6 +23,7 @@ FOREIGN = {
     **dict.fromkeys(("maxiter", "max_iter", "n_iter", "n_gen"), _ITERATIONS),
     **dict.fromkeys(("disp", "verbose"), "progress=True"),
     **dict.fromkeys(("maximize", "maximise", "sense", "direction"), _MINIMIZED),
+    **dict.fromkeys(("fun", "func", "objective"), "F for the leader and f for the follower"),
     "bounds": "x_bounds and y_bounds, a box for each level",
     "constraints": "G for the leader and g for the follower; both hold where they are <= 0",
     **dict.fromkeys(("integrality", "integer", "integers", "dtype", "vtype"), _WHOLE),
