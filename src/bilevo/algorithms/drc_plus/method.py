@@ -59,7 +59,7 @@ from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.gradients import check_gradients
 from bilevo.algorithms.shared.leader import note_tasks, reached
 from bilevo.core.algorithm import Algorithm, registered
-from bilevo.core.arrays import FloatArray
+from bilevo.core.arrays import FloatArray, IntArray
 from bilevo.core.budget import StopReason, interquartile_range
 from bilevo.core.feasibility import USUAL_CTOL
 from bilevo.core.problem import Spec
@@ -190,6 +190,8 @@ class DRCPlus(Algorithm[DRCPlusState]):
         yield from state.accept_elite(task.pair)
         if self.may_descend(state):
             yield from self.descend(spec, state, task.pair)
+            if self.hops and not reached(spec, state.the_elite):
+                yield from self.improve_unfelt(spec, state)
 
     def accept_task(self, state: DRCPlusState, task: WarmTask) -> Procedure[None]:
         """Evaluate a task's leader and make its pair the elite."""
@@ -307,16 +309,18 @@ class DRCPlus(Algorithm[DRCPlusState]):
         pair: Pair,
         ceiling: float = math.inf,
         relaxed: bool = True,
+        chosen: IntArray | None = None,
     ) -> Procedure[bool]:
         """Search locally from a pair; certify a new elite, and search again if it is refuted.
 
-        Returns True if the last search ended where phi is smooth and nothing better is near.
+        Only the `chosen` variables change, if they are given. Returns True if the last search ended
+        where phi is smooth and nothing better is near.
         """
         smooth, tolerance = False, state.F_tolerance(spec.ftol)
         for _ in range(MOST_REFUTATIONS):
             before = state.the_elite
             end, steps = yield from descent(
-                state, self.follower(spec, state), pair, ceiling, relaxed
+                state, self.follower(spec, state), pair, ceiling, relaxed, chosen
             )
             if math.isfinite(end.objective):
                 state.remember_end(end.point, pair.x)
@@ -391,22 +395,24 @@ class DRCPlus(Algorithm[DRCPlusState]):
                 break
 
     def hop(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
-        """Descend from the elite's x after some of its coordinates were changed."""
-        rng = state.stream(spec, "hop")
-        chosen = rng.random(spec.m) < rng.random()
-        chosen[rng.integers(spec.m)] = True
-        step = rng.normal(0.0, spec.spread[: spec.m])
-        if len(state.ends) > 2 and rng.random() < 0.5:  # optima often lie on a lattice
-            a, b = rng.choice(len(state.ends), 2, replace=False)
-            step = state.ends[a] - state.ends[b]
-        elite, follower = state.the_elite, self.follower(spec, state)
-        task = yield from search_unfelt(state, follower, rng)
-        if task is None:
-            x = np.clip(elite.x + chosen * step, 0.0, 1.0)
-            task = yield from follower.start(x, np.ones(spec.m))
-            yield from state.evaluate_leaders([task])
+        """Search variables that are not felt; if in vain, descend from a copy of the elite."""
+        if (yield from self.improve_unfelt(spec, state)):
+            return
+        x = state.altered_elite(spec, state.stream(spec, "hop"))
+        task = yield from self.follower(spec, state).start(x, np.ones(spec.m))
+        yield from state.evaluate_leaders([task])
+        elite = state.the_elite
         ceiling = elite.F if elite.violation == 0 else math.inf
         yield from self.descend(spec, state, task.pair, ceiling)
+
+    def improve_unfelt(self, spec: Spec, state: DRCPlusState) -> Procedure[bool]:
+        """Search variables that followers do not feel, then the others; tell if F has improved."""
+        rng = state.stream(spec, "unfelt")
+        task = yield from search_unfelt(state, self.follower(spec, state), rng)
+        if task is not None:
+            chosen = state.unfelt.others(spec.m)
+            yield from self.descend(spec, state, task.pair, chosen=chosen)
+        return task is not None
 
     # The leader's global search
 
