@@ -41,7 +41,7 @@ LOCAL_SEARCHES = 6  # and makes at most this number of local searches.
 ENOUGH_LOCAL = 2  # Fewer local searches than this do not show that f has one basin.
 FINAL_SHARE = 0.2  # The look at a run's end takes about this share of its evaluations,
 MAX_THOROUGH = 20  # but is at most this many times as thorough as the usual one.
-LEAST_THOROUGH = 6  # The least thorough look at the end of a run without a target.
+LEAST_THOROUGH = 12  # The least thorough look at the end of a run without a target.
 LIGHT = 0.25  # How thorough a look at an answer is that does not end the run.
 # A run is stricter than verification, whose estimates of distances differ from the run's.
 RESOLVED_LIMIT = UNRESOLVED / 3
