@@ -39,6 +39,15 @@ class LeaderSearch:
     def start(cls, start: Start, population: int) -> LeaderSearch:
         return cls(CMAES().start(start), population)
 
+    @classmethod
+    def around(cls, x: FloatArray, hessian: FloatArray, left: float) -> LeaderSearch:
+        """Start a search around x (m,), where F is expected to fall by `left`."""
+        eigenvalues, vectors = np.linalg.eigh(hessian)
+        variances = 2 * left / np.maximum(eigenvalues, 1e-12 * eigenvalues[-1])
+        covariance = (vectors * np.clip(variances, 1e-16, 1e-2)) @ vectors.T
+        start = Start(x, covariance, np.zeros(len(x)))
+        return cls.start(start, CMAES().population_size(len(x)))
+
     @property
     def deviations(self) -> FloatArray:
         """Return the standard deviations (m,)."""
