@@ -6,7 +6,11 @@ seen ties and is about to end without a target, nested-ties makes a round from i
 also finds the best and the worst F among the ties at the answer.
 
 Where ties lie on active constraints, and the leader prefers some of them, descents of drc-plus
-cannot follow the tie that the leader expects. Then this stage begins at once.
+cannot follow the tie that the leader expects, but they still find where x should be. Then this
+stage begins when half of the method's budget is used. It may exceed the rest of that budget.
+
+Where f varies less over the follower's box than differences of f that count elsewhere, the follower
+is nearly indifferent. Such a run has this stage, too.
 """
 
 from __future__ import annotations
@@ -26,6 +30,8 @@ from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure
 from bilevo.core.tolerances import alike
 
+FACES_SHARE = 0.5  # Ties on active constraints are searched after this part of the budget.
+
 
 def note_ties(state: DRCPlusState, check: Check, chosen: WarmTask) -> None:
     """Note what a check has shown about ties; this costs no evaluation.
@@ -33,9 +39,10 @@ def note_ties(state: DRCPlusState, check: Check, chosen: WarmTask) -> None:
     If there are level directions, ties must be searched before something can be said about F.
     """
     ties = check.ties()
-    state.indifferent |= bool(ties) or len(state.flat) > 0
+    nearly = state.known.nearly_level > 0
+    state.indifferent |= bool(ties) or len(state.flat) > 0 or nearly
     state.faces |= any(is_active(tie.lower) and _differ(chosen, tie) for tie in ties)
-    if check.thorough < 1 or state.flat.size or not check.confirmed:
+    if check.thorough < 1 or state.flat.size or nearly or not check.confirmed:
         return
     F = [task.pair.F for task in (chosen, *ties) if math.isfinite(task.pair.F)]
     if F and len(F) == 1 + len(ties):
@@ -50,14 +57,16 @@ def _differ(one: WarmTask, other: WarmTask) -> bool:
 
 
 def tie_stage_is_due(spec: Spec, state: DRCPlusState) -> bool:
-    """Tell whether a run should search ties in full now: before it ends, or if it must.
+    """Tell whether a run should search ties in full now (see above).
 
     Where f is not smooth, or variables are whole, plateaus of f are no ranges of ties.
     """
-    whole = has_grid(spec)
-    due = state.faces or (state.indifferent and state.stop is not None)
-    wanted = due and spec.target is None and not (state.known.rough or whole)
-    return wanted and state.total < budget_of(spec).total
+    if spec.target is not None or state.known.rough or has_grid(spec):
+        return False
+    used = state.total / budget_of(spec).total
+    if state.faces:
+        return state.stop is not None or used >= FACES_SHARE
+    return state.indifferent and state.stop is not None and used < 1
 
 
 def resolve_all_ties(spec: Spec, state: DRCPlusState) -> Procedure[None]:

@@ -49,6 +49,7 @@ MOST_TURNS = 10  # How often a search along a curved set begins anew, with new d
 SLIGHT = 1e-7  # A curved set is followed no further for smaller gains in F, relative to 1 + |F|.
 FACE_ITERATIONS = 40  # The most iterations of a search over ties at active constraints.
 FACE_MARGIN = 1e-11  # Such a search keeps this distance from linearized constraints.
+ACTIVE = 1e-6  # A constraint that is larger than minus this is active.
 LEVEL_STEPS = (1e-3, 0.03, 0.3)  # Steps at which f is compared, to find level directions.
 
 
@@ -250,6 +251,27 @@ def search_face(ties: TieSet, starts: FloatArray, unit: float) -> Procedure[None
         at = _under_constraints(ties, lambda rows: rows, unit, goal)
         for start in starts:
             yield from sqp(at, start, np.zeros(n), np.ones(n), rule)
+
+
+def margin_cost(lower: At, y: FloatArray) -> Procedure[float]:
+    """Return how much f rises if active constraints are met with the margin of `search_face`.
+
+    The answer y (n,) may even violate them a little, within the tolerance of constraints. Then no
+    other tie has so low an f. Multipliers say what each constraint costs.
+    """
+    n = len(y)
+    steps = np.where(y > 0.5, -DIFFERENCE, DIFFERENCE)
+    values = yield from lower(y + np.concatenate([np.zeros((1, n)), np.diag(steps)]))
+    g = values.constraints[0]
+    active = g > -ACTIVE
+    with np.errstate(all="ignore"):
+        slope = (values.objective[1:] - values.objective[0]) / steps
+        slopes = (values.constraints[1:] - g)[:, active] / steps[:, None]
+    if not (np.isfinite(slope).all() and np.isfinite(slopes).all()):
+        return 0.0
+    multipliers = np.abs(np.linalg.lstsq(slopes, -slope, rcond=1e-8)[0])
+    margins = FACE_MARGIN * np.linalg.norm(slopes, axis=0)
+    return float(multipliers @ (np.maximum(g[active], 0.0) + margins))
 
 
 # Sets over which f is level
