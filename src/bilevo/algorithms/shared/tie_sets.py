@@ -87,6 +87,7 @@ class TieSet:
     stance: Stance
     found: TiedAnswer | None = None  # the tie that the leader expects, of all that were evaluated
     best: tuple[FloatArray, float] | None = None  # a better answer for the follower: y and f
+    felt: BoolArray | None = None  # which of the leader's constraints y changes; None if not known
 
     def evaluate(self, rows: FloatArray) -> Procedure[tuple[Values, Values]]:
         """Return both levels' values at rows of y, and take note of ties among them."""
@@ -108,6 +109,22 @@ class TieSet:
                 self.found = new
             if f < self.f and (self.best is None or f < self.best[1]):
                 self.best = new.y, f
+
+    @property
+    def misses_constraints(self) -> bool:
+        """Tell whether the tie found violates one of the leader's constraints that y changes."""
+        if self.found is None or self.found.violation == 0:
+            return False
+        return bool((self.found.G[slice(None) if self.felt is None else self.felt] > 0).any())
+
+    def as_felt(self, upper: Values) -> Values:
+        """Return the leader's values without the constraints that no y changes."""
+        if self.felt is None or self.felt.all():
+            return upper
+        G = upper.constraints[:, self.felt]
+        unfelt = np.maximum(upper.constraints[:, ~self.felt], 0.0).sum(axis=1)
+        violation = np.where((G > 0).any(axis=1), np.maximum(upper.violation - unfelt, 0.0), 0.0)
+        return upper._replace(violation=violation, constraints=G)
 
     def goals(self) -> list[Goal]:
         """Return what searches minimize: F as the leader sees it, or -G for a pessimistic one."""
@@ -227,14 +244,15 @@ def _under_constraints(
 
     def at(rows: FloatArray) -> Procedure[Values]:
         lower, upper = yield from ties.evaluate(np.clip(place(rows), 0.0, 1.0))
+        felt = ties.as_felt(upper)
         excess = (lower.objective - ties.f - ties.width) / unit
         parts = [
             excess[:, None],
             lower.constraints,
-            upper.constraints[:, : None if friendly else 0],
+            felt.constraints[:, : None if friendly else 0],
         ]
         violation = np.maximum(excess, 0.0) + lower.violation
-        violation = violation + (upper.violation if friendly else 0.0)
+        violation = violation + (felt.violation if friendly else 0.0)
         return Values(goal(upper), violation, np.concatenate(parts, axis=1), lower.spent)
 
     return at
@@ -253,15 +271,17 @@ def search_face(ties: TieSet, starts: FloatArray, unit: float) -> Procedure[None
             yield from sqp(at, start, np.zeros(n), np.ones(n), rule)
 
 
-def margin_cost(lower: At, y: FloatArray) -> Procedure[float]:
+def look_at_face(ties: TieSet, y: FloatArray) -> Procedure[float]:
     """Return how much f rises if active constraints are met with the margin of `search_face`.
 
     The answer y (n,) may even violate them a little, within the tolerance of constraints. Then no
-    other tie has so low an f. Multipliers say what each constraint costs.
+    other tie has so low an f. Multipliers say what each constraint costs. The same points show
+    which of the leader's constraints y changes.
     """
     n = len(y)
     steps = np.where(y > 0.5, -DIFFERENCE, DIFFERENCE)
-    values = yield from lower(y + np.concatenate([np.zeros((1, n)), np.diag(steps)]))
+    values, upper = yield from ties.evaluate(y + np.concatenate([np.zeros((1, n)), np.diag(steps)]))
+    ties.felt = np.asarray((upper.constraints != upper.constraints[0]).any(axis=0))
     g = values.constraints[0]
     active = g > -ACTIVE
     with np.errstate(all="ignore"):
