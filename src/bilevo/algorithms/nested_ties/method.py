@@ -6,7 +6,8 @@ for a pessimistic leader: the worst tie changes from one to another. So the sear
 parts:
 
 - **Exploration.** phi is computed at leaders spread over the box; later rounds spread more of them.
-- **Descent.** SQP searches phi from the best of these leaders.
+- **Descent.** SQP searches phi from the best of these leaders, and from others if most of them
+  violate constraints.
 - **Polish.** Where a descent ends at a kink, a CMA-ES continues. The descent's model of phi says how
   narrow it is.
 - **Certificate.** Independent searches solve the elite's follower again, and its ties are searched
@@ -37,7 +38,7 @@ from bilevo.algorithms.drc_plus.state import LeaderSearch
 from bilevo.algorithms.nested_ties.response import MAX_BASES, Responder, Response, TieMemory
 from bilevo.algorithms.shared.follower_search import Pair, TieFindings
 from bilevo.algorithms.shared.gradients import check_gradients
-from bilevo.algorithms.shared.leader import leader_ranking, reached
+from bilevo.algorithms.shared.leader import best_pair, reached
 from bilevo.algorithms.shared.sqp import LocalRule, SearchEnd, sqp
 from bilevo.algorithms.shared.tie_sets import TieSet
 from bilevo.core.algorithm import Algorithm, registered
@@ -57,6 +58,7 @@ from bilevo.optimizers.sampling import latin_hypercube
 BUDGET = 2  # The most evaluations, for each upper evaluation and lower window of the budget.
 LEADERS = 4  # A round explores this number of leaders plus LEADERS for each variable of x.
 LEADER_DIFFERENCE = 1e-5  # The step of finite differences in x, as a fraction of the box.
+MORE_STARTS = 3  # So many more descents follow where most of these leaders violate constraints.
 DESCENT_ITERATIONS = 20  # The most iterations of a descent, of m + 1 leaders each.
 KINK_WIDTH = 0.02  # The largest first deviation of a polish; a descent's model may say less.
 POLISH_SHARE = 1.0  # A polish takes at most this many times the evaluations before it.
@@ -165,7 +167,9 @@ class NestedTies(Algorithm[NestedTiesState]):
                 yield from self.find_first_pair(spec, state)
             else:
                 state.round_elite = state.elite
-            state.start = yield from self.explore(spec, state)
+            starts = yield from self.explore(spec, state)
+            first = state.rounds == 0
+            state.start = best_pair([starts[0], state.the_elite]) if first else starts[-1]
             state.corrections = 0
         else:
             corrected = yield from self.improve_once(spec, state, state.start)
@@ -189,8 +193,9 @@ class NestedTies(Algorithm[NestedTiesState]):
         """Go on from a pair of another method: improve it, explore, and certify thoroughly."""
         yield from self.certify(spec, state, 1.0)
         yield from self.improve(spec, state, state.the_elite)
-        best = yield from self.explore(spec, state)
-        yield from self.improve(spec, state, best)
+        starts = yield from self.explore(spec, state)
+        for start in starts:
+            yield from self.improve(spec, state, start)
         yield from self.certify(spec, state, final_thoroughness(spec, state.total))
 
     def find_first_pair(self, spec: Spec, state: NestedTiesState) -> Procedure[None]:
@@ -207,8 +212,12 @@ class NestedTies(Algorithm[NestedTiesState]):
         state.elite, state.elite_best = first.pair, first.best
         yield first.pair.incumbent
 
-    def explore(self, spec: Spec, state: NestedTiesState) -> Procedure[Pair]:
-        """Compute phi at leaders spread over the box; return the best pair of them."""
+    def explore(self, spec: Spec, state: NestedTiesState) -> Procedure[list[Pair]]:
+        """Compute phi at leaders spread over the box; return where descents should start.
+
+        This is the best leader. If most leaders violate constraints, to be the best of them says
+        little, and others follow.
+        """
         rng = state.memory.stream(spec, "explore")
         count = (LEADERS + LEADERS * spec.m) * (1 + state.rounds)
         points = latin_hypercube(count, spec.m, rng)
@@ -217,9 +226,10 @@ class NestedTies(Algorithm[NestedTiesState]):
         F = np.array([pair.F for pair in pairs])
         if np.isfinite(F).sum() > 1:
             state.F_scale.see(F[np.isfinite(F)])
-        if state.rounds == 0:
-            pairs.append(state.the_elite)
-        return pairs[int(leader_ranking(pairs)[0])]
+        best = best_pair(pairs)
+        if np.mean([pair.violation > 0 for pair in pairs]) <= 0.5:
+            return [best]
+        return [best, *(pair for pair in pairs if pair is not best)][: 1 + MORE_STARTS]
 
     def improve(self, spec: Spec, state: NestedTiesState, pair: Pair) -> Procedure[None]:
         """Improve on a pair, and go on as long as the elite is corrected."""
