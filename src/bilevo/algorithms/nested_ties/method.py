@@ -8,8 +8,8 @@ parts:
 - **Exploration.** phi is computed at leaders spread over the box; later rounds spread more of them.
 - **Descent.** SQP searches phi from the best of these leaders, and from others if most of them
   violate constraints.
-- **Polish.** Where a descent ends at a kink, a CMA-ES continues. The descent's model of phi says how
-  narrow it is.
+- **Polish.** Where a descent ends at a kink, a CMA-ES continues, as narrow as the descent's model
+  of phi says.
 - **Certificate.** Independent searches solve the elite's follower again, and its ties are searched
   thoroughly, for both stances. If that changes F of the elite, the search continues.
 
