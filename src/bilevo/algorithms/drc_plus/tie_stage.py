@@ -6,8 +6,7 @@ seen ties and is about to end without a target, nested-ties makes a round from i
 also finds the best and the worst F among the ties at the answer.
 
 Where ties lie on active constraints, and the leader prefers some of them, descents of drc-plus
-cannot follow the tie that the leader expects, but they still find where x should be. Then this
-stage begins when half of the method's budget is used. It may exceed the rest of that budget.
+cannot follow the tie that the leader expects. Then this stage begins at once.
 
 Where f varies less over the follower's box than differences of f that count elsewhere, the follower
 is nearly indifferent. Such a run has this stage, too.
@@ -29,8 +28,6 @@ from bilevo.core.budget import StopReason
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure
 from bilevo.core.tolerances import alike
-
-FACES_SHARE = 0.5  # Ties on active constraints are searched after this part of the budget.
 
 
 def note_ties(state: DRCPlusState, check: Check, chosen: WarmTask) -> None:
@@ -57,16 +54,14 @@ def _differ(one: WarmTask, other: WarmTask) -> bool:
 
 
 def tie_stage_is_due(spec: Spec, state: DRCPlusState) -> bool:
-    """Tell whether a run should search ties in full now (see above).
+    """Tell whether a run should search ties in full now: before it ends, or if it must.
 
     Where f is not smooth, or variables are whole, plateaus of f are no ranges of ties.
     """
-    if spec.target is not None or state.known.rough or has_grid(spec):
-        return False
-    used = state.total / budget_of(spec).total
-    if state.faces:
-        return state.stop is not None or used >= FACES_SHARE
-    return state.indifferent and state.stop is not None and used < 1
+    whole = has_grid(spec)
+    due = state.faces or (state.indifferent and state.stop is not None)
+    wanted = due and spec.target is None and not (state.known.rough or whole)
+    return wanted and state.total < budget_of(spec).total
 
 
 def resolve_all_ties(spec: Spec, state: DRCPlusState) -> Procedure[None]:
