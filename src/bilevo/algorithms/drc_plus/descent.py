@@ -21,8 +21,8 @@ from bilevo.algorithms.drc_plus.state import budget_of
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.leader import leader_ranking, reached
-from bilevo.algorithms.shared.sqp import LocalRule, SearchEnd, sqp
-from bilevo.core.arrays import FloatArray
+from bilevo.algorithms.shared.sqp import LocalRule, SearchEnd, sqp_among
+from bilevo.core.arrays import FloatArray, IntArray
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, Values, together
 
@@ -59,6 +59,7 @@ class Phi:
     derived: tuple[Pair, FloatArray] | None = None  # the last pair with a gradient, and that
     misses: int = 0  # misleading gradients in a row
     corrected: WarmTask | None = None  # a step that had a wrong answer, with a better one
+    chosen: IntArray | None = None  # the only variables that searches change; None for all
 
     def derive(self, point: FloatArray) -> Procedure[Derivatives | None]:
         """Return the derivatives of phi at the end of the last step; None to take differences."""
@@ -118,16 +119,17 @@ class Phi:
 
         If the search ends because its gradients are not good enough, it goes on by differences.
         """
-        box, stall = (np.zeros(len(x)), np.ones(len(x))), StallTest()
+        chosen = np.arange(len(x)) if self.chosen is None else self.chosen
+        stall = StallTest()
         rule = leader_rule(self.state, stall, self.over, self.ceiling)
-        end = yield from sqp(self, x, *box, rule, values=values, derive=self.derive)
+        end = yield from sqp_among(self, x, chosen, rule, values, self.derive)
         if self.derived is None or end.converged or stall.stalled or self.over():
             return end
         if end.objective > rule.ceiling or not math.isfinite(end.objective):
             return end
         self.adjoint = False
         rule = leader_rule(self.state, StallTest(), self.over, self.ceiling)
-        return (yield from sqp(self, end.point, *box, rule))
+        return (yield from sqp_among(self, end.point, chosen, rule))
 
     def repair(self, x: FloatArray, end: SearchEnd) -> Procedure[SearchEnd]:
         """Search with the leader's constraints, if a search without them ended at a violation.
@@ -292,16 +294,18 @@ def descent(
     pair: Pair,
     ceiling: float = math.inf,
     relaxed: bool = True,
+    chosen: IntArray | None = None,
 ) -> Procedure[tuple[SearchEnd, list[WarmTask]]]:
     """Search phi locally from a pair; return how the search ended, and where its steps led.
 
     From an infeasible pair, the leader's constraints are ignored at first. From a feasible one,
     they are ignored afterwards, if they stopped the search: they may only be islands in its way.
-    Without `relaxed`, they are never ignored.
+    Without `relaxed`, they are never ignored. The search changes only the `chosen` variables.
     """
     for _ in range(MAX_CORRECTIONS):
         ignored = relaxed and pair.violation > 0
-        phi = Phi(state, follower, ceiling, ignored, repairs=pair.lower_violation > 0)
+        repairs = pair.lower_violation > 0
+        phi = Phi(state, follower, ceiling, ignored, repairs, chosen=chosen)
         end = yield from phi.minimize(pair.x)
         if phi.corrected is None:
             break

@@ -39,15 +39,14 @@ from bilevo.algorithms.drc_plus.branches import (
 )
 from bilevo.algorithms.drc_plus.certificate import (
     LIGHT,
-    Check,
     are_distinct,
     check_answer,
-    choose_answer,
+    choose_checked,
     final_thoroughness,
     find_doubt,
 )
 from bilevo.algorithms.drc_plus.competition import accept_best, compete
-from bilevo.algorithms.drc_plus.descent import descent, is_smooth_end
+from bilevo.algorithms.drc_plus.descent import descent, is_smooth_end, may_end
 from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask
 from bilevo.algorithms.drc_plus.fallback import FallbackDRC, without_incumbents
 from bilevo.algorithms.drc_plus.leader_view import is_better
@@ -59,7 +58,7 @@ from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.gradients import check_gradients
 from bilevo.algorithms.shared.leader import note_tasks, reached
 from bilevo.core.algorithm import Algorithm, registered
-from bilevo.core.arrays import FloatArray
+from bilevo.core.arrays import FloatArray, IntArray
 from bilevo.core.budget import StopReason, interquartile_range
 from bilevo.core.feasibility import USUAL_CTOL
 from bilevo.core.problem import Spec
@@ -73,9 +72,6 @@ DESCENT_SHARE = 3  # Evaluations that descents may use for each evaluation of CM
 CLEARLY_MORE = 0.25  # A checked elite is checked again if four times as thorough a look is due.
 MOST_REFUTATIONS = 3  # A descent is not repeated after this many refuted elites.
 RETEST = 4  # The fallback tests smoothness again when evaluations have grown by this factor.
-# If f is not smooth, an elite at the target keeps its answer although its f is too large by up to
-# this fraction of the scale of f plus |f|. The answer is not certified then.
-ROUGH_F = 1e-2
 RELIABLE = 0.8  # Branches are looked for if more than this share of local searches settles.
 KINK_WIDTH = 0.01  # The first deviations of CMA-ES around an elite at a kink, before a restart.
 # If F differs by less than this, relative to |F|, it does so by errors of the followers' answers,
@@ -101,7 +97,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
     fallback: bool = True
 
     name = registered("drc-plus")
-    revision = 6
+    revision = 7
     certifies = True
     ctol = USUAL_CTOL
     State = DRCPlusState
@@ -190,6 +186,8 @@ class DRCPlus(Algorithm[DRCPlusState]):
         yield from state.accept_elite(task.pair)
         if self.may_descend(state):
             yield from self.descend(spec, state, task.pair)
+            if self.hops and not may_end(spec, state):
+                yield from self.improve_unfelt(spec, state)
 
     def accept_task(self, state: DRCPlusState, task: WarmTask) -> Procedure[None]:
         """Evaluate a task's leader and make its pair the elite."""
@@ -227,7 +225,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
         elite, last, rng = state.the_elite, state.checked_elite, state.stream(spec, "certify")
         own, follower = WarmTask.of_pair(elite, np.empty(0)), self.follower(spec, state)
         check = yield from check_answer(follower, own, rng, thorough)
-        chosen = yield from self.choose_checked(spec, state, check)
+        chosen = yield from choose_checked(spec, state, check, self.optimism)
         refuted = are_distinct(chosen.pair, elite) and not check.stands
         if refuted:
             state.known.refute(elite.y)
@@ -245,17 +243,6 @@ class DRCPlus(Algorithm[DRCPlusState]):
         state.check_evals, state.checked_at = check.spent, state.total
         yield state.the_elite.incumbent
         return pair if refuted else None
-
-    def choose_checked(self, spec: Spec, state: DRCPlusState, check: Check) -> Procedure[WarmTask]:
-        """Return the task that is the elite after a check.
-
-        If f is not smooth, an elite at the target keeps its answer if that is nearly as good as the
-        best (see `ROUGH_F`): it is as exact as the followers of such a run are.
-        """
-        elite, chosen = check.own.pair, (yield from choose_answer(state, check, self.optimism))
-        missed = reached(spec, elite) and not reached(spec, chosen.pair)
-        close = elite.f - chosen.pair.f <= ROUGH_F * (state.known.unit + abs(elite.f))
-        return check.own if state.known.rough and missed and close else chosen
 
     def run_fallback(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
         """Make a generation of DRC, for followers that are not smooth.
@@ -307,16 +294,18 @@ class DRCPlus(Algorithm[DRCPlusState]):
         pair: Pair,
         ceiling: float = math.inf,
         relaxed: bool = True,
+        chosen: IntArray | None = None,
     ) -> Procedure[bool]:
         """Search locally from a pair; certify a new elite, and search again if it is refuted.
 
-        Returns True if the last search ended where phi is smooth and nothing better is near.
+        Only the `chosen` variables change, if they are given. Returns True if the last search ended
+        where phi is smooth and nothing better is near.
         """
         smooth, tolerance = False, state.F_tolerance(spec.ftol)
         for _ in range(MOST_REFUTATIONS):
             before = state.the_elite
             end, steps = yield from descent(
-                state, self.follower(spec, state), pair, ceiling, relaxed
+                state, self.follower(spec, state), pair, ceiling, relaxed, chosen
             )
             if math.isfinite(end.objective):
                 state.remember_end(end.point, pair.x)
@@ -391,22 +380,24 @@ class DRCPlus(Algorithm[DRCPlusState]):
                 break
 
     def hop(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
-        """Descend from the elite's x after some of its coordinates were changed."""
-        rng = state.stream(spec, "hop")
-        chosen = rng.random(spec.m) < rng.random()
-        chosen[rng.integers(spec.m)] = True
-        step = rng.normal(0.0, spec.spread[: spec.m])
-        if len(state.ends) > 2 and rng.random() < 0.5:  # optima often lie on a lattice
-            a, b = rng.choice(len(state.ends), 2, replace=False)
-            step = state.ends[a] - state.ends[b]
-        elite, follower = state.the_elite, self.follower(spec, state)
-        task = yield from search_unfelt(state, follower, rng)
-        if task is None:
-            x = np.clip(elite.x + chosen * step, 0.0, 1.0)
-            task = yield from follower.start(x, np.ones(spec.m))
-            yield from state.evaluate_leaders([task])
+        """Search variables that are not felt; if in vain, descend from a copy of the elite."""
+        if (yield from self.improve_unfelt(spec, state)):
+            return
+        x = state.altered_elite(spec, state.stream(spec, "hop"))
+        task = yield from self.follower(spec, state).start(x, np.ones(spec.m))
+        yield from state.evaluate_leaders([task])
+        elite = state.the_elite
         ceiling = elite.F if elite.violation == 0 else math.inf
         yield from self.descend(spec, state, task.pair, ceiling)
+
+    def improve_unfelt(self, spec: Spec, state: DRCPlusState) -> Procedure[bool]:
+        """Search variables that followers do not feel, then the others; tell if F has improved."""
+        rng = state.stream(spec, "unfelt")
+        task = yield from search_unfelt(state, self.follower(spec, state), rng)
+        if task is not None:
+            chosen = state.unfelt.others(spec.m)
+            yield from self.descend(spec, state, task.pair, chosen=chosen)
+        return task is not None
 
     # The leader's global search
 

@@ -129,6 +129,16 @@ class DRCPlusState(LeaderView):
         population = min(2 * self.search.population, 16 * CMAES().population_size(spec.m))
         self.search = LeaderSearch.start(Start.uniform(spec.spread[: spec.m], rng), population)
 
+    def altered_elite(self, spec: Spec, rng: np.random.Generator) -> FloatArray:
+        """Return the elite's x after some of its coordinates were changed."""
+        chosen = rng.random(spec.m) < rng.random()
+        chosen[rng.integers(spec.m)] = True
+        step = rng.normal(0.0, spec.spread[: spec.m])
+        if len(self.ends) > 2 and rng.random() < 0.5:  # optima often lie on a lattice
+            a, b = rng.choice(len(self.ends), 2, replace=False)
+            step = self.ends[a] - self.ends[b]
+        return np.asarray(np.clip(self.the_elite.x + chosen * step, 0.0, 1.0))
+
     @property
     def seems_unimodal(self) -> bool:
         """Tell whether all descents have ended at one x, and there were enough of them.

@@ -22,7 +22,7 @@ from bilevo.algorithms.drc_plus.certificate import Check
 from bilevo.algorithms.drc_plus.experience import WarmTask
 from bilevo.algorithms.drc_plus.state import DRCPlusState, budget_of
 from bilevo.algorithms.shared.follower_search import TieFindings
-from bilevo.algorithms.shared.leader import has_grid
+from bilevo.algorithms.shared.leader import has_grid, reached
 from bilevo.algorithms.shared.polish import is_active
 from bilevo.core.budget import StopReason
 from bilevo.core.problem import Spec
@@ -60,7 +60,8 @@ def tie_stage_is_due(spec: Spec, state: DRCPlusState) -> bool:
     """
     whole = has_grid(spec)
     due = state.faces or (state.indifferent and state.stop is not None)
-    wanted = due and spec.target is None and not (state.known.rough or whole)
+    missed = spec.target is None or (state.faces and not reached(spec, state.the_elite))
+    wanted = due and missed and not (state.known.rough or whole)
     return wanted and state.total < budget_of(spec).total
 
 
