@@ -97,7 +97,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
     fallback: bool = True
 
     name = registered("drc-plus")
-    revision = 7
+    revision = 8
     certifies = True
     ctol = USUAL_CTOL
     State = DRCPlusState

@@ -149,7 +149,7 @@ class NestedTies(Algorithm[NestedTiesState]):
     """The method. It takes every stance and `tie_tol`."""
 
     name = registered("nested-ties")
-    revision = 3
+    revision = 4
     certifies = True
     ctol = USUAL_CTOL
     takes_stance = True
@@ -193,9 +193,10 @@ class NestedTies(Algorithm[NestedTiesState]):
         """Go on from a pair of another method: improve it, explore, and certify thoroughly."""
         yield from self.certify(spec, state, 1.0)
         yield from self.improve(spec, state, state.the_elite)
-        starts = yield from self.explore(spec, state)
+        starts = [] if reached(spec, state.the_elite) else (yield from self.explore(spec, state))
         for start in starts:
-            yield from self.improve(spec, state, start)
+            if not reached(spec, state.the_elite):
+                yield from self.improve(spec, state, start)
         yield from self.certify(spec, state, final_thoroughness(spec, state.total))
 
     def find_first_pair(self, spec: Spec, state: NestedTiesState) -> Procedure[None]:
