@@ -356,9 +356,12 @@ class NestedTies(Algorithm[NestedTiesState]):
         rise = max([F - pair.F for F in feasible if math.isfinite(F)], default=0.0)
         if rise <= JUMP * state.F_scale.tolerance(1.0) + JUMP * abs(pair.F):
             return ""
+        tol = spec.tie_tol
+        precision = "the precision of the run" if tol is None else f"tie_tol = {tol:g}"
         return (
-            f"F jumps by {rise:.3g} next to x, where another answer ties, so no x attains the "
-            "smallest F; with a larger tie_tol one may"
+            f"no x attains the smallest F: at {precision} it is {pair.F:.6g} here, and "
+            f"{pair.F + rise:.6g} next to x, where another answer ties; with a larger tie_tol an x "
+            "may attain it"
         )
 
     def check_stop(self, spec: Spec, state: NestedTiesState) -> Procedure[None]:
