@@ -108,7 +108,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
     width: int = 1  # how many descents run side by side; for workers
 
     name = registered("drc-plus")
-    revision = 7
+    revision = 8
     certifies = True
     ctol = USUAL_CTOL
     State = DRCPlusState

@@ -7,6 +7,9 @@ also finds the best and the worst F among the ties at the answer.
 
 Where ties lie on active constraints, and the leader prefers some of them, descents of drc-plus
 cannot follow the tie that the leader expects. Then this stage begins at once.
+
+Where f varies less over the follower's box than differences of f that count elsewhere, the follower
+is nearly indifferent. Such a run has this stage, too.
 """
 
 from __future__ import annotations
@@ -33,9 +36,10 @@ def note_ties(state: DRCPlusState, check: Check, chosen: WarmTask) -> None:
     If there are level directions, ties must be searched before something can be said about F.
     """
     ties = check.ties()
-    state.indifferent |= bool(ties) or len(state.flat) > 0
+    nearly = state.known.nearly_level > 0
+    state.indifferent |= bool(ties) or len(state.flat) > 0 or nearly
     state.faces |= any(is_active(tie.lower) and _differ(chosen, tie) for tie in ties)
-    if check.thorough < 1 or state.flat.size or not check.confirmed:
+    if check.thorough < 1 or state.flat.size or nearly or not check.confirmed:
         return
     F = [task.pair.F for task in (chosen, *ties) if math.isfinite(task.pair.F)]
     if F and len(F) == 1 + len(ties):
