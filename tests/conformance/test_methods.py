@@ -3,7 +3,8 @@
 What holds for all algorithms is in `bilevo.testing`; here is what our own ones do beyond that.
 Variants that run another course are tested like methods of their own: DRC for many workers, and
 with a mixed pair of optimizers, of which the upper one keeps a population; BLEAQ-II with answers
-from its mappings; drc-plus with descents side by side. Methods that drive solvers are tried on these, too.
+from its mappings; drc-plus with descents side by side. Methods that drive solvers are tried on
+these, too.
 """
 
 import math

@@ -156,7 +156,7 @@ def test_a_width_puts_several_descents_into_each_request() -> None:
             F, G, f, g = problem.evaluate(batch.x, batch.y)
             run.tell(batch, *((F, G) if batch.level == "upper" else (f, g)))
             requests += 1
-        assert run.result.success and run.result.F == pytest.approx(0, abs=1e-6)
+        assert run.result.success and pytest.approx(0, abs=1e-6) == run.result.F
         points[width] = run.result.nfev / requests
     assert points[8] > 2 * points[1]
 

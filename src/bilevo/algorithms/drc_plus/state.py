@@ -10,7 +10,7 @@ import numpy as np
 from bilevo.algorithms.drc_plus.leader_view import LeaderView, is_better
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.leader import LeaderState, best_pair, leader_values
-from bilevo.core.arrays import BoolArray, FloatArray, IntArray
+from bilevo.core.arrays import TINY, BoolArray, FloatArray, IntArray
 from bilevo.core.budget import StopReason
 from bilevo.core.problem import Spec
 from bilevo.core.stop_rules import BudgetUsed, Progress, Settled, first_met
@@ -40,11 +40,16 @@ class LeaderSearch:
         return cls(CMAES().start(start), population)
 
     @classmethod
-    def around(cls, x: FloatArray, hessian: FloatArray, left: float) -> LeaderSearch:
-        """Start a search around x (m,), where F is expected to fall by `left`."""
+    def around(
+        cls, x: FloatArray, hessian: FloatArray, left: float, widest: float = 0.1
+    ) -> LeaderSearch:
+        """Start a search around x (m,), over which a model of F rises by `left`.
+
+        Its first deviations are at most `widest`.
+        """
         eigenvalues, vectors = np.linalg.eigh(hessian)
-        variances = 2 * left / np.maximum(eigenvalues, 1e-12 * eigenvalues[-1])
-        covariance = (vectors * np.clip(variances, 1e-16, 1e-2)) @ vectors.T
+        variances = 2 * left / np.maximum(eigenvalues, 1e-12 * max(eigenvalues[-1], TINY))
+        covariance = (vectors * np.clip(variances, 1e-16, widest**2)) @ vectors.T
         start = Start(x, covariance, np.zeros(len(x)))
         return cls.start(start, CMAES().population_size(len(x)))
 
