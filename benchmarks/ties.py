@@ -110,12 +110,13 @@ def stances() -> dict[str, Case]:
     return cases
 
 
-def curved() -> dict[str, Case]:
-    cases = {f"smd11 {size}": known("smd11", size, -1.0) for size in ((5, 5), (10, 10))}
-    for size in ((5, 5), (10, 10)):
-        make = partial(bilevo.problems.get, "smd12", *size)
-        cases[f"smd12 {size}"] = Case(make, partial(best_of_smd12, *size))
-    return cases
+def curved(d: int) -> dict[str, Case]:
+    """Return the cases with d variables at each level."""
+    make = partial(bilevo.problems.get, "smd12", d, d)
+    return {
+        f"smd11 ({d}, {d})": known("smd11", (d, d), -1.0),
+        f"smd12 ({d}, {d})": Case(make, partial(best_of_smd12, d, d)),
+    }
 
 
 SETS: dict[str, dict[str, Case]] = {
@@ -125,7 +126,8 @@ SETS: dict[str, dict[str, Case]] = {
         "indifferent (optimistic)": Case(indifferent, lambda: 0.0),
     },
     "stances": stances(),
-    "curved": curved(),
+    "curved": curved(5),
+    "large": curved(10),
     "pmm": {f"pmm{i} (4, 4)": known(f"pmm{i}", (4, 4), 0.0) for i in range(1, 7)},
 }
 

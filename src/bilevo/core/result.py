@@ -18,6 +18,7 @@ from bilevo.core.notebook import sparkline, table
 from bilevo.core.plain_data import plain, revive, unpacked
 from bilevo.core.stance import NOT_SEARCHED, Stance
 from bilevo.core.terminal import on_one_line, printable
+from bilevo.core.tolerances import alike
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -255,17 +256,28 @@ class Result(HasArchive):
         met = self.violation == 0 or self.within_ctol
         return met and math.isfinite(self.F) and math.isfinite(self.f)
 
-    def accept(self, certificate: Certificate) -> None:
-        """Adopt a certificate, and set `certified`, `success` and `message` accordingly."""
+    def accept(self, certificate: Certificate, same_ties: bool = False) -> None:
+        """Adopt a certificate, and set `certified`, `success` and `message` accordingly.
+
+        With `same_ties`, what was known about ties stays if it is more and the answer is confirmed.
+        """
         self.certificate, self.certified = certificate, bool(certificate.confirmed)
         self.follower_gap = certificate.follower_gap
-        if certificate.ties:
+        kept = same_ties and self.certified and self._knows_more_ties_than(certificate)
+        if certificate.ties and not kept:
             self.F_optimistic, self.F_pessimistic = certificate.F_best, certificate.F_worst
             self.ties = certificate.ties
         feasible = self.feasible and certificate.feasible
         self.success = self.status in SUCCESSFUL_ENDS and feasible and self.certified
         ending = self.message.partition("; ")[0]
         self.message = f"{ending}; {certificate.message}"
+
+    def _knows_more_ties_than(self, certificate: Certificate) -> bool:
+        """Tell whether the run has found a wider range of F among ties than a verification has."""
+        worse = self.F_pessimistic > certificate.F_worst
+        worse = worse and not alike(certificate.F_worst, self.F_pessimistic)
+        lower, least = self.F_optimistic, certificate.F_best
+        return bool(worse and (lower <= least or alike(least, lower)))
 
     def keys(self) -> list[str]:
         """Return the names of the fields, and `nfev` and `feasible`."""

@@ -27,6 +27,7 @@ from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask
 from bilevo.algorithms.drc_plus.leader_view import LeaderView
 from bilevo.algorithms.drc_plus.local_follower import LocalFollower
 from bilevo.algorithms.shared.follower_search import FollowerCheck, Pair, evaluate_answers
+from bilevo.algorithms.shared.leader import reached
 from bilevo.algorithms.shared.polish import End
 from bilevo.algorithms.shared.surroundings import hidden_distance, look_around
 from bilevo.core.budget import interquartile_range
@@ -41,8 +42,11 @@ LOCAL_SEARCHES = 6  # and makes at most this number of local searches.
 ENOUGH_LOCAL = 2  # Fewer local searches than this do not show that f has one basin.
 FINAL_SHARE = 0.2  # The look at a run's end takes about this share of its evaluations,
 MAX_THOROUGH = 20  # but is at most this many times as thorough as the usual one.
-LEAST_THOROUGH = 6  # The least thorough look at the end of a run without a target.
+LEAST_THOROUGH = 12  # The least thorough look at the end of a run without a target.
 LIGHT = 0.25  # How thorough a look at an answer is that does not end the run.
+# If f is not smooth, an elite at the target keeps its answer although its f is too large by up to
+# this fraction of the scale of f plus |f|. The answer is not certified then.
+ROUGH_F = 1e-2
 # A run is stricter than verification, whose estimates of distances differ from the run's.
 RESOLVED_LIMIT = UNRESOLVED / 3
 
@@ -271,6 +275,20 @@ def choose_answer(state: LeaderView, check: Check, optimism: bool) -> Procedure[
     for tie in ties:
         chosen = chosen if chosen.pair.no_worse(tie.pair) else tie
     return chosen
+
+
+def choose_checked(
+    spec: Spec, state: LeaderView, check: Check, optimism: bool
+) -> Procedure[WarmTask]:
+    """Return the task that is the elite after a check.
+
+    If f is not smooth, an elite at the target keeps its answer if that is nearly as good as the
+    best (see `ROUGH_F`): it is as exact as the followers of such a run are.
+    """
+    elite, chosen = check.own.pair, (yield from choose_answer(state, check, optimism))
+    missed = reached(spec, elite) and not reached(spec, chosen.pair)
+    close = elite.f - chosen.pair.f <= ROUGH_F * (state.known.unit + abs(elite.f))
+    return check.own if state.known.rough and missed and close else chosen
 
 
 def are_distinct(one: Pair, other: Pair) -> bool:

@@ -8,7 +8,7 @@ is taken by differences. `descent` says when the leader's constraints are ignore
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,8 +21,8 @@ from bilevo.algorithms.drc_plus.state import budget_of
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.leader import leader_ranking, reached
-from bilevo.algorithms.shared.sqp import LocalRule, SearchEnd, sqp
-from bilevo.core.arrays import FloatArray
+from bilevo.algorithms.shared.sqp import LocalRule, SearchEnd, sqp_among
+from bilevo.core.arrays import FloatArray, IntArray
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, Values, together
 
@@ -37,6 +37,7 @@ MAX_MISSES = 2  # After this many misleading gradients in a row, differences rep
 
 
 Derivatives = tuple[FloatArray, FloatArray]  # a gradient (m,) and a jacobian (c, m)
+Descent = tuple[SearchEnd, list[WarmTask]]  # how a descent ended, and where its steps led
 
 
 @dataclass(slots=True, eq=False)
@@ -59,6 +60,7 @@ class Phi:
     derived: tuple[Pair, FloatArray] | None = None  # the last pair with a gradient, and that
     misses: int = 0  # misleading gradients in a row
     corrected: WarmTask | None = None  # a step that had a wrong answer, with a better one
+    chosen: IntArray | None = None  # the only variables that searches change; None for all
 
     def derive(self, point: FloatArray) -> Procedure[Derivatives | None]:
         """Return the derivatives of phi at the end of the last step; None to take differences."""
@@ -118,16 +120,17 @@ class Phi:
 
         If the search ends because its gradients are not good enough, it goes on by differences.
         """
-        box, stall = (np.zeros(len(x)), np.ones(len(x))), StallTest()
+        chosen = np.arange(len(x)) if self.chosen is None else self.chosen
+        stall = StallTest()
         rule = leader_rule(self.state, stall, self.over, self.ceiling)
-        end = yield from sqp(self, x, *box, rule, values=values, derive=self.derive)
+        end = yield from sqp_among(self, x, chosen, rule, values, self.derive)
         if self.derived is None or end.converged or stall.stalled or self.over():
             return end
         if end.objective > rule.ceiling or not math.isfinite(end.objective):
             return end
         self.adjoint = False
         rule = leader_rule(self.state, StallTest(), self.over, self.ceiling)
-        return (yield from sqp(self, end.point, *box, rule))
+        return (yield from sqp_among(self, end.point, chosen, rule))
 
     def repair(self, x: FloatArray, end: SearchEnd) -> Procedure[SearchEnd]:
         """Search with the leader's constraints, if a search without them ended at a violation.
@@ -292,16 +295,18 @@ def descent(
     pair: Pair,
     ceiling: float = math.inf,
     relaxed: bool = True,
-) -> Procedure[tuple[SearchEnd, list[WarmTask]]]:
+    chosen: IntArray | None = None,
+) -> Procedure[Descent]:
     """Search phi locally from a pair; return how the search ended, and where its steps led.
 
     From an infeasible pair, the leader's constraints are ignored at first. From a feasible one,
     they are ignored afterwards, if they stopped the search: they may only be islands in its way.
-    Without `relaxed`, they are never ignored.
+    Without `relaxed`, they are never ignored. The search changes only the `chosen` variables.
     """
     for _ in range(MAX_CORRECTIONS):
         ignored = relaxed and pair.violation > 0
-        phi = Phi(state, follower, ceiling, ignored, repairs=pair.lower_violation > 0)
+        repairs = pair.lower_violation > 0
+        phi = Phi(state, follower, ceiling, ignored, repairs, chosen=chosen)
         end = yield from phi.minimize(pair.x)
         if phi.corrected is None:
             break
@@ -311,6 +316,21 @@ def descent(
     if is_smooth_end(state, end):
         yield from phi.prefer_exact(end)
     return end, phi.steps
+
+
+def start_descents(
+    state: LeaderView, follower: WarmFollower, x: FloatArray
+) -> Procedure[list[Pair]]:
+    """Return a pair at each x (k, m), with the answer that is predicted there."""
+    tasks = yield from together(follower.start(row, np.ones(len(row))) for row in x)
+    if tasks:
+        yield from state.evaluate_leaders(tasks)
+    return [task.pair for task in tasks]
+
+
+def leading(ended: Sequence[Descent], elite: Pair) -> Descent:
+    """Return the descent with a step that ended at the elite; the first one if there is none."""
+    return next((one for one in ended if any(step.pair is elite for step in one[1])), ended[0])
 
 
 def is_smooth_end(state: LeaderView, end: SearchEnd) -> bool:

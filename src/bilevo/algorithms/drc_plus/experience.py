@@ -56,6 +56,7 @@ class Experience:
     searches: int = 0  # local searches so far
     f_scale: Scale = field(default_factory=Scale)
     spread: float = 0.0  # how much f varies over the box at one x (see `renew_scale`)
+    widest: float = 0.0  # the largest `spread` so far
     spent: int = 0  # lower evaluations so far
     refuted: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # refuted answers (k, n)
     hops: FloatArray = field(
@@ -142,6 +143,7 @@ class Experience:
         spread = near if rounding(f) < near < over_box else over_box
         if 0 < spread < math.inf:
             self.f_scale, self.spread = Scale.of(spread), spread
+            self.widest = max(self.widest, spread)
 
     def renew_scale_at(self, task: WarmTask, over_box: float) -> None:
         """Set the scale of f by a local search that has ended, as `renew_scale` does.
@@ -236,6 +238,15 @@ class Experience:
         `spread` is a rough estimate, so rounding must be far below what would hide the minimum.
         """
         return self.spread == 0 or rounding(f) <= 1e-4 * UNRESOLVED**2 * self.spread
+
+    @property
+    def nearly_level(self) -> float:
+        """Return a difference of f that is negligible in this run, if f varies even less at one x.
+
+        If f varies more over the box at the x of the last `renew_scale`, return 0.
+        """
+        negligible = NEGLIGIBLE * self.widest
+        return negligible if self.spread < negligible else 0.0
 
     @property
     def tight(self) -> float:

@@ -33,6 +33,7 @@ LEADER_TOLERANCE = 1e-9  # A descent ends if it expects a smaller gain in F, in 
 USUAL_ERROR = 0.01  # Exact searches leave an error of f of about this part of their tolerance.
 MAX_NOISE = 1e-4  # Errors of f are taken to leave no more than this in F, in units of `F_scale`.
 CLEARLY_CURVED = 1e-3  # f is curved in all directions if curvatures differ by less than this.
+SAME_X = 1e-6  # Unfelt variables are the same if they differ by less (fractions of the box).
 FLAT_REACH = 0.05  # How far f must stay level along a flat direction, as a fraction of the box.
 F_ERROR = 0.05  # An unfinished follower may cause this part of the difference in F to be seen.
 
@@ -45,7 +46,18 @@ class Unfelt:
     variables: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     searches: int = 0  # searches over these variables so far
     fruitless: int = 0  # wide searches since one found a better pair
-    searched: Pair | None = None  # the elite around which they were last searched
+    exact: FloatArray = field(default_factory=lambda: np.zeros(0))  # where one last ended exactly
+
+    def others(self, m: int) -> IntArray:
+        """Return those of m variables that followers may feel; all of them if none does."""
+        felt = np.setdiff1d(np.arange(m), self.variables)
+        return felt if len(felt) else np.arange(m)
+
+    def is_exact(self, x: FloatArray) -> bool:
+        """Tell whether the last exact search over these variables has ended at a leader x (m,)."""
+        if self.exact.shape != self.variables.shape:
+            return False
+        return bool((np.abs(x[self.variables] - self.exact) <= SAME_X).all())
 
 
 @dataclass(slots=True, eq=False)
@@ -89,6 +101,11 @@ class LeaderView:
         """Make a pair the elite."""
         self.elite = pair
         yield pair.incumbent
+
+    def accept_task(self, task: WarmTask) -> Procedure[None]:
+        """Evaluate a task's leader and make its pair the elite."""
+        yield from self.evaluate_leaders([task])
+        yield from self.accept_elite(task.pair)
 
     def is_improved_by(self, pair: Pair) -> bool:
         """Tell whether a pair may be the next elite.

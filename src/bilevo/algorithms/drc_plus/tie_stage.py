@@ -7,6 +7,9 @@ also finds the best and the worst F among the ties at the answer.
 
 Where ties lie on active constraints, and the leader prefers some of them, descents of drc-plus
 cannot follow the tie that the leader expects. Then this stage begins at once.
+
+Where f varies less over the follower's box than differences of f that count elsewhere, the follower
+is nearly indifferent. Such a run has this stage, too.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from bilevo.algorithms.drc_plus.certificate import Check
 from bilevo.algorithms.drc_plus.experience import WarmTask
 from bilevo.algorithms.drc_plus.state import DRCPlusState, budget_of
 from bilevo.algorithms.shared.follower_search import TieFindings
-from bilevo.algorithms.shared.leader import has_grid
+from bilevo.algorithms.shared.leader import has_grid, reached
 from bilevo.algorithms.shared.polish import is_active
 from bilevo.core.budget import StopReason
 from bilevo.core.problem import Spec
@@ -33,9 +36,10 @@ def note_ties(state: DRCPlusState, check: Check, chosen: WarmTask) -> None:
     If there are level directions, ties must be searched before something can be said about F.
     """
     ties = check.ties()
-    state.indifferent |= bool(ties) or len(state.flat) > 0
+    nearly = state.known.nearly_level > 0
+    state.indifferent |= bool(ties) or len(state.flat) > 0 or nearly
     state.faces |= any(is_active(tie.lower) and _differ(chosen, tie) for tie in ties)
-    if check.thorough < 1 or state.flat.size or not check.confirmed:
+    if check.thorough < 1 or state.flat.size or nearly or not check.confirmed:
         return
     F = [task.pair.F for task in (chosen, *ties) if math.isfinite(task.pair.F)]
     if F and len(F) == 1 + len(ties):
@@ -56,7 +60,8 @@ def tie_stage_is_due(spec: Spec, state: DRCPlusState) -> bool:
     """
     whole = has_grid(spec)
     due = state.faces or (state.indifferent and state.stop is not None)
-    wanted = due and spec.target is None and not (state.known.rough or whole)
+    missed = spec.target is None or (state.faces and not reached(spec, state.the_elite))
+    wanted = due and missed and not (state.known.rough or whole)
     return wanted and state.total < budget_of(spec).total
 
 

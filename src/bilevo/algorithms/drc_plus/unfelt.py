@@ -7,27 +7,28 @@ for one upper evaluation a point. That variables are not felt is a hypothesis of
 - Each variable is moved far away once, and slopes of f and g around the elite's answer are compared
   with those before. Variables that change no slope seem to be unfelt.
 - Before each search, all of them are moved at once, and slopes are compared again.
-- The follower is solved at the best x that was found. If its answer has moved, the hypothesis is
-  given up. Only this solved pair is used by the run.
+- The follower is solved at the best x that was found. If it has a better answer there than the
+  elite's, the hypothesis is given up. Only this solved pair is used by the run.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from bilevo.algorithms.drc_plus.experience import WarmTask
 from bilevo.algorithms.drc_plus.leader_view import LEADER_TOLERANCE, LeaderView, is_better
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
-from bilevo.core.arrays import FloatArray, IntArray
+from bilevo.algorithms.shared.follower_search import Pair
+from bilevo.core.arrays import IntArray
 from bilevo.core.order import best_index, no_worse
 from bilevo.core.request import Level, Procedure, evaluate
 from bilevo.core.tolerances import rounding
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
 
-MOVED = 1e-4  # An answer has moved if it changes by more than this fraction of the box.
 STEP = 1e-3  # The step of slopes that are compared, as a fraction of the box.
 SAME_SLOPE = 1e-6  # Slopes are the same if they differ by less than this part of the largest.
 MAX_DOUBLINGS = 3  # How often the usual population is doubled in later searches, at most.
@@ -42,8 +43,8 @@ def search_unfelt(
 ) -> Procedure[WarmTask | None]:
     """Search F over the variables that the follower does not feel, from the elite's answer.
 
-    Returns a solved task that is better than the elite, or None if there is none. After some
-    fruitless searches, no more are made.
+    A pair that is better than the elite becomes the elite. Returns its task, or None if there is
+    none. After some fruitless searches of the whole range, no more of them are made.
     """
     unfelt, elite = state.unfelt, state.the_elite
     if not math.isfinite(elite.F):
@@ -51,25 +52,51 @@ def search_unfelt(
     if not unfelt.tested:
         unfelt.variables = yield from find_unfelt(state, rng)
         unfelt.tested = True
-    around = unfelt.searched is not elite
-    if not len(unfelt.variables) or (unfelt.fruitless >= ENOUGH_FRUITLESS and not around):
+    wide, exact = unfelt.fruitless < ENOUGH_FRUITLESS, not unfelt.is_exact(elite.x)
+    if not len(unfelt.variables) or not (wide or exact):
         return None
     together = [unfelt.variables]
     if len(unfelt.variables) > 1 and not (yield from leave_slopes(state, together, rng))[0]:
         unfelt.variables = unfelt.variables[:0]
         return None
-    x = yield from search_leader(state, around, rng)
-    unfelt.searched = elite
-    start = yield from follower.at(x, elite.y[None])
+    best = elite
+    if wide:
+        best = yield from search_widely(state, rng)
+        unfelt.fruitless = 0 if is_clearly_better(state, best, elite) else unfelt.fruitless + 1
+    if not unfelt.is_exact(best.x):
+        best = yield from search_around(state, best, rng)
+        unfelt.exact = best.x[unfelt.variables]
+    return (yield from solve_again(state, follower, best))
+
+
+def solve_again(
+    state: LeaderView, follower: WarmFollower, found: Pair
+) -> Procedure[WarmTask | None]:
+    """Solve the follower at the best x found, whose answer is the elite's; None if it is no better.
+
+    If f is lower elsewhere, the hypothesis is given up. Otherwise the elite's answer is kept, so
+    that F is compared without errors of answers.
+    """
+    unfelt, elite = state.unfelt, state.the_elite
+    if not is_clearly_better(state, found, elite):
+        return None
+    start = yield from follower.at(found.x, found.y[None])
     task = yield from follower.search_locally(start, state.known.tight)
-    if np.abs(task.pair.y - elite.y).max() > MOVED:
+    if start.pair.f - task.pair.f > state.known.tie(task.pair.f):
         unfelt.variables = unfelt.variables[:0]
+    else:
+        task = replace(task, pair=replace(start.pair, converged=True), lower=start.lower)
     yield from state.evaluate_leaders([task])
     state.known.learn(task.pair)
-    better = is_better(task.pair, elite, state.F_tolerance(LEADER_TOLERANCE))
-    if not around:
-        unfelt.fruitless = 0 if better else unfelt.fruitless + 1
-    return task if better else None
+    if not is_clearly_better(state, task.pair, elite):
+        return None
+    yield from state.accept_elite(task.pair)
+    return task
+
+
+def is_clearly_better(state: LeaderView, pair: Pair, elite: Pair) -> bool:
+    """Tell whether a pair with the elite's answer is better than the elite."""
+    return is_better(pair, elite, state.F_scale.tolerance(LEADER_TOLERANCE))
 
 
 def find_unfelt(state: LeaderView, rng: np.random.Generator) -> Procedure[IntArray]:
@@ -109,33 +136,47 @@ def leave_slopes(
     return [bool(one) for one in same & finite[0] & finite[1:]]
 
 
-def search_leader(
-    state: LeaderView, around: bool, rng: np.random.Generator
-) -> Procedure[FloatArray]:
-    """Search F by CMA-ES over unfelt variables, at the elite's answer; return the best x.
+def search_widely(state: LeaderView, rng: np.random.Generator) -> Procedure[Pair]:
+    """Search F over the whole range of unfelt variables; later searches are larger."""
+    unfelt, k = state.unfelt, len(state.unfelt.variables)
+    cma = CMAES(CMAES().population_size(k) << min(unfelt.searches // 2, MAX_DOUBLINGS))
+    unfelt.searches += 1
+    start = Start.uniform(np.full(k, 0.3), rng)
+    return (yield from search_leader(state, state.the_elite, cma, start, NARROWED, rng))
 
-    If `around`, the search is local and exact: at a kink of F, a descent ends too early.
+
+def search_around(state: LeaderView, pair: Pair, rng: np.random.Generator) -> Procedure[Pair]:
+    """Search F around a pair's unfelt variables, exactly: at a kink of F, a descent ends early."""
+    k = len(state.unfelt.variables)
+    cma, around = CMAES(CMAES().population_size(k)), pair.x[state.unfelt.variables]
+    start = Start(around, AROUND**2 * np.eye(k), np.zeros(k))
+    return (yield from search_leader(state, pair, cma, start, EXACT, rng))
+
+
+def search_leader(
+    state: LeaderView,
+    best: Pair,
+    cma: CMAES,
+    start: Start,
+    narrow: float,
+    rng: np.random.Generator,
+) -> Procedure[Pair]:
+    """Search F by CMA-ES over unfelt variables at a pair's answer, until deviations are narrow.
+
+    Returns the best pair. Its f is not known, unless it is the pair given.
     """
-    elite, unfelt = state.the_elite, state.unfelt
-    chosen, k = unfelt.variables, len(unfelt.variables)
-    doublings = 0 if around else min(unfelt.searches // 2, MAX_DOUBLINGS)
-    unfelt.searches += not around
-    cma = CMAES(CMAES().population_size(k) << doublings)
-    start, narrow = Start.uniform(np.full(k, 0.3), rng), NARROWED
-    if around:
-        start, narrow = Start(elite.x[chosen], AROUND**2 * np.eye(k), np.zeros(k)), EXACT
-    search = cma.start(start)
-    best, F, violation = elite.x, elite.F, elite.violation
-    for _ in range(100 + 50 * k):
+    chosen, search = state.unfelt.variables, cma.start(start)
+    for _ in range(100 + 50 * len(chosen)):
         asked = cma.ask(search, rng)
-        x = np.repeat(elite.x[None], len(asked), axis=0)
+        x = np.repeat(best.x[None], len(asked), axis=0)
         x[:, chosen] = asked
-        values = yield from evaluate(Level.UPPER, x, np.repeat(elite.y[None], len(x), axis=0))
+        values = yield from evaluate(Level.UPPER, x, np.repeat(best.y[None], len(x), axis=0))
         state.spent = values.spent
         cma.tell(search, asked, values.objective, values.violation)
         i = best_index(values.objective, values.violation)
-        if not no_worse(F, violation, values.objective[i], values.violation[i]):
-            best, F, violation = x[i], float(values.objective[i]), float(values.violation[i])
-        if search.sigma**2 * search.C.diagonal().max() < narrow**2 or cma.exhausted(search):
+        F, violation = float(values.objective[i]), float(values.violation[i])
+        if not no_worse(best.F, best.violation, F, violation):
+            best = replace(best, x=x[i], F=F, violation=violation, check=None)
+        if search.sigma**2 * search.C.diagonal().max() < narrow**2:
             break
     return best

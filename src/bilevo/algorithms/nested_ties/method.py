@@ -6,8 +6,10 @@ for a pessimistic leader: the worst tie changes from one to another. So the sear
 parts:
 
 - **Exploration.** phi is computed at leaders spread over the box; later rounds spread more of them.
-- **Descent.** SQP searches phi from the best of these leaders.
-- **Polish.** Where a descent ends at a kink, a narrow CMA-ES continues.
+- **Descent.** SQP searches phi from the best of these leaders, and from others if most of them
+  violate constraints.
+- **Polish.** Where a descent ends at a kink, a CMA-ES continues, as narrow as the descent's model
+  of phi says.
 - **Certificate.** Independent searches solve the elite's follower again, and its ties are searched
   thoroughly, for both stances. If that changes F of the elite, the search continues.
 
@@ -36,8 +38,8 @@ from bilevo.algorithms.drc_plus.state import LeaderSearch
 from bilevo.algorithms.nested_ties.response import MAX_BASES, Responder, Response, TieMemory
 from bilevo.algorithms.shared.follower_search import Pair, TieFindings
 from bilevo.algorithms.shared.gradients import check_gradients
-from bilevo.algorithms.shared.leader import leader_ranking, reached
-from bilevo.algorithms.shared.sqp import LocalRule, sqp
+from bilevo.algorithms.shared.leader import best_pair, reached
+from bilevo.algorithms.shared.sqp import LocalRule, SearchEnd, sqp
 from bilevo.algorithms.shared.tie_sets import TieSet
 from bilevo.core.algorithm import Algorithm, registered
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
@@ -50,15 +52,16 @@ from bilevo.core.stop_rules import AtTarget, BudgetUsed, Progress, first_met
 from bilevo.core.streams import stream
 from bilevo.core.tolerances import alike
 from bilevo.optimizers.cma_es import CMAES
-from bilevo.optimizers.protocol import Start
 from bilevo.optimizers.sampling import latin_hypercube
 
 BUDGET = 2  # The most evaluations, for each upper evaluation and lower window of the budget.
 LEADERS = 4  # A round explores this number of leaders plus LEADERS for each variable of x.
 LEADER_DIFFERENCE = 1e-5  # The step of finite differences in x, as a fraction of the box.
+MORE_STARTS = 3  # So many more descents follow where most of these leaders violate constraints.
 DESCENT_ITERATIONS = 20  # The most iterations of a descent, of m + 1 leaders each.
+KINK_WIDTH = 0.02  # The largest first deviation of a polish; a descent's model may say less.
 POLISH_SHARE = 1.0  # A polish takes at most this many times the evaluations before it.
-KINK_WIDTH = 0.02  # The first deviations of CMA-ES around the end of a descent.
+SLACKENS = 10, 0.05  # A polish ends if this many generations make at most this part of its gain.
 AT_LIMIT = 1e-8  # Differences of the leader's constraints that are smaller come from searches.
 FRUITLESS_ROUNDS = 2  # This many rounds without a better elite end a run.
 CORRECTIONS = 4  # How often a round continues after its elite was corrected.
@@ -145,7 +148,7 @@ class NestedTies(Algorithm[NestedTiesState]):
     """The method. It takes every stance and `tie_tol`."""
 
     name = registered("nested-ties")
-    revision = 3
+    revision = 4
     certifies = True
     ctol = USUAL_CTOL
     takes_stance = True
@@ -163,7 +166,9 @@ class NestedTies(Algorithm[NestedTiesState]):
                 yield from self.find_first_pair(spec, state)
             else:
                 state.round_elite = state.elite
-            state.start = yield from self.explore(spec, state)
+            starts = yield from self.explore(spec, state)
+            first = state.rounds == 0
+            state.start = best_pair([starts[0], state.the_elite]) if first else starts[-1]
             state.corrections = 0
         else:
             corrected = yield from self.improve_once(spec, state, state.start)
@@ -187,8 +192,10 @@ class NestedTies(Algorithm[NestedTiesState]):
         """Go on from a pair of another method: improve it, explore, and certify thoroughly."""
         yield from self.certify(spec, state, 1.0)
         yield from self.improve(spec, state, state.the_elite)
-        best = yield from self.explore(spec, state)
-        yield from self.improve(spec, state, best)
+        starts = [] if reached(spec, state.the_elite) else (yield from self.explore(spec, state))
+        for start in starts:
+            if not reached(spec, state.the_elite):
+                yield from self.improve(spec, state, start)
         yield from self.certify(spec, state, final_thoroughness(spec, state.total))
 
     def find_first_pair(self, spec: Spec, state: NestedTiesState) -> Procedure[None]:
@@ -205,8 +212,12 @@ class NestedTies(Algorithm[NestedTiesState]):
         state.elite, state.elite_best = first.pair, first.best
         yield first.pair.incumbent
 
-    def explore(self, spec: Spec, state: NestedTiesState) -> Procedure[Pair]:
-        """Compute phi at leaders spread over the box; return the best pair of them."""
+    def explore(self, spec: Spec, state: NestedTiesState) -> Procedure[list[Pair]]:
+        """Compute phi at leaders spread over the box; return where descents should start.
+
+        This is the best leader. If most leaders violate constraints, to be the best of them says
+        little, and others follow.
+        """
         rng = state.memory.stream(spec, "explore")
         count = (LEADERS + LEADERS * spec.m) * (1 + state.rounds)
         points = latin_hypercube(count, spec.m, rng)
@@ -215,9 +226,10 @@ class NestedTies(Algorithm[NestedTiesState]):
         F = np.array([pair.F for pair in pairs])
         if np.isfinite(F).sum() > 1:
             state.F_scale.see(F[np.isfinite(F)])
-        if state.rounds == 0:
-            pairs.append(state.the_elite)
-        return pairs[int(leader_ranking(pairs)[0])]
+        best = best_pair(pairs)
+        if np.mean([pair.violation > 0 for pair in pairs]) <= 0.5:
+            return [best]
+        return [best, *(pair for pair in pairs if pair is not best)][: 1 + MORE_STARTS]
 
     def improve(self, spec: Spec, state: NestedTiesState, pair: Pair) -> Procedure[None]:
         """Improve on a pair, and go on as long as the elite is corrected."""
@@ -230,16 +242,17 @@ class NestedTies(Algorithm[NestedTiesState]):
     def improve_once(self, spec: Spec, state: NestedTiesState, pair: Pair) -> Procedure[bool]:
         """Descend from a pair, polish, and certify a new elite; return True if it was corrected."""
         before = state.the_elite
-        smooth = yield from self.descend(spec, state, pair)
+        end = yield from self.descend(spec, state, pair)
+        smooth = end.violation == 0 and end.left <= 100 * state.F_tolerance(TOLERANCE)
         at_target = reached(spec, state.the_elite)
         if not smooth and not at_target and state.the_elite is not before:
-            yield from self.polish(spec, state)
+            yield from self.polish(spec, state, end)
         if state.the_elite.check is not None:
             return False
         return (yield from self.certify(spec, state, 1.0))
 
-    def descend(self, spec: Spec, state: NestedTiesState, pair: Pair) -> Procedure[bool]:
-        """Search phi locally; return True if the search ended where phi is smooth."""
+    def descend(self, spec: Spec, state: NestedTiesState, pair: Pair) -> Procedure[SearchEnd]:
+        """Search phi locally from a pair."""
         phi, m = Phi(state, Responder(spec, state.memory)), spec.m
         rule = LocalRule(
             DESCENT_ITERATIONS * (m + 1),
@@ -250,22 +263,26 @@ class NestedTies(Algorithm[NestedTiesState]):
             corrects=True,
             done=lambda point, F: reached(spec, state.the_elite),
         )
-        end = yield from sqp(phi, pair.x, np.zeros(m), np.ones(m), rule)
-        return end.violation == 0 and end.left <= 100 * state.F_tolerance(TOLERANCE)
+        return (yield from sqp(phi, pair.x, np.zeros(m), np.ones(m), rule))
 
-    def polish(self, spec: Spec, state: NestedTiesState) -> Procedure[None]:
-        """Run a narrow CMA-ES around the elite, until F improves no more (see POLISH_SHARE)."""
+    def polish(self, spec: Spec, state: NestedTiesState, end: SearchEnd) -> Procedure[None]:
+        """Run a narrow CMA-ES around the elite where a descent ended, until gains get small."""
         phi, m = Phi(state, Responder(spec, state.memory)), spec.m
-        start = Start(state.the_elite.x, KINK_WIDTH**2 * np.eye(m), np.zeros(m))
-        search = LeaderSearch.start(start, CMAES().population_size(m))
+        hessian, left = end.hessian, end.left
+        if hessian is None or not 0 < left < math.inf:
+            hessian, left = np.eye(m), KINK_WIDTH**2 / 2
+        search = LeaderSearch.around(state.the_elite.x, hessian, left, KINK_WIDTH)
         rng = state.memory.stream(spec, "polish")
         most = BudgetUsed(total=int((1 + POLISH_SHARE) * state.total))
         ends = AtTarget(spec.target), budget_of(spec), most
-        tolerance = 0.1 * state.F_tolerance(spec.ftol)
+        tolerance, record = 0.1 * state.F_tolerance(spec.ftol), [state.the_elite.F]
         while not (search.ended or search.width < 1e-8 or first_met(ends, state.progress())):
             x = CMAES(search.population).ask(search.leader, rng)
             found = yield from phi.responses(x)
             search.tell(x, [one.pair for one in found], tolerance)
+            record.append(state.the_elite.F)
+            if slackens(record):
+                break
 
     # The certificate
 
@@ -288,10 +305,11 @@ class NestedTies(Algorithm[NestedTiesState]):
         new = responder.response(base, ties)
         check.doubt = yield from find_doubt(responder.follower, check, self.task_of(new, base))
         changed = not alike(new.pair.F, elite.F) or new.pair.violation != elite.violation
+        nearly = yield from responder.search_nearly_level(base)
         if spec.stance is Stance.PESSIMISTIC and not check.doubt and not changed:
-            check.doubt = yield from self.find_jump(spec, state, new.pair)
+            check.doubt = yield from self.find_jump(spec, state, new.pair, nearly)
         verdict = check.verdict(base.f)._replace(gap=max(0.0, new.pair.f - base.f))
-        new.pair.check, new.pair.ties = verdict, findings(ties, other)
+        new.pair.check, new.pair.ties = verdict, findings(ties, other, nearly)
         state.elite, state.elite_best = new.pair, new.best
         last = state.certified
         if last is not None and last is not elite and last.passed and not new.pair.no_worse(last):
@@ -322,19 +340,29 @@ class NestedTies(Algorithm[NestedTiesState]):
         ties = yield from responder.search(base, stance, bases, thorough=True)
         return ties, (yield from responder.search(base, other, bases, thorough=True))
 
-    def find_jump(self, spec: Spec, state: NestedTiesState, pair: Pair) -> Procedure[str]:
-        """Evaluate phi next to a pair; return what speaks against it, or an empty text."""
+    def find_jump(
+        self, spec: Spec, state: NestedTiesState, pair: Pair, nearly: TieSet | None
+    ) -> Procedure[str]:
+        """Evaluate phi next to a pair; return what speaks against it, or an empty text.
+
+        `nearly` holds the answers to the pair's x if the follower is nearly indifferent there.
+        """
         steps = NEXT_TO * np.concatenate([np.eye(spec.m), -np.eye(spec.m)])
         rows = np.clip(pair.x + steps, 0.0, 1.0)
         responder = Responder(spec, state.memory)
         found = yield from together(responder.respond(row, thorough=True) for row in rows)
         feasible = [one.pair.F for one in found if one.pair.violation == 0]
+        if nearly is not None and nearly.found is not None:
+            feasible.append(nearly.found.F)
         rise = max([F - pair.F for F in feasible if math.isfinite(F)], default=0.0)
         if rise <= JUMP * state.F_scale.tolerance(1.0) + JUMP * abs(pair.F):
             return ""
+        tol = spec.tie_tol
+        precision = "the precision of the run" if tol is None else f"tie_tol = {tol:g}"
         return (
-            f"F jumps by {rise:.3g} next to x, where another answer ties, so no x attains the "
-            "smallest F; with a larger tie_tol one may"
+            f"no x attains the smallest F: at {precision} it is {pair.F:.6g} here, and "
+            f"{pair.F + rise:.6g} next to x, where another answer ties; with a larger tie_tol an x "
+            "may attain it"
         )
 
     def check_stop(self, spec: Spec, state: NestedTiesState) -> Procedure[None]:
@@ -359,9 +387,28 @@ def budget_of(spec: Spec) -> BudgetUsed:
     return BudgetUsed(total=BUDGET * spec.budget.upper_max * spec.budget.lower_window)
 
 
-def findings(ties: TieSet, other: TieSet) -> TieFindings:
-    """Return what was found about ties, from the searches for a leader's stance and the other."""
+def slackens(record: list[float]) -> bool:
+    """Tell whether the last generations of a polish have gained little; `record` has F's course."""
+    last, part = SLACKENS
+    return len(record) > last and record[-last] - record[-1] <= part * (record[0] - record[-1])
+
+
+def findings(ties: TieSet, other: TieSet, nearly: TieSet | None) -> TieFindings:
+    """Return what was found about ties, from the searches for a leader's stance and the other.
+
+    `nearly` holds the answers for the worst F if the follower is nearly indifferent.
+    """
     values = [one.found.F for one in (ties, other) if one.found is not None]
     if not values:
         return TieFindings(math.nan, math.nan, "F fails at the follower's answers")
-    return TieFindings.of(values[0], values[-1])
+    found = TieFindings.of(values[0], values[-1])
+    if nearly is None or nearly.found is None:
+        return found
+    worst = max(nearly.found.F, found.F_pessimistic)
+    if alike(worst, found.F_pessimistic):
+        return found
+    words = (
+        f"the follower is nearly indifferent: F is from {found.F_optimistic:.8g} to {worst:.8g} "
+        f"among answers whose f is within {nearly.width:.1g} of the best"
+    )
+    return TieFindings(found.F_optimistic, worst, words)

@@ -22,6 +22,7 @@ from bilevo.algorithms.shared.tie_sets import (
     TiedAnswer,
     TieSet,
     level_axes,
+    look_at_face,
     search_face,
     search_level,
     search_near,
@@ -38,7 +39,7 @@ FEW_POINTS = 4  # How many random points of a set are looked at, unless the look
 MANY_POINTS = 12  # A thorough look takes this many points for each variable of the set.
 EXACT_WIDTH = 10.0  # Ties at the run's precision differ by this many times what is equal in f.
 # Searches keep a distance from constraints. So where these are active, the f of ties may differ by
-# this part of a difference that does not count.
+# this part of a difference that does not count, and by what the distance costs (`look_at_face`).
 FACE_WIDTH = 0.1
 FACE_STARTS = 6  # From how many points all over the box ties at constraints are searched.
 RETURN_ITERATIONS = 30  # The most iterations of a search that leads back to a set of ties.
@@ -170,7 +171,9 @@ class Responder:
         lower_values, _ = yield from ties.evaluate(np.array(bases))
         rng = self.memory.stream(self.spec, "ties")
         if is_active(lower_values.part(0, 1)) and not self.is_near(best.f):
-            wide = replace(ties, width=max(ties.width, FACE_WIDTH * self.known.tie(best.f)))
+            cost = yield from look_at_face(ties, best.y)
+            width = max(ties.width, FACE_WIDTH * self.known.tie(best.f) + cost)
+            wide = replace(ties, width=width)
             yield from self.search_faces(wide, x, np.array(bases), rng, thorough)
             if self.memory.faces:
                 return wide
@@ -181,6 +184,20 @@ class Responder:
                 yield from search_near(ties, base, starts, rng, count, thorough)
             else:
                 yield from self.search_exact(ties, x, base, starts, rng, thorough)
+        return ties
+
+    def search_nearly_level(self, best: Pair) -> Procedure[TieSet | None]:
+        """Search the worst F at a leader where f varies less than a negligible difference.
+
+        Returns None at other leaders; there this takes no evaluation.
+        """
+        width = self.known.nearly_level
+        if not width or self.is_near(best.f):
+            return None
+        lower, upper = partial(self.lower, best.x), partial(self.upper, best.x)
+        ties = TieSet(lower, upper, best.f, width, Stance.PESSIMISTIC)
+        rng, count = self.memory.stream(self.spec, "nearly"), MANY_POINTS * len(best.y)
+        yield from search_near(ties, best.y, np.empty((0, len(best.y))), rng, count)
         return ties
 
     def search_faces(
@@ -200,7 +217,7 @@ class Responder:
             return
         yield from search_face(ties, bases, self.known.unit)
         count = FACE_STARTS if thorough and len(bases) == 1 else 1
-        if count > 1 or (ties.found is not None and ties.found.violation > 0):
+        if count > 1 or ties.misses_constraints:
             points = latin_hypercube(count, bases.shape[1], rng)
             ends = yield from together(self.project(x, point) for point in points)
             yield from search_face(ties, np.array([end.y for end in ends]), self.known.unit)

@@ -21,14 +21,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
 
 from bilevo.algorithms.shared.differences import At, DeriveAt, Iterate, Sampler
 from bilevo.algorithms.shared.sqp_model import Model, Proposal, correction
-from bilevo.core.arrays import TINY, FloatArray
+from bilevo.core.arrays import TINY, FloatArray, IntArray
 from bilevo.core.request import Procedure, Values
 
 SLOPE_DIFFERENCE = 2.0**-26  # Distance of neighbours that give slopes; about sqrt(machine epsilon).
@@ -105,6 +105,39 @@ def sqp(
     while search.here is not None and not rule.done(sampler.point, sampler.objective):
         yield from search.iterate(search.here)
     return search.end
+
+
+def sqp_among(
+    at: At,
+    point: FloatArray,
+    chosen: IntArray,
+    rule: LocalRule,
+    values: Values | None = None,
+    derive: DeriveAt | None = None,
+) -> Procedure[SearchEnd]:
+    """Minimize in the unit box as `sqp` does, but change only the `chosen` variables.
+
+    Unless these are all variables, the end has no Hessian and no gradient.
+    """
+    low, high = np.zeros(len(chosen)), np.ones(len(chosen))
+    if len(chosen) == len(point):
+        return (yield from sqp(at, point, low, high, rule, values=values, derive=derive))
+
+    def whole(rows: FloatArray) -> FloatArray:
+        found = np.repeat(point[None], len(rows), axis=0)
+        found[:, chosen] = rows
+        return found
+
+    def derive_some(row: FloatArray) -> Procedure[tuple[FloatArray, FloatArray] | None]:
+        found = None if derive is None else (yield from derive(whole(row[None])[0]))
+        return None if found is None else (found[0][chosen], found[1][:, chosen])
+
+    def at_some(rows: FloatArray) -> Procedure[Values]:
+        return at(whole(rows))
+
+    start = point[chosen]
+    end = yield from sqp(at_some, start, low, high, rule, values=values, derive=derive_some)
+    return replace(end, point=whole(end.point[None])[0], hessian=None, gradient=None)
 
 
 @dataclass(slots=True, eq=False)

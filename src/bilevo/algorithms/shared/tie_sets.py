@@ -49,6 +49,7 @@ MOST_TURNS = 10  # How often a search along a curved set begins anew, with new d
 SLIGHT = 1e-7  # A curved set is followed no further for smaller gains in F, relative to 1 + |F|.
 FACE_ITERATIONS = 40  # The most iterations of a search over ties at active constraints.
 FACE_MARGIN = 1e-11  # Such a search keeps this distance from linearized constraints.
+ACTIVE = 1e-6  # A constraint that is larger than minus this is active.
 LEVEL_STEPS = (1e-3, 0.03, 0.3)  # Steps at which f is compared, to find level directions.
 
 
@@ -86,6 +87,7 @@ class TieSet:
     stance: Stance
     found: TiedAnswer | None = None  # the tie that the leader expects, of all that were evaluated
     best: tuple[FloatArray, float] | None = None  # a better answer for the follower: y and f
+    felt: BoolArray | None = None  # which of the leader's constraints y changes; None if not known
 
     def evaluate(self, rows: FloatArray) -> Procedure[tuple[Values, Values]]:
         """Return both levels' values at rows of y, and take note of ties among them."""
@@ -107,6 +109,22 @@ class TieSet:
                 self.found = new
             if f < self.f and (self.best is None or f < self.best[1]):
                 self.best = new.y, f
+
+    @property
+    def misses_constraints(self) -> bool:
+        """Tell whether the tie found violates one of the leader's constraints that y changes."""
+        if self.found is None or self.found.violation == 0:
+            return False
+        return bool((self.found.G[slice(None) if self.felt is None else self.felt] > 0).any())
+
+    def as_felt(self, upper: Values) -> Values:
+        """Return the leader's values without the constraints that no y changes."""
+        if self.felt is None or self.felt.all():
+            return upper
+        G = upper.constraints[:, self.felt]
+        unfelt = np.maximum(upper.constraints[:, ~self.felt], 0.0).sum(axis=1)
+        violation = np.where((G > 0).any(axis=1), np.maximum(upper.violation - unfelt, 0.0), 0.0)
+        return upper._replace(violation=violation, constraints=G)
 
     def goals(self) -> list[Goal]:
         """Return what searches minimize: F as the leader sees it, or -G for a pessimistic one."""
@@ -226,14 +244,15 @@ def _under_constraints(
 
     def at(rows: FloatArray) -> Procedure[Values]:
         lower, upper = yield from ties.evaluate(np.clip(place(rows), 0.0, 1.0))
+        felt = ties.as_felt(upper)
         excess = (lower.objective - ties.f - ties.width) / unit
         parts = [
             excess[:, None],
             lower.constraints,
-            upper.constraints[:, : None if friendly else 0],
+            felt.constraints[:, : None if friendly else 0],
         ]
         violation = np.maximum(excess, 0.0) + lower.violation
-        violation = violation + (upper.violation if friendly else 0.0)
+        violation = violation + (felt.violation if friendly else 0.0)
         return Values(goal(upper), violation, np.concatenate(parts, axis=1), lower.spent)
 
     return at
@@ -250,6 +269,29 @@ def search_face(ties: TieSet, starts: FloatArray, unit: float) -> Procedure[None
         at = _under_constraints(ties, lambda rows: rows, unit, goal)
         for start in starts:
             yield from sqp(at, start, np.zeros(n), np.ones(n), rule)
+
+
+def look_at_face(ties: TieSet, y: FloatArray) -> Procedure[float]:
+    """Return how much f rises if active constraints are met with the margin of `search_face`.
+
+    The answer y (n,) may even violate them a little, within the tolerance of constraints. Then no
+    other tie has so low an f. Multipliers say what each constraint costs. The same points show
+    which of the leader's constraints y changes.
+    """
+    n = len(y)
+    steps = np.where(y > 0.5, -DIFFERENCE, DIFFERENCE)
+    values, upper = yield from ties.evaluate(y + np.concatenate([np.zeros((1, n)), np.diag(steps)]))
+    ties.felt = np.asarray((upper.constraints != upper.constraints[0]).any(axis=0))
+    g = values.constraints[0]
+    active = g > -ACTIVE
+    with np.errstate(all="ignore"):
+        slope = (values.objective[1:] - values.objective[0]) / steps
+        slopes = (values.constraints[1:] - g)[:, active] / steps[:, None]
+    if not (np.isfinite(slope).all() and np.isfinite(slopes).all()):
+        return 0.0
+    multipliers = np.abs(np.linalg.lstsq(slopes, -slope, rcond=1e-8)[0])
+    margins = FACE_MARGIN * np.linalg.norm(slopes, axis=0)
+    return float(multipliers @ (np.maximum(g[active], 0.0) + margins))
 
 
 # Sets over which f is level
