@@ -91,7 +91,7 @@ EXPLORED_DESCENTS = 3  # How many descents follow a look at leaders all over the
 class DRCPlus(Algorithm[DRCPlusState]):
     """The method. Each switch turns one ingredient off, to measure its effect.
 
-    With many workers, a larger `width` makes a run shorter, for more evaluations.
+    A larger `width` fills more workers and looks at more basins of phi, for more evaluations.
     """
 
     regression: bool = True  # WarmFollower and LocalFollower explain the first four switches
@@ -105,7 +105,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
     branches: bool = True
     certificate: bool = True
     fallback: bool = True
-    width: int = 1  # how many descents run side by side; for workers
+    width: int = 1  # how many descents run side by side
 
     name = registered("drc-plus")
     revision = 8
