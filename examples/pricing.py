@@ -55,8 +55,8 @@ class Shop:
         return cls(value, weight, float(weight.sum() // 2), own)
 
     def prices(self, x: FloatArray) -> FloatArray:
-        """Return the whole price of each good; goods that are not the shop's are free."""
-        return np.append(np.round(x), np.zeros(self.value.size - self.own))
+        """Return the price of each good; goods that are not the shop's are free."""
+        return np.append(x, np.zeros(self.value.size - self.own))
 
     def loss(self, x: FloatArray, bag: FloatArray) -> float:
         return -float(self.prices(x) @ bag)
@@ -84,6 +84,7 @@ class Shop:
             None,
             x_bounds=[(0.0, value) for value in self.value[: self.own]],
             y_bounds=[(0.0, 1.0)] * self.value.size,
+            x_integrality=1,  # prices are whole
             follower=customer or Milp(self.packing, self.tie),
             name="whole prices",
         )
