@@ -223,7 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         best, prices = best_income(shop)
         found[shop.optimistic] = result
         print(f"Ties go {'to the shop' if shop.optimistic else 'against it'}:")
-        print(f"  bilevo      {-result.F:g} by prices {np.round(result.x)} ({seconds:.1f} s)")
+        print(f"  bilevo      {-result.F:g} by prices {result.x} ({seconds:.1f} s)")
         print(f"  verified    {-certificate.F:g} by a customer who tries all bags")
         print(f"  all prices  {best:g} by prices {prices}")
     print(
@@ -238,7 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "pricing.png"
-    picture(path, SHOP, np.round(found[True].x), incomes)
+    picture(path, SHOP, found[True].x, incomes)
     print(f"Picture: {path}")
 
 

@@ -67,7 +67,7 @@ from bilevo.core.request import Procedure, together
 from bilevo.core.streams import stream
 from bilevo.optimizers.sampling import latin_hypercube
 
-FIRST_LEADERS = 4  # The first leaders are this number more than the variables.
+FIRST_LEADERS = 5  # The first leaders are this number, and one more for every four variables.
 RACERS = 4  # How many more leaders a race begins with.
 RESTARTS = 4  # The number of leaders that a restart proposes.
 HALVINGS = 6  # How often the way to the edge of a plateau is halved.
@@ -165,7 +165,7 @@ class TrustRegion(Algorithm[TrustRegionState]):
     def first_generation(self, spec: Spec, state: TrustRegionState) -> Procedure[list[RaceTask]]:
         """Try leaders all over the box, and decide by the best one how the run goes on."""
         rng = stream(spec.seed, "first")
-        x = latin_hypercube(FIRST_LEADERS + spec.m, spec.m, rng)
+        x = latin_hypercube(FIRST_LEADERS + spec.m // 4, spec.m, rng)
         if spec.x0 is not None:
             x[0] = spec.x0
         tasks = new_tasks(spec, state, x)
