@@ -76,7 +76,8 @@ RESTART_RADIUS = 0.2  # The first radius of a region that a restart begins.
 LEFT_OUT = (0.1, 0.3, 0.2)
 # A region whose centre is this near to the end of another one repeats it, in the same units.
 TWIN = 0.02
-# After this many regions or descents in a row without a gain, the answer is polished.
+# After this many regions or descents in a row without a gain, and one more for every two variables,
+# the answer is polished.
 FRUITLESS = 8
 FRUITLESS_AT_JUMPS = 12  # The same if F has jumps.
 POLISH_RADIUS = 0.01  # The first radius of the region that searches the last digits.
@@ -220,7 +221,8 @@ class TrustRegion(Algorithm[TrustRegionState]):
 
     def polishes(self, state: TrustRegionState) -> bool:
         """Tell whether only the last digits of the answer are still to be found."""
-        return state.fruitless >= (FRUITLESS_AT_JUMPS if state.jumps else FRUITLESS)
+        m = len(state.ends[0]) if state.ends else 0
+        return state.fruitless >= (FRUITLESS_AT_JUMPS if state.jumps else FRUITLESS) + m // 2
 
     def negligible(self, spec: Spec, state: TrustRegionState) -> float:
         """Return the largest expected gain for which a region does not go on."""
