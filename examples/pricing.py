@@ -55,8 +55,8 @@ class Shop:
         return cls(value, weight, float(weight.sum() // 2), own)
 
     def prices(self, x: FloatArray) -> FloatArray:
-        """Return the whole price of each good; goods that are not the shop's are free."""
-        return np.append(np.round(x), np.zeros(self.value.size - self.own))
+        """Return the price of each good; goods that are not the shop's are free."""
+        return np.append(x, np.zeros(self.value.size - self.own))
 
     def loss(self, x: FloatArray, bag: FloatArray) -> float:
         return -float(self.prices(x) @ bag)
@@ -84,6 +84,7 @@ class Shop:
             None,
             x_bounds=[(0.0, value) for value in self.value[: self.own]],
             y_bounds=[(0.0, 1.0)] * self.value.size,
+            x_integrality=1,  # prices are whole
             follower=customer or Milp(self.packing, self.tie),
             name="whole prices",
         )
@@ -222,7 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         best, prices = best_income(shop)
         found[shop.optimistic] = result
         print(f"Ties go {'to the shop' if shop.optimistic else 'against it'}:")
-        print(f"  bilevo      {-result.F:g} by prices {np.round(result.x)} ({seconds:.1f} s)")
+        print(f"  bilevo      {-result.F:g} by prices {result.x} ({seconds:.1f} s)")
         print(f"  verified    {-certificate.F:g} by a customer who tries all bags")
         print(f"  all prices  {best:g} by prices {prices}")
     print(
@@ -237,7 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "pricing.png"
-    picture(path, SHOP, np.round(found[True].x), incomes)
+    picture(path, SHOP, found[True].x, incomes)
     print(f"Picture: {path}")
 
 

@@ -94,3 +94,12 @@ def test_the_tuning_comparison_finds_its_files_from_any_folder(monkeypatch, tmp_
 
     assert len(compare_tuning.stored()) == len(compare_tuning.SEEDS) * 3 * 6
     assert compare_tuning.PAGE.exists() and compare_tuning.PICTURE.exists()
+
+
+def test_the_page_of_examples_has_the_table_of_the_stored_runs() -> None:
+    from benchmarks import examples
+
+    page = examples.PAGE.read_text(encoding="utf-8")
+    assert examples.with_table(page) == page, "python -m benchmarks.examples --page"
+    table = examples.table(examples.read(examples.DATA))
+    assert [line[0] for line in table[1:]] == [*examples.EXAMPLES]

@@ -310,3 +310,41 @@ def test_a_refuted_answer_is_replaced(G: Any) -> None:
     result = minimize(flattered, method="trust-region", rng=1, max_evals=1500)
     assert follower.left == 0
     assert result.success and pytest.approx(0, abs=1e-4) == result.F and result.f == 0
+
+
+def test_a_model_is_sure_of_what_it_has_seen_and_not_of_the_rest() -> None:
+    known = seen(2, 12, lambda x: [float((x**2).sum())])
+    surface = Surface(known, known.x[0], 0.3, first_settings(2))
+    at_seen, elsewhere = surface.deviations(known.x), surface.deviations(known.x + 0.7)
+    assert at_seen.max() < 1e-3 and elsewhere.min() > 0.03
+
+
+@pytest.mark.parametrize("rises", [True, False])
+def test_directions_where_F_surely_rises_are_not_tried_again(rises: bool) -> None:
+    """The corner is the centre; no leader is near it, but the model knows the plane."""
+    x = np.vstack([np.zeros(2), 0.2 + 0.8 * np.random.default_rng(4).random((12, 2))])
+    F = x.sum(axis=1) * (1 if rises else -1)
+    surface = Surface(Seen(x, F[:, None], np.zeros(13)), x[0], 0.05, first_settings(2), learn=12)
+    region = Region(Known(x[0], 0.0, 0.0, np.zeros(1), 0), first_settings(2), 0.05)
+    assert (region._missing_direction(x, surface) is None) == rises
+
+
+def test_a_region_that_learns_alone_ignores_what_others_have_seen() -> None:
+    rng = np.random.default_rng(8)
+    others = [Known(x, -9.0, 0.0, np.zeros(1), i) for i, x in enumerate(rng.random((9, 2)))]
+    centre = Known(np.full(2, 0.5), 1.0, 0.0, np.zeros(1), 20)
+    first, second = (
+        Region(centre, first_settings(2), own=[centre]).trial(known, 1e-9)
+        for known in (others, [centre])
+    )
+    assert first is not None and second is not None
+    np.testing.assert_array_equal(first.x, second.x)
+
+
+@pytest.mark.rest
+def test_a_worse_valley_does_not_hold_a_run() -> None:
+    def value(x: Any, steps: int) -> float:
+        return float(min(((x - 0.75) ** 2).sum() + 0.05, ((x - 0.25) ** 2).sum()))
+
+    results = [run(Told(value), 4, rng=seed).F for seed in (11, 12, 13)]
+    assert max(results) < 1e-6

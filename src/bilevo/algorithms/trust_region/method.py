@@ -5,8 +5,12 @@ Solvers are expensive, so a leader should be chosen by all that is known. A run 
     first      A Latin hypercube of leaders takes some steps each.
     region     One leader at a time, where a model of F and G in a trust region is lowest
                (`region`, `surface`).
-    restart    When a region has converged, a model of the whole box (that of drc-race) proposes
-               leaders with a large expected gain. The next region starts at the best of them.
+    restart    When a region has converged, the next one starts at a random leader, and its model
+               learns only from its own leaders: if it learnt from all, it would go back to the
+               optimum that is known. In turn with these, regions with models of all leaders start
+               where a model of the whole box (that of drc-race) expects a gain, or at a good
+               leader far from earlier regions. A region that lags behind, or repeats another one,
+               ends early.
     descent    If a region is rough, F has jumps. Then CMA-ES goes on near the best leader, as in
                drc-race: offers and tolls often stand on a jump.
     race       If the solver's answers depend on luck and take many steps, as in training, F is too
@@ -63,15 +67,17 @@ from bilevo.core.request import Procedure, together
 from bilevo.core.streams import stream
 from bilevo.optimizers.sampling import latin_hypercube
 
-FIRST_LEADERS = 4  # The first leaders are this number more than the variables.
+FIRST_LEADERS = 5  # The first leaders are this number, and one more for every four variables.
 RACERS = 4  # How many more leaders a race begins with.
 RESTARTS = 4  # The number of leaders that a restart proposes.
 HALVINGS = 6  # How often the way to the edge of a plateau is halved.
 RESTART_RADIUS = 0.2  # The first radius of a region that a restart begins.
 # How far from all earlier regions a region starts, in turn, in units of the box's diagonal.
 LEFT_OUT = (0.1, 0.3, 0.2)
-TWIN = 0.02  # A region whose centre is this near to the end of another one repeats it.
-# After this many regions or descents in a row without a gain, the answer is polished.
+# A region whose centre is this near to the end of another one repeats it, in the same units.
+TWIN = 0.02
+# After this many regions or descents in a row without a gain, and one more for every two variables,
+# the answer is polished.
 FRUITLESS = 8
 FRUITLESS_AT_JUMPS = 12  # The same if F has jumps.
 POLISH_RADIUS = 0.01  # The first radius of the region that searches the last digits.
@@ -122,7 +128,7 @@ class TrustRegion(Algorithm[TrustRegionState]):
     race: DRCRace = field(default_factory=DRCRace)
 
     name = registered("trust-region")
-    revision = 1
+    revision = 2
     ctol = USUAL_CTOL
     State = TrustRegionState
     followers = Followers.SOLVER
@@ -160,7 +166,7 @@ class TrustRegion(Algorithm[TrustRegionState]):
     def first_generation(self, spec: Spec, state: TrustRegionState) -> Procedure[list[RaceTask]]:
         """Try leaders all over the box, and decide by the best one how the run goes on."""
         rng = stream(spec.seed, "first")
-        x = latin_hypercube(FIRST_LEADERS + spec.m, spec.m, rng)
+        x = latin_hypercube(FIRST_LEADERS + spec.m // 4, spec.m, rng)
         if spec.x0 is not None:
             x[0] = spec.x0
         tasks = new_tasks(spec, state, x)
@@ -215,7 +221,8 @@ class TrustRegion(Algorithm[TrustRegionState]):
 
     def polishes(self, state: TrustRegionState) -> bool:
         """Tell whether only the last digits of the answer are still to be found."""
-        return state.fruitless >= (FRUITLESS_AT_JUMPS if state.jumps else FRUITLESS)
+        m = len(state.ends[0]) if state.ends else 0
+        return state.fruitless >= (FRUITLESS_AT_JUMPS if state.jumps else FRUITLESS) + m // 2
 
     def negligible(self, spec: Spec, state: TrustRegionState) -> float:
         """Return the largest expected gain for which a region does not go on."""
@@ -236,7 +243,9 @@ class TrustRegion(Algorithm[TrustRegionState]):
         region.fruitful = region.fruitful or gained
         behind = region.centre.F - state.the_elite.F
         hopeless = region.centre.violation == 0 and 0 < region.gain < HOPE * behind
-        twin = not region.fruitful and near(region.centre.x, state.ends, TWIN)
+        if region.own is not None:  # its predictions mean little at first
+            hopeless = hopeless and region.accurate and len(region.own) > 2 * spec.m + 2
+        twin = not region.fruitful and near(region.centre.x, state.ends, TWIN * math.sqrt(spec.m))
         useless = twin or region.rough or (hopeless and trial.gain > 0)
         if useless and not self.polishes(state):  # else the region goes on to the last digits
             self.end_region(spec, state, region)
@@ -299,7 +308,7 @@ class TrustRegion(Algorithm[TrustRegionState]):
         return tasks
 
     def start_region(self, spec: Spec, state: TrustRegionState) -> Procedure[list[RaceTask]]:
-        """Start a region at the answer, or where a model of the whole box expects a gain."""
+        """Start a region at the answer, anywhere, or where a model of the box expects a gain."""
         if self.polishes(state) and state.jumps and not state.polled:
             return (yield from self.poll_faces(spec, state))
         answer = [point for point in state.known if point.task == state.the_elite.task]
@@ -309,11 +318,13 @@ class TrustRegion(Algorithm[TrustRegionState]):
             return (yield from self.search(spec, state))
         if self.polishes(state):
             return []
-        left = self.left_out(spec, state) if state.fruitless % 2 else None
+        rng = stream(spec.seed, "restart", state.generation)
+        if len(state.ends) % 2:
+            return (yield from self.start_alone(spec, state, rng))
+        left = self.left_out(spec, state) if len(state.ends) % 4 == 2 else None
         if left is not None:
             state.region = region_at(spec, state, left, RESTART_RADIUS)
             return (yield from self.search(spec, state))
-        rng = stream(spec.seed, "restart", state.generation)
         model = fit_model(state)
         tasks_to_continue(state, model, 0)  # computes what the pool's tasks are expected to reach
         tasks = self.tasks_near(spec, state, propose_leaders(state, model, RESTARTS, rng))
@@ -328,6 +339,24 @@ class TrustRegion(Algorithm[TrustRegionState]):
             state.region = region_at(spec, state, best, RESTART_RADIUS, fruitful=gained)
         else:
             state.fruitless += 1
+        return tasks
+
+    def start_alone(
+        self, spec: Spec, state: TrustRegionState, rng: np.random.Generator
+    ) -> Procedure[list[RaceTask]]:
+        """Start a region anywhere, whose model learns only from its own leaders.
+
+        A model of all leaders would lead back to an optimum that is known.
+        """
+        tasks = self.tasks_near(spec, state, rng.random((1, spec.m)))
+        yield from solve(state, tasks[0])
+        (found,) = remember(state, tasks)
+        gained = yield from accept_best(spec, state, tasks)
+        if found.usable:
+            state.region = region_at(spec, state, found, FIRST_RADIUS, gained, alone=True)
+        else:
+            state.fruitless += 1
+            state.ends.append(found.x)
         return tasks
 
     def poll_faces(self, spec: Spec, state: TrustRegionState) -> Procedure[list[RaceTask]]:
@@ -381,10 +410,17 @@ class TrustRegion(Algorithm[TrustRegionState]):
 
 
 def region_at(
-    spec: Spec, state: TrustRegionState, centre: Known, radius: float, fruitful: bool = False
+    spec: Spec,
+    state: TrustRegionState,
+    centre: Known,
+    radius: float,
+    fruitful: bool = False,
+    alone: bool = False,
 ) -> Region:
-    """Return a new region, whose model starts with the settings of the last one."""
+    """Return a new region; its model starts with the settings of the last one, unless `alone`."""
     state.starts.append(centre.x)
+    if alone:
+        return Region(centre, first_settings(spec.m), radius, fruitful=fruitful, own=[centre])
     settings = state.surface if state.surface.size else first_settings(spec.m)
     return Region(centre, settings, radius, state.surface_learnt, fruitful=fruitful)
 

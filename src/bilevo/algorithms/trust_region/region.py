@@ -4,7 +4,8 @@ The rules are those of ORBIT (S. M. Wild, R. G. Regis, C. A. Shoemaker, SIAM Jou
 Computing 30(6), 2008), with another model. A leader at the model's lowest point is tried. If F
 falls as predicted, the region moves there, and may grow. If it does not, the region shrinks, but
 only if the leaders near the centre show F in all directions. If they do not, a leader in the
-direction that is missing is tried first.
+direction that is missing is tried first, unless the model is sure that F rises there. Many
+variables of an answer are at bounds, and need not be tried again in each smaller region.
 
 A region is *level* if F is the same all over it. It is *rough* if F rises again and again where
 the model predicts a fall, although the region has shrunk. Then F has a jump or a kink near the
@@ -27,13 +28,15 @@ FIRST_RADIUS = 0.4  # In units of the box, as all lengths here.
 MAX_RADIUS = 0.5
 SMALL_RADIUS = 0.05
 FINE = 1e-7  # A smaller region has converged.
-NEAR = 2.0  # Leaders within this many radii of the centre show F near by.
+NEAR = 3.0  # Leaders within this many radii of the centre show F near by.
 MAX_LEARNT = 100  # The most leaders that a model learns from.
 RELEARN = 1.2  # Settings are learnt again after the leaders grew by this factor.
 GOOD, FAIR = 0.7, 0.1  # A gain of this part of the predicted one is good, or fair.
 INDEPENDENT = 0.15  # A direction counts if a leader lies this many radii off all others.
 ROUGH = 5  # A region is rough after this many rises in a row.
 KEPT_AWAY = 2.0  # How many times its last violation a constraint is kept away from.
+SURE = 4.0  # A direction is of no use if F rises there by this many deviations of the model.
+UNSEEN = 0.1  # An axis is missing if this part of its square is.
 LEARNING = 12  # The most steps of L-BFGS that learn the settings.
 
 
@@ -90,6 +93,7 @@ class Region:
     level: bool = False  # whether F is the same all over the region
     # How far below 0 the models of G (c,) must be; empty if the models have not erred yet.
     margins: FloatArray = field(default_factory=lambda: np.empty(0))
+    own: list[Known] | None = None  # the only leaders that its model learns from; None: all
 
     @property
     def rough(self) -> bool:
@@ -97,6 +101,7 @@ class Region:
 
     def trial(self, known: list[Known], negligible: float) -> Trial | None:
         """Return the next leader to try, or None if the region has converged."""
+        known = known if self.own is None else self.own
         points = [point for point in known if point.usable]
         x = np.array([point.x for point in points])
         while self.radius > FINE:
@@ -161,25 +166,32 @@ class Region:
     def _missing_direction(self, x: FloatArray, surface: Surface) -> Trial | None:
         """Return a leader in a direction that no leader near by shows, or None if none is missing.
 
-        It is an axis, because costs of leaders are often separable.
+        It is on an axis, because costs of leaders are often separable. Of all such leaders, it is
+        the one where F may be lowest. A direction is not missing if F surely rises there.
         """
         centre, radius = self.centre.x, self.radius
         away = np.abs(x - centre).max(axis=1)
         near = (x[(away > 0) & (away <= NEAR * radius)] - centre) / radius
-        shown = independent_directions(near)
-        if len(shown) == len(centre):
+        unseen = 1 - (independent_directions(near) ** 2).sum(axis=0) > UNSEEN
+        moves = np.concatenate(
+            [np.diag(np.minimum(radius, 1 - centre)), -np.diag(np.minimum(radius, centre))]
+        )
+        moves = moves[np.tile(unseen, 2) & (np.abs(moves).max(axis=1) > 0.3 * radius)]
+        if not len(moves):
             return None
-        axis = int((1 - (shown**2).sum(axis=0)).argmax())
-        up, down = min(radius, 1 - centre[axis]), min(radius, centre[axis])
-        falls = surface.at(centre)[1][axis, 0] > 0
-        move = -down if up < 0.3 * radius or (falls and down >= 0.3 * radius) else up
-        trial = centre.copy()
-        trial[axis] = min(max(trial[axis] + move, 0.0), 1.0)
-        return Trial(trial, 0.0)
+        trials = np.clip(centre + moves, 0.0, 1.0)
+        F = np.array([surface.at(trial)[0][0] for trial in trials])
+        least = F - SURE * surface.deviations(trials)
+        best = int(least.argmin())
+        if self.centre.violation == 0 and least[best] >= self.centre.F:
+            return None
+        return Trial(trials[best], 0.0)
 
     def note(self, tried: Trial, found: Known) -> None:
         """Move, grow or doubt the region after a trial, by what was found."""
         centre = self.centre
+        if self.own is not None:
+            self.own.append(found)
         better = found.done and not centre.no_worse(found)
         if centre.violation > 0:
             gained = centre.violation - found.violation

@@ -67,6 +67,7 @@ class Surface:
             self._learn(learn)
         inverse = np.linalg.inv(self._covariance(self.settings))
         weights = inverse @ self._z
+        self._inverse = inverse
         m = len(centre)
         self._narrow = np.exp(-2 * self.settings[:m])
         a, t, q = np.exp(2 * self.settings[m:])
@@ -133,6 +134,17 @@ class Surface:
         slopes = (off.T @ (bumps[:, None] * self._weights)) * -self._narrow[:, None]
         slopes += self._slopes + 2 * u[:, None] * self._curves
         return values * self.scale + self._mean, slopes * (self.scale / self.radius)
+
+    def deviations(self, x: FloatArray) -> FloatArray:
+        """Return the standard deviations (k,) of F at x (k, m), as far as the model knows."""
+        u, (a, t, q) = (x - self.centre) / self.radius, np.exp(2 * self.settings[-3:])
+        squares = u * u
+        off = (u[:, None] - self._u[None]) ** 2
+        known = a * np.exp(-0.5 * (off @ self._narrow))
+        known += t * (u @ self._u.T + 1) + q * (squares @ (self._u**2).T)
+        before = a + t * (squares.sum(axis=1) + 1) + q * (squares**2).sum(axis=1)
+        left = before - ((known @ self._inverse) * known).sum(axis=1)
+        return np.asarray(self.scale[0] * np.sqrt(np.maximum(left, 0.0)))
 
 
 def lowest(
