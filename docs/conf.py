@@ -46,6 +46,7 @@ html_title = f"bilevo {__version__}"
 html_favicon = "pictures/icon.svg"
 html_show_sourcelink = False
 html_static_path = ["static"]
+html_search_scorer = str(Path(__file__).with_name("search_order.js"))
 # Sections of the site that have only one page.
 ALONE = ("quick_start", "concepts", "methods", "examples", "design")
 html_sidebars: dict[str, list[str]] = {page: [] for page in ALONE}
@@ -54,6 +55,7 @@ html_theme_options = {
     "navbar_align": "left",
     "header_links_before_dropdown": 9,
     "show_prev_next": True,
+    "article_header_start": [],  # without the path to a page, with which excerpts would begin
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],

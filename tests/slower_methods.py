@@ -7,7 +7,11 @@ import pytest
 # These have all tests in the short run. Others have the rules there that a change of the driver can
 # break: counting, limits, repeating, resuming, ask and tell, values that are missing.
 ALWAYS = ("drc-cma-es", "drc-plus", "bl-cma-es", "drc-in-rounds")
-VARIANTS = ("bleaq2-by-mappings", "drc-mixed-in-rounds")  # of methods that are tested themselves
+VARIANTS = (
+    "bleaq2-by-mappings",
+    "drc-mixed-in-rounds",
+    "drc-plus-wide",
+)  # of methods that are tested themselves
 LATER = {
     "test_improves_on_its_first_generation",
     "test_solves_one_dimensional_levels",

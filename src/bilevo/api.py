@@ -97,10 +97,10 @@ def minimize(
     x_integrality, y_integrality : 0, 1, or a sequence of them, optional
         1 says that a variable is a whole number, as SciPy's `integrality` does.
     method : str or algorithm, optional
-        A name from `bilevo list`, an algorithm object, or None for the default: drc-plus, few
-        where both levels have one variable and `max_evals` is at most 250, or
-        trust-region where the problem has a solver as its `follower`, or moves where variables are
-        whole. "drc-cma-es" is the published DRC method.
+        A name from `bilevo list`, an algorithm object, or None for the default. That is drc-plus;
+        few where both levels have one variable and `max_evals` is at most 250; trust-region where
+        the problem has a solver as its `follower`; and moves where variables are whole.
+        "drc-cma-es" is the published DRC method.
     rng : int, SeedSequence, Generator or None, optional
         The source of random numbers. The default is 1, so the same call gives the same result
         twice. None draws a fresh seed; `result.seed` says which, and rng=result.seed repeats the
@@ -125,8 +125,8 @@ def minimize(
     y0 : array (n,), optional
         A good answer to x0, if you know one. drc-plus and nested-ties compare it with what the
         first follower's search finds, and search from it if it is better. drc-cma-es, bl-cma-es,
-        go-cma-es, moves,
-        tlea-cma-es and tlea-de start their first searches of y there; other methods ignore it.
+        go-cma-es, moves, tlea-cma-es and tlea-de start their first searches of y there; other
+        methods ignore it.
     ftol : float, optional
         How close F must come to the target. Smaller changes of F count as no change.
     ctol : float or pair, optional
@@ -143,8 +143,9 @@ def minimize(
         How much larger than the best f a tie's f may be. A number above 0 is for followers that
         are content with a nearly best answer. None: ties have the same f at the run's precision.
     workers : int or executor, optional
-        A number of processes, or an executor: of concurrent.futures, Dask, MPI or loky, or
-        `bilevo.RayExecutor()`. All of them give the same result, to the bit.
+        A number of processes (-1: as many as there are cores), or an executor: of
+        concurrent.futures, Dask, MPI or loky, or `bilevo.RayExecutor()`. All of them give the same
+        result, to the bit.
     on_failure : {"raise", "worst"}, optional
         What an exception in a function does: "raise" ends the run, "worst" ranks the point last.
     retries : int, optional

@@ -96,12 +96,13 @@ def _png(figure: Figure) -> bytes:
 def run(result: Result, F_star: float | None = None) -> Figure:
     """Draw a run in one figure: its convergence, and below it the allocation of evaluations.
 
-    `result.plot()` does the same. The allocation is left out if generations have only one task.
+    `result.plot()` does the same. The allocation is left out if generations have only one task. If
+    the run ended in its first generation, the figure shows its answer as a single point.
     """
-    shown = _stages_of(result.method, result)
+    shown = _stages_of(result.method, result) if len(result.history) else []
     competed = any(len(stage.executions) > 1 for stage in shown)
     figure = _empty((7.0, 5.2 if competed else 3.2))
-    layout = [["convergence"] * len(shown)] + [[stage.name for stage in shown]] * competed
+    layout = [["convergence"] * (len(shown) or 1)] + [[stage.name for stage in shown]] * competed
     axes: Any = figure.subplot_mosaic(layout, height_ratios=[3, 2][: len(layout)])  # type: ignore[arg-type]
     _draw_convergence(axes["convergence"], {result.method: result}, F_star)
     if competed:
@@ -127,8 +128,10 @@ def convergence(results: Mapping[str, Result], F_star: float | None = None) -> F
 
 def _draw_convergence(ax: Any, results: Mapping[str, Result], F_star: float | None) -> None:
     for name, result in results.items():
-        evaluations = [row.nfev_upper + row.nfev_lower for row in result.history]
-        F = np.array([row.F for row in result.history])
+        if not result.history and not math.isfinite(result.F):
+            raise ValueError(f"{name} has nothing to show: it ended before F had a value")
+        evaluations = [row.nfev_upper + row.nfev_lower for row in result.history] or [result.nfev]
+        F = np.array([row.F for row in result.history] or [result.F])
         shown = F if F_star is None else np.abs(F - F_star)
         marker = "o" if len(shown) <= FEW else ""  # a line of one point is invisible
         ax.step(evaluations, shown, where="post", marker=marker, markersize=3, label=name)

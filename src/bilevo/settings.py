@@ -55,7 +55,9 @@ def problem_of(
         return Problem(F, f, x_bounds, y_bounds, G, g, vectorized, args=args, **whole)
     others = any(extra is not None for extra in (f, x_bounds, y_bounds, G, g, *integrality))
     if others or vectorized or not isinstance(args, tuple) or args:
-        raise ValueError("a Problem brings its own functions and bounds; give no others with it")
+        raise ValueError(
+            "a Problem brings its own functions, bounds and args; give no others with it"
+        )
     return F
 
 

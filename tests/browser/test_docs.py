@@ -130,6 +130,27 @@ def test_a_search_finds_a_page(browser: Page, address: str) -> None:
 
 @pytest.mark.browser
 @needs_browser
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("whole numbers", "recipe_whole_numbers"),
+        ("integer", "recipe_whole_numbers"),
+        ("constraints", "howto_constraints"),
+        ("multiobjective", "recipe_objectives"),
+    ],
+)
+def test_a_search_shows_the_page_with_this_title_first(
+    browser: Page, address: str, words: str, page: str
+) -> None:
+    browser.open(f"{address}/search.html?q={words.replace(' ', '+')}")
+    first = WebDriverWait(browser.driver, 20).until(lambda _: browser.all("#search-results li a"))[
+        0
+    ]
+    assert f"/{page}.html" in first.get_attribute("href")
+
+
+@pytest.mark.browser
+@needs_browser
 @pytest.mark.parametrize("page", ["index", "concepts", "api", "reproduction", "search"])
 def test_pages_ask_for_nothing_from_elsewhere(browser: Page, address: str, page: str) -> None:
     browser.open(f"{address}/{page}.html")

@@ -98,7 +98,7 @@ def test_ranks_are_those_of_the_chosen_problems(
     if problems:
         choose(browser, "problem", *problems)
         runs = runs.filter(pl.col("problem").is_in(problems))
-    found = curves.ranks(runs, "Acc_u", 1e-6)
+    found = curves.ranks(runs, "verified", 1e-6)
     names = browser.texts("#critical-difference .ytick text")
     points = [text.strip() for text in browser.texts("#critical-difference .textpoint text")]
     assert dict(zip(names, points, strict=True)) == {

@@ -3,7 +3,8 @@
 What holds for all algorithms is in `bilevo.testing`; here is what our own ones do beyond that.
 Variants that run another course are tested like methods of their own: DRC for many workers, and
 with a mixed pair of optimizers, of which the upper one keeps a population; BLEAQ-II with answers
-from its mappings. Methods that drive solvers are tried on these, too.
+from its mappings; drc-plus with descents side by side. Methods that drive solvers are tried on
+these, too.
 """
 
 import math
@@ -15,7 +16,7 @@ import pytest
 from conftest import quadratic
 
 from bilevo import DE, PSO, Budget, Choice, Follower, Problem, minimize
-from bilevo.algorithms import BLEAQ2, DRC
+from bilevo.algorithms import BLEAQ2, DRC, DRCPlus
 from bilevo.core.algorithm import Algorithm, Followers
 from bilevo.core.solver import cost_of
 from bilevo.problems import get, names
@@ -28,6 +29,7 @@ VARIANTS = [
     pytest.param(BLEAQ2(prob_search=0.0), id="bleaq2-by-mappings"),
     pytest.param(DRC(parallel="rounds"), id="drc-in-rounds"),
     pytest.param(DRC(PSO(), DE(), parallel="rounds"), id="drc-mixed-in-rounds"),
+    pytest.param(DRCPlus(width=4), id="drc-plus-wide"),
 ]
 
 

@@ -143,3 +143,33 @@ def test_the_user_s_units_do_not_matter() -> None:
 
     counts = [run(unit).nfev for unit in (1e-3, 1.0, 1e3)]
     assert max(counts) < 3 * min(counts)
+
+
+def test_a_width_puts_several_descents_into_each_request() -> None:
+    problem = bilevo.problems.get("smd7", 5, 5)
+    points = {}
+    for width in (1, 8):
+        run = bilevo.Optimizer(problem, method=DRCPlus(width=width), rng=1)
+        requests = 0
+        while not run.done:
+            batch = run.ask()
+            F, G, f, g = problem.evaluate(batch.x, batch.y)
+            run.tell(batch, *((F, G) if batch.level == "upper" else (f, g)))
+            requests += 1
+        assert run.result.success and pytest.approx(0, abs=1e-6) == run.result.F
+        points[width] = run.result.nfev / requests
+    assert points[8] > 2 * points[1]
+
+
+@pytest.mark.filterwarnings("ignore:workers slow")
+def test_workers_do_not_change_a_run_with_a_width() -> None:
+    problem, method = bilevo.problems.get("smd1", 3, 3), DRCPlus(width=4)
+    alone = bilevo.minimize(problem, method=method, rng=1)
+    beside = bilevo.minimize(problem, method=method, rng=1, workers=2)
+    assert np.array_equal(alone.x, beside.x) and alone.nfev == beside.nfev
+
+
+@pytest.mark.parametrize("width", [0, -1, 1.5, True, None, "8"])
+def test_a_bad_width_is_refused(width: object) -> None:
+    with pytest.raises(ValueError, match="width must be a positive whole number"):
+        DRCPlus(width=width)

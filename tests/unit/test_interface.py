@@ -137,9 +137,16 @@ def test_counts_may_be_written_as_floats() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:workers slow this run down")
-def test_a_number_of_workers_may_be_a_float() -> None:
+@pytest.mark.parametrize("workers", [1.0, -1])
+def test_a_number_of_workers_may_be_a_float_or_stand_for_all_cores(workers: float) -> None:
     alone = minimize(get("smd1"), max_evals=60)
-    assert fingerprint(minimize(get("smd1"), max_evals=60, workers=1.0)) == fingerprint(alone)
+    assert fingerprint(minimize(get("smd1"), max_evals=60, workers=workers)) == fingerprint(alone)
+
+
+def test_one_variable_may_start_at_a_number() -> None:
+    options = {"max_evals": 60, "y0": 2}
+    result = minimize(F, f, BOX, BOX, x0=1.5, **options)
+    assert fingerprint(result) == fingerprint(minimize(F, f, BOX, BOX, x0=[1.5], **options))
 
 
 @pytest.mark.parametrize(("text", "number"), [("1000", 1000), ("1e3", 1000), ("-2", -2)])
@@ -267,6 +274,7 @@ def test_a_result_is_a_dictionary_of_plain_values() -> None:
     result = minimize(get("smd1"), max_evals=1200)
     content = result.to_dict()
     assert json.loads(json.dumps(content)) == content
+    assert type(content["stance"]) is type(content["status"]) is str
     assert content["x"] == result.x.tolist() and content["status"] == str(result.status)
     last = content["history"][-1]
     assert last["generation"] == result.nit and last["F"] == result.F

@@ -34,6 +34,20 @@ def test_a_run_without_a_generation_cannot_be_drawn() -> None:
         plot.allocation({"drc": result})
 
 
+def test_a_run_that_ends_in_its_first_generation_is_a_point() -> None:
+    problem = bilevo.Problem(
+        *(lambda x, y: (x[0] - 3) ** 2 + y[0], lambda x, y: (y[0] - x[0]) ** 2),
+        *([(0, 10)], [(0, 10)]),
+        **{"x_integrality": 1, "y_integrality": 1},
+    )
+    result = bilevo.minimize(problem, max_evals=30)
+    assert not result.history
+    line = result.plot().axes[0].lines[0]
+    assert (*line.get_xdata(), *line.get_ydata()) == (result.nfev, result.F)
+    with pytest.raises(ValueError, match="nothing to show"):
+        bilevo.minimize(problem, max_evals=1).plot()
+
+
 def test_stages_are_the_first_generation_and_two_and_four_fifths_of_the_way() -> None:
     numbers = list(range(1, 51))
     tasks = [[number] for number in numbers]

@@ -105,3 +105,21 @@ def test_huge_finite_values_stay_as_they_are() -> None:
 def test_repeated_constraints_are_not_counted() -> None:
     values = Values.of(np.zeros(1), np.array([[1.0, 2.0, 4.0]]), 2, 0)
     assert values.violation.tolist() == [1.0]
+
+
+def test_fair_turns_serve_the_level_that_has_waited_longest() -> None:
+    def upper() -> Procedure[None]:
+        yield evaluate_request(Level.UPPER)
+
+    def lower() -> Procedure[None]:
+        for _ in range(3):
+            yield evaluate_request(Level.LOWER)
+
+    def evaluate_request(level: Level) -> Evaluate:
+        return Evaluate(level, np.zeros((1, 1)), np.zeros((1, 1)))
+
+    def levels(fair: bool) -> str:
+        requests, _ = drive(together([lower(), upper()], fair=fair))
+        return "".join(request.level[0] for request in requests)
+
+    assert levels(fair=False) == "lllu" and levels(fair=True) == "lull"

@@ -39,6 +39,8 @@ ANSWERS = {
     "the answer is feasible, but its follower is not certified: bilevo.verify checks it": BARE,
     "the answer is feasible, but its follower is not certified: only 1 of 3 independent searches "
     "agree": PAIR._replace(certified=False, agreeing=1),
+    "the answer is feasible, but its follower is not certified: too few searches: 1 of 1 "
+    "independent searches agree": PAIR._replace(certified=False, searches=1, agreeing=1),
     "the answer is feasible, but its follower's solver was not done": PAIR._replace(
         unfinished=True
     ),
@@ -56,8 +58,8 @@ def test_the_message_of_a_certified_answer_says_in_full_that_a_batch_was_cut() -
     reason = StopReason.MAX_EVALS
     record = RunRecord(best=PAIR)
     result = record.result(1, 1, reason, 0, 0.0, "made-up", 1, "numpy", unused=4)
-    why = "the limit on evaluations is reached (in a batch: the answer uses none of the 4 values "
-    why += "of its first part); the answer is feasible, "
+    why = "the limit on evaluations is reached (it cut a step off, and the last 4 values are not "
+    why += "used); the answer is feasible, "
     assert result.message.startswith(UNSETTLED + why)
 
 

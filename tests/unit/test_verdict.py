@@ -77,7 +77,8 @@ def test_no_difference_is_called_so() -> None:
 def test_one_method_has_nothing_to_be_compared_with() -> None:
     found = verdict(costs("a", CHEAP))
     assert found.headline == "Only a has runs: there is nothing to compare it with."
-    assert found.points == ["Runs that found the verified optimum: a in 5 of 5."]
+    said = "Runs that found the optimum (F at the follower's true answer, and the reported f)"
+    assert found.points == [f"{said}: a in 5 of 5."]
     assert found.how == []
 
 
@@ -91,7 +92,7 @@ def test_failed_runs_are_the_worst_and_are_told() -> None:
     found = verdict(answers("a", GOOD), lost)
     assert found.headline == "a is best on smd1 (2, 3)."
     assert found.points[0].endswith(": most runs of the next best have no good answer.")
-    assert "Runs that failed, and count as the worst: 5 of 5 of b." in found.points
+    assert "Runs that failed, and count as the worst in comparisons: 5 of 5 of b." in found.points
 
 
 def test_infeasible_runs_are_the_worst_and_are_told() -> None:
@@ -99,9 +100,10 @@ def test_infeasible_runs_are_the_worst_and_are_told() -> None:
     refuted = answers("c", [1e-9] * 5, violation_verified=1.0)
     found = verdict(answers("a", GOOD), wrong, refuted)
     assert found.headline == "a is best on smd1 (2, 3)."
-    assert "Runs that ended infeasible, and count as the worst: 5 of 5 of b." in found.points
+    said = "Runs that ended infeasible, and count as the worst in comparisons: 5 of 5 of b."
+    assert said in found.points
     assert any(
-        point.endswith("true answer, and count as the worst: 5 of 5 of c.")
+        point.endswith("true answer, and count as the worst in comparisons: 5 of 5 of c.")
         for point in found.points
     )
 
@@ -178,12 +180,12 @@ def test_several_problems_are_counted_and_their_factors_summed_up() -> None:
     assert found.headline == "a is best on 3 of 5 problems."
     assert found.points[:4] == [
         "a needs fewer evaluations on 3 problems (smd1, smd2 and smd3), where answers do not "
-        "differ significantly: the next best needs 3.0 times as many (2.0 to 4.0).",
+        "differ significantly: the next best needs 3.0 times as many (median; 2.0 to 4.0).",
         "b needs fewer evaluations on smd9, where answers do not differ significantly: the next "
         "best needs 3.0 times as many.",
         "No significant difference between a and b on smd10.",
-        "Single best by group of problems: with constraints (2): b 1, none 1; without "
-        "constraints (3): a 3, none 0.",
+        "Single best by group of problems: with constraints, b on 1 of 2; without constraints, a "
+        "on 3 of 3.",
     ]
 
 

@@ -224,6 +224,8 @@ def inside(name: str, given: Any, bounds: Bounds) -> FloatArray:
         point = real_array(given)
     except ValueError:
         raise ValueError(f"{name} must be {bounds.size} numbers, got {shown(given)}") from None
+    if point.shape == () and bounds.size == 1:
+        point = point.reshape(1)
     if point.shape != (bounds.size,):
         raise ValueError(f"{name} must have shape ({bounds.size},), got {point.shape}")
     outside = ~((bounds.lower <= point) & (point <= bounds.upper))

@@ -15,6 +15,7 @@ R = TypeVar("R")
 _COUNT, _ITERATIONS = "max_evals={value}", "max_evals, which counts evaluations"
 _MINIMIZED = "-F, as both levels are minimized (docs/recipe_maximise.md)"
 _EQUALITY = "g (or G), and let it return h and -h (docs/recipe_equality.md)"
+_WHOLE = "x_integrality and y_integrality, 0 (real) or 1 (whole) for each variable"
 # Keywords of other libraries, and what to use here. The first word is one of our keywords.
 FOREIGN = {
     **dict.fromkeys(("seed", "random_state", "random_seed"), "rng={value}"),
@@ -22,9 +23,10 @@ FOREIGN = {
     **dict.fromkeys(("maxiter", "max_iter", "n_iter", "n_gen"), _ITERATIONS),
     **dict.fromkeys(("disp", "verbose"), "progress=True"),
     **dict.fromkeys(("maximize", "maximise", "sense", "direction"), _MINIMIZED),
+    **dict.fromkeys(("fun", "func", "objective"), "F for the leader and f for the follower"),
     "bounds": "x_bounds and y_bounds, a box for each level",
     "constraints": "G for the leader and g for the follower; both hold where they are <= 0",
-    "integrality": "x_integrality and y_integrality, 0 (real) or 1 (whole) for each variable",
+    **dict.fromkeys(("integrality", "integer", "integers", "dtype", "vtype"), _WHOLE),
     **dict.fromkeys(("h", "H", "eq", "equality"), _EQUALITY),
     "options": "max_evals, ftol and the other keywords; there is no dictionary of options",
     "tol": "ftol for objectives and ctol for constraints",

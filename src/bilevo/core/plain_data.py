@@ -35,6 +35,8 @@ def unpacked(value: Any, number: Callable[[float], Any] = float) -> Any:
         return {key: unpacked(item, number) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [unpacked(item, number) for item in value]
+    if isinstance(value, Enum):
+        return value.value
     return number(value) if isinstance(value, float) else value
 
 

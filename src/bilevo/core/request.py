@@ -304,18 +304,18 @@ def relayed(
                 sent = answered(request.level, sent)
 
 
-def together(procedures: Iterable[Procedure[T]]) -> Procedure[list[T]]:
+def together(procedures: Iterable[Procedure[T]], fair: bool = False) -> Procedure[list[T]]:
     """Run several procedures side by side; their requests of one level form one batch.
 
-    Lower-level requests are served first, so that upper-level ones gather in one batch too.
-    Returns the procedures' results in their order.
+    Lower-level requests are served first, so that upper-level ones gather in one batch too. If
+    `fair`, the level of the request that has waited longest is. Returns all results in order.
     """
 
-    def lower_first(waiting: dict[int, Question]) -> Level:
-        lower = any(request.level is Level.LOWER for request in waiting.values())
-        return Level.LOWER if lower else Level.UPPER
+    def next_level(waiting: dict[int, Question]) -> Level:
+        levels = [request.level for request in waiting.values()]  # the one that waits longest first
+        return levels[0] if fair or Level.LOWER not in levels else Level.LOWER
 
-    return (yield from _joined(list(procedures), lower_first))
+    return (yield from _joined(list(procedures), next_level))
 
 
 def alongside(main: Procedure[T], side: Procedure[U]) -> Procedure[tuple[T, U]]:

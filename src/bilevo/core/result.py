@@ -298,7 +298,7 @@ class Result(HasArchive):
         numbers that are not finite as NaN and Infinity.
         """
         content = {**asdict(self), "nfev": self.nfev, "feasible": self.feasible}
-        content |= {"status": str(self.status), "history": self.history.to_list()}
+        content["history"] = self.history.to_list()
         return {name: unpacked(value) for name, value in content.items()}
 
     def to_pandas(self) -> Any:

@@ -17,6 +17,7 @@ from bilevo.core.checks import shown
 
 FLOAT64 = np.dtype(np.float64)
 SEVERAL = "; for several objectives see docs/recipe_objectives.md"
+CONSTRAINT = "; for x <= 3, return x - 3, which must be at most 0"
 
 
 @lru_cache(64)
@@ -134,7 +135,8 @@ class Returned:
             raise self.bad(what, f"{shown(value, 60)}, which has no shape") from None
         if array.dtype.kind not in kinds:  # complex, object, str, None, ...
             kind = f"{type(value).__name__} of shape {array.shape}, dtype {array.dtype}"
-            raise self.bad(what, f"{shown(value, 60)} ({kind}), not real numbers")
+            hint = CONSTRAINT if array.dtype.kind == "b" else ""
+            raise self.bad(what, f"{shown(value, 60)} ({kind}), not real numbers{hint}")
         with np.errstate(over="ignore"):
             real: Any = array.astype(np.float64)
         numbers: FloatArray = real.filled(np.nan) if masked else real

@@ -93,8 +93,12 @@ def open_workers(workers: Any, problem: Problem, timeout: float | None) -> Worke
         require_positive("timeout", timeout)
     number = isinstance(workers, int | float | np.number)
     processes = whole_number(workers)
+    if processes == -1:
+        from loky import cpu_count  # late: few runs need it
+
+        processes = min(cpu_count(), MAX_WORKERS)
     if number:
-        what = f"a number of processes from 1 to {MAX_WORKERS}, or an executor"
+        what = f"a number of processes from 1 to {MAX_WORKERS} (-1: all cores), or an executor"
         fine = processes is not None and 1 <= processes <= MAX_WORKERS
         require(fine, "workers", what, workers)
     if timeout is not None and not number:

@@ -28,7 +28,7 @@ NO_EQUILIBRIUM = (
 )
 _UNSETTLED = "stopped before it settled"
 REACHED = f"{_UNSETTLED}: the limit on evaluations is reached"
-UNUSED = " (in a batch: the answer uses none of the {points} values of its first part)"
+UNUSED = " (it cut a step off, and the last {points} values are not used)"
 _REASONS = {
     StopReason.TARGET: "F reached the target",
     StopReason.STAGNATION: "the search has settled: F improves no more",
@@ -247,4 +247,5 @@ def _certainty(best: Incumbent) -> str:
         return f"and its follower is certified: {cells} were compared{real}"
     if best.certified:
         return f"and its follower is certified: {agree}, and none found a better answer"
-    return f"but its follower is not certified: {best.doubt or f'only {agree}'}"
+    few = "too few searches: " if best.agreeing == best.searches else "only "
+    return f"but its follower is not certified: {best.doubt or few + agree}"

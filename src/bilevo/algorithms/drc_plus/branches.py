@@ -282,6 +282,18 @@ def nearest_jump(elite: Pair, steps: Sequence[WarmTask]) -> WarmTask | None:
     return min(worse, key=lambda task: float(np.abs(task.pair.x - elite.x).max()), default=None)
 
 
+def follow_jump(
+    state: LeaderView, follower: WarmFollower, steps: Sequence[WarmTask]
+) -> Procedure[None]:
+    """Go from the elite towards the nearest step with another answer, up to where phi jumps."""
+    good = WarmTask.of_pair(state.the_elite, np.empty(0))
+    bad = nearest_jump(good.pair, steps)
+    if bad is not None:
+        found = yield from locate_change(state, follower, good, bad)
+        if state.is_improved_by(found.pair):
+            yield from state.accept_elite(found.pair)
+
+
 def best_of_each_branch(tasks: Sequence[WarmTask], most: int) -> list[WarmTask]:
     """Return up to `most` tasks: the leader's best on each branch, and then the next best ones."""
     ranked = [tasks[i] for i in leader_ranking([task.pair for task in tasks])]

@@ -8,7 +8,7 @@ is taken by differences. `descent` says when the leader's constraints are ignore
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,6 +37,7 @@ MAX_MISSES = 2  # After this many misleading gradients in a row, differences rep
 
 
 Derivatives = tuple[FloatArray, FloatArray]  # a gradient (m,) and a jacobian (c, m)
+Descent = tuple[SearchEnd, list[WarmTask]]  # how a descent ended, and where its steps led
 
 
 @dataclass(slots=True, eq=False)
@@ -295,7 +296,7 @@ def descent(
     ceiling: float = math.inf,
     relaxed: bool = True,
     chosen: IntArray | None = None,
-) -> Procedure[tuple[SearchEnd, list[WarmTask]]]:
+) -> Procedure[Descent]:
     """Search phi locally from a pair; return how the search ended, and where its steps led.
 
     From an infeasible pair, the leader's constraints are ignored at first. From a feasible one,
@@ -315,6 +316,21 @@ def descent(
     if is_smooth_end(state, end):
         yield from phi.prefer_exact(end)
     return end, phi.steps
+
+
+def start_descents(
+    state: LeaderView, follower: WarmFollower, x: FloatArray
+) -> Procedure[list[Pair]]:
+    """Return a pair at each x (k, m), with the answer that is predicted there."""
+    tasks = yield from together(follower.start(row, np.ones(len(row))) for row in x)
+    if tasks:
+        yield from state.evaluate_leaders(tasks)
+    return [task.pair for task in tasks]
+
+
+def leading(ended: Sequence[Descent], elite: Pair) -> Descent:
+    """Return the descent with a step that ended at the elite; the first one if there is none."""
+    return next((one for one in ended if any(step.pair is elite for step in one[1])), ended[0])
 
 
 def is_smooth_end(state: LeaderView, end: SearchEnd) -> bool:

@@ -102,6 +102,11 @@ class LeaderView:
         self.elite = pair
         yield pair.incumbent
 
+    def accept_task(self, task: WarmTask) -> Procedure[None]:
+        """Evaluate a task's leader and make its pair the elite."""
+        yield from self.evaluate_leaders([task])
+        yield from self.accept_elite(task.pair)
+
     def is_improved_by(self, pair: Pair) -> bool:
         """Tell whether a pair may be the next elite.
 

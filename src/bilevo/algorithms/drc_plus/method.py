@@ -24,6 +24,7 @@ noise), DRC with shorter follower searches takes over the run (see fallback).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,9 +34,8 @@ from bilevo.algorithms.drc_plus.branches import (
     best_of_each_branch,
     descend_on_branch,
     explore_leaders,
-    locate_change,
+    follow_jump,
     locate_jumps,
-    nearest_jump,
 )
 from bilevo.algorithms.drc_plus.certificate import (
     LIGHT,
@@ -46,7 +46,13 @@ from bilevo.algorithms.drc_plus.certificate import (
     find_doubt,
 )
 from bilevo.algorithms.drc_plus.competition import accept_best, compete
-from bilevo.algorithms.drc_plus.descent import descent, is_smooth_end, may_end
+from bilevo.algorithms.drc_plus.descent import (
+    descent,
+    is_smooth_end,
+    leading,
+    may_end,
+    start_descents,
+)
 from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask
 from bilevo.algorithms.drc_plus.fallback import FallbackDRC, without_incumbents
 from bilevo.algorithms.drc_plus.leader_view import is_better
@@ -59,14 +65,15 @@ from bilevo.algorithms.shared.gradients import check_gradients
 from bilevo.algorithms.shared.leader import note_tasks, reached
 from bilevo.core.algorithm import Algorithm, registered
 from bilevo.core.arrays import FloatArray, IntArray
-from bilevo.core.budget import StopReason, interquartile_range
+from bilevo.core.budget import StopReason, interquartile_range, require_count
 from bilevo.core.feasibility import USUAL_CTOL
 from bilevo.core.problem import Spec
-from bilevo.core.request import Level, Procedure
+from bilevo.core.request import Level, Procedure, together
 from bilevo.core.stop_rules import AtTarget, first_met
 from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
+from bilevo.optimizers.sampling import latin_hypercube
 
 DESCENT_SHARE = 3  # Evaluations that descents may use for each evaluation of CMA-ES.
 CLEARLY_MORE = 0.25  # A checked elite is checked again if four times as thorough a look is due.
@@ -82,7 +89,10 @@ EXPLORED_DESCENTS = 3  # How many descents follow a look at leaders all over the
 
 @dataclass(frozen=True, slots=True)
 class DRCPlus(Algorithm[DRCPlusState]):
-    """The method. Each switch turns one ingredient off, to measure its effect."""
+    """The method. Each switch turns one ingredient off, to measure its effect.
+
+    A larger `width` fills more workers and looks at more basins of phi, for more evaluations.
+    """
 
     regression: bool = True  # WarmFollower and LocalFollower explain the first four switches
     curvature: bool = True
@@ -95,12 +105,16 @@ class DRCPlus(Algorithm[DRCPlusState]):
     branches: bool = True
     certificate: bool = True
     fallback: bool = True
+    width: int = 1  # how many descents run side by side
 
     name = registered("drc-plus")
     revision = 8
     certifies = True
     ctol = USUAL_CTOL
     State = DRCPlusState
+
+    def __post_init__(self) -> None:
+        require_count("width", self.width, optional=False)
 
     def follower(self, spec: Spec, state: DRCPlusState) -> WarmFollower:
         """Return the solver of followers, with what the run has learnt."""
@@ -172,10 +186,10 @@ class DRCPlus(Algorithm[DRCPlusState]):
         """
         x, follower = state.search.leader.mean.copy(), self.follower(spec, state)
         start = yield from follower.at(x, first_answers(spec))
-        yield from self.accept_task(state, start)
+        yield from state.accept_task(start)
         rng = state.stream(spec, "first")
         first = yield from search_first(follower, start, rng)
-        yield from self.accept_task(state, first)
+        yield from state.accept_task(first)
         if state.known.smooth < 1:
             yield from test_smoothness(follower, first, rng)
         task = first
@@ -185,14 +199,11 @@ class DRCPlus(Algorithm[DRCPlusState]):
         state.known.learn(task.pair)
         yield from state.accept_elite(task.pair)
         if self.may_descend(state):
-            yield from self.descend(spec, state, task.pair)
+            others = latin_hypercube(self.width - 1, spec.m, rng)
+            tasks = yield from start_descents(state, follower, others)
+            yield from self.descend(spec, state, task.pair, others=tasks)
             if self.hops and not may_end(spec, state):
                 yield from self.improve_unfelt(spec, state)
-
-    def accept_task(self, state: DRCPlusState, task: WarmTask) -> Procedure[None]:
-        """Evaluate a task's leader and make its pair the elite."""
-        yield from state.evaluate_leaders([task])
-        yield from state.accept_elite(task.pair)
 
     def check_stop(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
         """Test the stop rules; before the run ends, certify the elite.
@@ -295,25 +306,32 @@ class DRCPlus(Algorithm[DRCPlusState]):
         ceiling: float = math.inf,
         relaxed: bool = True,
         chosen: IntArray | None = None,
+        others: Sequence[Pair] = (),
     ) -> Procedure[bool]:
         """Search locally from a pair; certify a new elite, and search again if it is refuted.
 
-        Only the `chosen` variables change, if they are given. Returns True if the last search ended
-        where phi is smooth and nothing better is near.
+        Searches from `others` run beside the first search. Only the `chosen` variables change, if
+        they are given. Returns True if the last search ended where phi is smooth and nothing better
+        is near.
         """
         smooth, tolerance = False, state.F_tolerance(spec.ftol)
         for _ in range(MOST_REFUTATIONS):
             before = state.the_elite
-            end, steps = yield from descent(
-                state, self.follower(spec, state), pair, ceiling, relaxed, chosen
-            )
-            if math.isfinite(end.objective):
-                state.remember_end(end.point, pair.x)
+            starts, others = [pair, *others], ()
+            follower = self.follower(spec, state)
+            descents = [
+                descent(state, follower, start, ceiling, relaxed, chosen) for start in starts
+            ]
+            ended = yield from together(descents, fair=True)
+            for (end, _), start in zip(ended, starts, strict=True):
+                if math.isfinite(end.objective):
+                    state.remember_end(end.point, start.x)
+            end, steps = leading(ended, state.the_elite)
             smooth = is_smooth_end(state, end)
             if not is_better(state.the_elite, before, tolerance):
                 break
             if self.sees_branches(state) and not reached(spec, state.the_elite):
-                yield from self.follow_jump(spec, state, steps)
+                yield from follow_jump(state, follower, steps)
             if not smooth and end.hessian is not None:
                 yield from self.polish(spec, state, end.hessian, end.left)
             found, state.kinked = state.the_elite, not smooth
@@ -326,17 +344,6 @@ class DRCPlus(Algorithm[DRCPlusState]):
             if pair is found or state.known.rough:
                 break
         return smooth
-
-    def follow_jump(
-        self, spec: Spec, state: DRCPlusState, steps: list[WarmTask]
-    ) -> Procedure[None]:
-        """Go from the elite towards the nearest step with another answer, up to where phi jumps."""
-        good = WarmTask.of_pair(state.the_elite, np.empty(0))
-        bad = nearest_jump(good.pair, steps)
-        if bad is not None:
-            found = yield from locate_change(state, self.follower(spec, state), good, bad)
-            if state.is_improved_by(found.pair):
-                yield from state.accept_elite(found.pair)
 
     def stay_on_branch(
         self, spec: Spec, state: DRCPlusState, own: Pair, rival: Pair
@@ -354,23 +361,21 @@ class DRCPlus(Algorithm[DRCPlusState]):
         tasks, several = yield from explore_leaders(state, follower, rng)
         tasks += yield from locate_jumps(state, follower, tasks, state.total - before, several)
         count = 1 if state.seems_unimodal and not several else EXPLORED_DESCENTS
-        for task in best_of_each_branch(tasks, count):
+        best = [task.pair for task in best_of_each_branch(tasks, count)]
+        for i in range(0, len(best), self.width):
+            pair, *others = best[i : i + self.width]
             elite = state.the_elite
-            if state.is_improved_by(task.pair):
-                yield from state.accept_elite(task.pair)
-            ceiling = elite.F if elite.violation == task.pair.violation == 0 else math.inf
-            yield from self.descend(spec, state, task.pair, ceiling, relaxed=False)
+            if state.is_improved_by(pair):
+                yield from state.accept_elite(pair)
+            ceiling = elite.F if elite.violation == pair.violation == 0 else math.inf
+            yield from self.descend(spec, state, pair, ceiling, relaxed=False, others=others)
         yield from self.certify_elite(spec, state)
 
     def polish(
         self, spec: Spec, state: DRCPlusState, hessian: FloatArray, left: float
     ) -> Procedure[None]:
         """Run CMA-ES where a descent ended at a kink; the Hessian gives its first covariance."""
-        eigenvalues, vectors = np.linalg.eigh(hessian)
-        variances = 2 * left / np.maximum(eigenvalues, 1e-12 * eigenvalues[-1])
-        covariance = (vectors * np.clip(variances, 1e-16, 1e-2)) @ vectors.T
-        start = Start(state.the_elite.x, covariance, np.zeros(spec.m))
-        search = LeaderSearch.start(start, CMAES().population_size(spec.m))
+        search = LeaderSearch.around(state.the_elite.x, hessian, left)
         record = [state.the_elite.F]
         ends = AtTarget(spec.target), budget_of(spec)
         while not (search.ended or first_met(ends, state.progress())):
@@ -383,12 +388,11 @@ class DRCPlus(Algorithm[DRCPlusState]):
         """Search variables that are not felt; if in vain, descend from a copy of the elite."""
         if (yield from self.improve_unfelt(spec, state)):
             return
-        x = state.altered_elite(spec, state.stream(spec, "hop"))
-        task = yield from self.follower(spec, state).start(x, np.ones(spec.m))
-        yield from state.evaluate_leaders([task])
-        elite = state.the_elite
+        rng, elite = state.stream(spec, "hop"), state.the_elite
+        x = np.array([state.altered_elite(spec, rng) for _ in range(self.width)])
+        first, *others = yield from start_descents(state, self.follower(spec, state), x)
         ceiling = elite.F if elite.violation == 0 else math.inf
-        yield from self.descend(spec, state, task.pair, ceiling)
+        yield from self.descend(spec, state, first, ceiling, others=others)
 
     def improve_unfelt(self, spec: Spec, state: DRCPlusState) -> Procedure[bool]:
         """Search variables that followers do not feel, then the others; tell if F has improved."""

@@ -10,7 +10,7 @@ import numpy as np
 from bilevo.algorithms.drc_plus.leader_view import LeaderView, is_better
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.leader import LeaderState, best_pair, leader_values
-from bilevo.core.arrays import BoolArray, FloatArray, IntArray
+from bilevo.core.arrays import TINY, BoolArray, FloatArray, IntArray
 from bilevo.core.budget import StopReason
 from bilevo.core.problem import Spec
 from bilevo.core.stop_rules import BudgetUsed, Progress, Settled, first_met
@@ -38,6 +38,20 @@ class LeaderSearch:
     @classmethod
     def start(cls, start: Start, population: int) -> LeaderSearch:
         return cls(CMAES().start(start), population)
+
+    @classmethod
+    def around(
+        cls, x: FloatArray, hessian: FloatArray, left: float, widest: float = 0.1
+    ) -> LeaderSearch:
+        """Start a search around x (m,), over which a model of F rises by `left`.
+
+        Its first deviations are at most `widest`.
+        """
+        eigenvalues, vectors = np.linalg.eigh(hessian)
+        variances = 2 * left / np.maximum(eigenvalues, 1e-12 * max(eigenvalues[-1], TINY))
+        covariance = (vectors * np.clip(variances, 1e-16, widest**2)) @ vectors.T
+        start = Start(x, covariance, np.zeros(len(x)))
+        return cls.start(start, CMAES().population_size(len(x)))
 
     @property
     def deviations(self) -> FloatArray:

@@ -52,7 +52,6 @@ from bilevo.core.stop_rules import AtTarget, BudgetUsed, Progress, first_met
 from bilevo.core.streams import stream
 from bilevo.core.tolerances import alike
 from bilevo.optimizers.cma_es import CMAES
-from bilevo.optimizers.protocol import Start
 from bilevo.optimizers.sampling import latin_hypercube
 
 BUDGET = 2  # The most evaluations, for each upper evaluation and lower window of the budget.
@@ -269,8 +268,10 @@ class NestedTies(Algorithm[NestedTiesState]):
     def polish(self, spec: Spec, state: NestedTiesState, end: SearchEnd) -> Procedure[None]:
         """Run a narrow CMA-ES around the elite where a descent ended, until gains get small."""
         phi, m = Phi(state, Responder(spec, state.memory)), spec.m
-        start = Start(state.the_elite.x, kink_covariance(end, m), np.zeros(m))
-        search = LeaderSearch.start(start, CMAES().population_size(m))
+        hessian, left = end.hessian, end.left
+        if hessian is None or not 0 < left < math.inf:
+            hessian, left = np.eye(m), KINK_WIDTH**2 / 2
+        search = LeaderSearch.around(state.the_elite.x, hessian, left, KINK_WIDTH)
         rng = state.memory.stream(spec, "polish")
         most = BudgetUsed(total=int((1 + POLISH_SHARE) * state.total))
         ends = AtTarget(spec.target), budget_of(spec), most
@@ -384,15 +385,6 @@ class NestedTies(Algorithm[NestedTiesState]):
 def budget_of(spec: Spec) -> BudgetUsed:
     """Return the limit on the evaluations of both levels, from the published budget."""
     return BudgetUsed(total=BUDGET * spec.budget.upper_max * spec.budget.lower_window)
-
-
-def kink_covariance(end: SearchEnd, m: int) -> FloatArray:
-    """Return the first covariance of a polish, over which the descent's model rises by its gain."""
-    if end.hessian is None or not 0 < end.left < math.inf:
-        return KINK_WIDTH**2 * np.eye(m)
-    curvatures, axes = np.linalg.eigh(end.hessian)
-    variances = 2 * end.left / np.maximum(curvatures, 1e-12 * max(curvatures[-1], 1e-300))
-    return np.asarray((axes * np.clip(variances, 1e-16, KINK_WIDTH**2)) @ axes.T)
 
 
 def slackens(record: list[float]) -> bool:

@@ -87,11 +87,10 @@ def _by_method(study: Study, findings: Sequence[Finding]) -> list[str]:
     """Say what each winner is better in, where, and by how much."""
     said = []
     for name, won in single_best(findings).items():
-        parts = []
         for by, words in WORDS.items():
             if here := [found for found in won if found.by == by]:
-                parts.append(words.format(_listed(study, here)) + _how_much(here))
-        said.append(f"{study.label(name)} {'; it '.join(parts)}.")
+                better = words.format(_listed(study, here)) + _how_much(here)
+                said.append(f"{study.label(name)} {better}.")
     return said
 
 
@@ -106,7 +105,7 @@ def _how_much(won: Sequence[Finding]) -> str:
     middle, least, most = (float(f(factors)) for f in (_middle, np.min, np.max))
     if np.isinf(middle):
         return ": most runs of the next best have no good answer"
-    between = f" ({_factor(least)} to {_factor(most)})" if len(won) > 1 else ""
+    between = f" (median; {_factor(least)} to {_factor(most)})" if len(won) > 1 else ""
     verb, what = ("needs", "as many") if by == COST else ("is", "as far from the optimum")
     return f": the next best {verb} {_factor(middle)} times {what}{between}"
 
@@ -158,10 +157,8 @@ def _by_group(study: Study, findings: Sequence[Finding]) -> list[str]:
         return []
     said = []
     for name, (cases, wins) in groups.items():
-        parts = [f"{study.label(one)} {count}" for one, count in wins.items()]
-        said.append(
-            f"{name} ({cases}): {', '.join([*parts, f'none {cases - sum(wins.values())}'])}"
-        )
+        parts = [f"{study.label(one)} on {count}" for one, count in wins.items()]
+        said.append(f"{name}, {enumerated(parts) or 'none'} of {cases}")
     return [f"Single best by group of problems: {'; '.join(said)}."]
 
 
@@ -195,7 +192,7 @@ def _all_have(study: Study, indicator: str) -> bool:
 
 
 def _solved(study: Study) -> list[str]:
-    """Say how many runs of each method found the verified optimum."""
+    """Say how many runs of each method found the optimum."""
     counts: dict[str, list[int]] = {}
     for of in study.known.groups.values():
         for name, group in of.items():
@@ -204,7 +201,8 @@ def _solved(study: Study) -> list[str]:
                 counts[name] = [good + group.solved, runs + group.attempts]
     order = sorted(counts.items(), key=lambda pair: -pair[1][0] / pair[1][1])
     parts = [f"{study.label(name)} in {good} of {runs}" for name, (good, runs) in order]
-    return [f"Runs that found the verified optimum: {few(parts)}."] if parts else []
+    start = "Runs that found the optimum (F at the follower's true answer, and the reported f)"
+    return [f"{start}: {few(parts)}."] if parts else []
 
 
 def _failures(study: Study) -> list[str]:
@@ -222,7 +220,8 @@ def _failures(study: Study) -> list[str]:
             if number := sum(map(count, groups)):
                 runs = sum(group.attempts for group in groups)
                 parts.append(f"{number} of {runs} of {study.label(name)}")
-        said += [f"Runs that {words}, and count as the worst: {few(parts)}."] if parts else []
+        start = f"Runs that {words}, and count as the worst in comparisons"
+        said += [f"{start}: {few(parts)}."] if parts else []
     return said
 
 

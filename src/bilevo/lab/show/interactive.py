@@ -190,9 +190,12 @@ def _ranks(
     methods = methods_of(groups)
     if len(methods) < MIN_METHODS:
         raise ValueError(f"ranks need {MIN_METHODS} methods or more, not {len(methods)}")
+    checked = all("verified" in group.known for of in groups.values() for group in of.values())
     medians = {
         WORDS[one]: _medians(groups, one, floor)
-        for one in rankable(limit_of(runs))
+        for one in sorted(
+            rankable(limit_of(runs)), key=lambda one: one != "verified" or not checked
+        )
         if any(len(group.standing(one)) for of in groups.values() for group in of.values())
     }
     counts = range(MIN_METHODS, len(methods) + 1)

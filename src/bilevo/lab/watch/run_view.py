@@ -148,6 +148,8 @@ def _settings(header: Mapping[str, Any]) -> dict[str, str]:
     for name, part in (("method's parameters", parameters), ("written by", written)):
         if isinstance(part, dict):
             shown[name] = part
+    if isinstance(functions := shown.get("functions"), str):
+        shown["functions"] = ", ".join(functions)
     return {name: _setting(value) for name, value in shown.items()}
 
 

@@ -104,7 +104,8 @@ const runView = (() => {
     allocation: ["Allocation", allocation],
   };
   const ABOUT = {
-    convergence: "F of the best pair so far, or its distance to the known optimum.",
+    convergence: "F of the best pair so far, or its distance to the known optimum. It can rise: "
+      + "the leader gets another F where a better answer of the follower is found.",
     x: "The leader's decision; a leap says that the search found a better place.",
     y: "The follower's answer to it.",
     allocation: "Executions of each task, the follower's search of one leader, in an early, a middle and a late generation. Coloured: tasks that survived.",
