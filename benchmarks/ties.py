@@ -1,8 +1,8 @@
 """Ties and stance: how often the leader gets what its stance expects, where that is known.
 
-    python -m benchmarks.ties --set concepts stances curved pmm --runs 15 --csv docs/data/ties.csv
-    python -m benchmarks.ties --csv docs/data/ties.csv          # shows the tables of stored runs
-    python -m benchmarks.ties --cost                            # what looks for ties cost
+    python -m benchmarks.ties --set concepts stances pmm curved large --csv docs/data/ties.csv
+    python -m benchmarks.ties --cost --csv docs/data/ties_cost.csv    # what looks for ties cost
+    python -m benchmarks.ties --page    # writes the tables of docs/recipe_ties.md from these
 
 Runs do not know the optimum. Each answer is given to `verify`. An answer is right if F differs from
 the best value of the stance by at most 1e-4. The exit status is 1 if an answer is wrong although
@@ -10,8 +10,9 @@ its run claims success.
 
     concepts   the two problems with ties of docs/concepts.md
     stances    pes-1, near-1, jump, line and SMD6, where closed forms are known
-    curved     SMD11 and SMD12 with several variables in z: ties lie on a sphere
     pmm        PMM1-6 at (4, 4): wrong answers of the follower give F = 0 at many x
+    curved     SMD11 and SMD12 at (5, 5), where ties lie on a circle
+    large      SMD11 and SMD12 at (10, 10), where ties lie on a sphere
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ from bilevo.core.problem import Problem
 from bilevo.lab.show.formats import show
 from bilevo.problems.ties import VALUES
 
-FIRST_SEED = 52_001
+FIRST_SEED = 57_001
+RUNS = {"concepts": 15, "stances": 20, "pmm": 15, "curved": 10, "large": 5}  # of each case
+COST_RUNS = 3
 NEAR = 1e-4  # F is right if it is at most this far from the best value.
 MOST_SHARE, MOST_EACH = 0.03, 4  # What looks may cost: a share of a run, or 4 (n + 1) evaluations.
 NO_TIES = [f"smd{i}" for i in (1, 2, 3, 4, 5, 7, 8, 10)] + [f"tp{i}" for i in range(1, 9)]
@@ -186,25 +189,45 @@ def table(rows: Sequence[Row]) -> list[list[str]]:
     return lines
 
 
-def cost(seeds: range, only: str) -> list[list[str]]:
-    """Return what the search of ties costs where followers have none, in all runs of a problem."""
-    lines = [["problem", "runs", "evaluations (median)", "runs with a search of ties", "most"]]
-    for name in (name for name in NO_TIES if name.startswith(only)):
-        problem, spent = bilevo.problems.get(name), []
-        looks: list[int] = []
+@dataclass(frozen=True, slots=True)
+class CostRow:
+    """What the search of ties has cost in a run of a problem without ties."""
 
-        def counted(spec: Any, state: Any, looks: list[int] = looks) -> Any:
-            before = state.total
-            yield from resolve_all_ties(spec, state)
-            looks.append(state.total - before)
+    problem: str
+    seed: int
+    evaluations: int
+    search: int  # evaluations of the search of ties, which these runs need not make
+    allowed: int
 
-        for seed in seeds:
-            with patch.object(drc_plus, "resolve_all_ties", counted):
-                spent.append(bilevo.minimize(problem, rng=seed, target=False).nfev)
-        most = max(looks, default=0)
-        allowed = max(MOST_SHARE * median(spent), MOST_EACH * (problem.n + 1))
-        words = f"{most:,}" + ("" if most <= allowed else " (too many)")
-        lines.append([name, str(len(seeds)), f"{median(spent):,.0f}", str(len(looks)), words])
+
+def measure_cost(task: tuple[str, int]) -> CostRow:
+    """Make a run of a problem without ties, and count what the search of ties takes."""
+    name, seed = task
+    problem, looks = bilevo.problems.get(name), 0
+
+    def counted(spec: Any, state: Any) -> Any:
+        nonlocal looks
+        before = state.total
+        yield from resolve_all_ties(spec, state)
+        looks += state.total - before
+
+    with patch.object(drc_plus, "resolve_all_ties", counted):
+        spent = bilevo.minimize(problem, rng=seed, target=False).nfev
+    allowed = max(round(MOST_SHARE * (spent - looks)), MOST_EACH * (problem.n + 1))
+    return CostRow(name, seed, spent, looks, allowed)
+
+
+def cost_table(rows: Sequence[CostRow]) -> list[list[str]]:
+    """Return a line for the problems of each suite."""
+    header = ["problems without ties", "runs", "evaluations (median)"]
+    lines = [[*header, "runs with a search of ties", "runs in which it takes too much"]]
+    for suite in dict.fromkeys(row.problem.rstrip("0123456789") for row in rows):
+        own = [row for row in rows if row.problem.startswith(suite)]
+        names = ", ".join(dict.fromkeys(row.problem for row in own))
+        spent = f"{median(row.evaluations for row in own):,.0f}"
+        searches = sum(row.search > 0 for row in own)
+        over = sum(row.search > row.allowed for row in own)
+        lines.append([names, str(len(own)), spent, str(searches), str(over)])
     return lines
 
 
@@ -212,19 +235,36 @@ def main(arguments: list[str] | None = None) -> int:
     parser = ArgumentParser(prog="python -m benchmarks.ties", description="ties and stance")
     parser.add_argument("--set", choices=tuple(SETS), nargs="+", default=[], help="what to run")
     parser.add_argument("--only", default="", help="cases whose name begins with this")
-    parser.add_argument("--runs", type=int, default=15, help="runs of a case")
+    parser.add_argument("--runs", type=int, help="runs of a case")
     parser.add_argument("--seed", type=int, default=FIRST_SEED, help="seed of the first run")
     parser.add_argument("--jobs", type=int, default=1, help="number of processes")
     parser.add_argument("--cost", action="store_true", help="what looks cost without ties")
+    parser.add_argument("--page", action="store_true", help="make the tables of the page")
     parser.add_argument("--csv", type=Path, help="a file that keeps the rows")
     given = parser.parse_args(arguments)
-    seeds = range(given.seed, given.seed + given.runs)
+    if given.page:
+        from benchmarks import ties_page
+
+        ties_page.make()
+        return 0
+
+    def seeds(usual: int) -> range:
+        return range(given.seed, given.seed + (given.runs or usual))
+
+    if given.cost:
+        names = [name for name in NO_TIES if name.startswith(given.only)]
+        costs = [(name, seed) for name in names for seed in seeds(COST_RUNS)]
+        spent = in_processes(measure_cost, costs, given.jobs)
+        if given.csv is not None:
+            write_rows(given.csv, spent)
+        say(show(cost_table(spent), markdown=True))
+        return 0
     tasks = [
         (chosen, name, seed)
         for chosen in given.set
         for name in SETS[chosen]
         if name.startswith(given.only)
-        for seed in seeds
+        for seed in seeds(RUNS[chosen])
     ]
     new = in_processes(carry_out, tasks, given.jobs) if tasks else []
     made = {(row.case, row.seed) for row in new}
@@ -234,8 +274,6 @@ def main(arguments: list[str] | None = None) -> int:
         write_rows(given.csv, rows)
     if rows:
         say(show(table(rows), markdown=True))
-    if given.cost:
-        say(show(cost(seeds, given.only), markdown=True))
     return int(any(row.success and not row.right for row in rows))
 
 

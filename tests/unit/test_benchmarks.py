@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import basins, memory, missing, report, timing, workers
+from benchmarks import basins, memory, missing, report, ties_page, timing, workers
 from benchmarks.__main__ import PARTS, blocks_of
 from benchmarks.picture import draw
 from bilevo import plot
@@ -83,3 +83,8 @@ def test_missing_runs_are_those_that_are_not_stored() -> None:
     whole, none = found["drc-cma-es", "smd (2, 3)"], found["nblea", "smd (30, 30)"]
     assert (whole.stored, whole.wanted, whole.hours) == (252, 252, 0.0)
     assert none.stored < none.wanted == 252 and none.hours > 1
+
+
+def test_the_page_on_ties_shows_the_stored_runs() -> None:
+    page = ties_page.PAGE.read_text(encoding="utf-8")
+    assert ties_page.with_tables(page) == page, "run python -m benchmarks.ties --page"

@@ -5,7 +5,7 @@ import pytest
 
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.sqp import LocalRule
-from bilevo.algorithms.shared.tie_sets import TieSet, search_face
+from bilevo.algorithms.shared.tie_sets import TieSet, look_at_face, search_face
 from bilevo.algorithms.shared.ties import (
     FlatSet,
     flat_directions,
@@ -140,3 +140,42 @@ def test_ties_on_a_curved_constraint_are_searched() -> None:
     worst.found = ties.found
     run(search_face(worst, np.array([[0.8, 0.5]]), 1.0))
     assert worst.found.violation > 0  # for a pessimistic leader this tie is worse than any F
+
+
+def test_a_leaders_constraint_that_no_answer_changes_does_not_hide_the_best_tie() -> None:
+    """f is y_0, which must be at least 0.3, and F is least at y_1 = 0.7."""
+
+    def lower(y: FloatArray) -> Procedure[Values]:
+        yield from ()
+        c = (0.3 - y[:, 0])[:, None]
+        return Values(y[:, 0], np.maximum(c[:, 0], 0.0), c, 0)
+
+    def upper(y: FloatArray) -> Procedure[Values]:
+        yield from ()
+        G = np.column_stack([np.full(len(y), 5.0), y[:, 1] - 0.9])
+        return Values((y[:, 1] - 0.7) ** 2, np.maximum(G, 0.0).sum(axis=1), G, 0)
+
+    start = np.array([0.3, 0.95])
+    ties = TieSet(lower, upper, 0.3, 1e-9, Stance.OPTIMISTIC)
+    assert run(look_at_face(ties, start)) < 1e-9
+    assert ties.felt is not None and ties.felt.tolist() == [False, True]
+    run(search_face(ties, start[None], 1.0))
+    assert ties.found is not None
+    assert ties.found.y == pytest.approx([0.3, 0.7], abs=1e-4)
+    assert not ties.misses_constraints
+    assert ties.found.violation == 5
+
+
+def test_an_answer_that_violates_a_constraint_a_little_has_an_f_that_no_other_tie_has() -> None:
+    def lower(y: FloatArray) -> Procedure[Values]:
+        yield from ()
+        c = (0.3 - y[:, 0])[:, None]
+        return Values(2 * y[:, 0], np.where(c[:, 0] > 1e-8, c[:, 0], 0.0), c, 0)
+
+    def upper(y: FloatArray) -> Procedure[Values]:
+        yield from ()
+        return values(y[:, 1])
+
+    ties = TieSet(lower, upper, 0.6 - 2e-9, 1e-12, Stance.OPTIMISTIC)
+    cost = run(look_at_face(ties, np.array([0.3 - 1e-9, 0.5])))
+    assert cost == pytest.approx(2e-9, rel=0.1)
