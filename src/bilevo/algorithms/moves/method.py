@@ -30,24 +30,24 @@ import numpy as np
 from bilevo.algorithms.moves.leaders import (
     Leader,
     MovesState,
+    Trust,
     audit_leader,
     check_leader,
     key_of,
     solve_leader,
 )
 from bilevo.algorithms.moves.ranking import MoveModel, features
+from bilevo.algorithms.moves.reals import gains, is_promising, polish_real, search_real
 from bilevo.algorithms.shared.cells import MOST_CELLS, all_cells, exchanges, steps
 from bilevo.algorithms.shared.leader import grids, reached
-from bilevo.algorithms.shared.sqp import LocalRule, sqp
 from bilevo.core.algorithm import Algorithm, Followers, registered
 from bilevo.core.arrays import FloatArray, IntArray
 from bilevo.core.bounds import Grid
 from bilevo.core.budget import StopReason
 from bilevo.core.feasibility import USUAL_CTOL
 from bilevo.core.problem import Spec
-from bilevo.core.request import Procedure, Values, together
+from bilevo.core.request import Procedure
 from bilevo.core.streams import stream
-from bilevo.core.tolerances import rounding
 from bilevo.optimizers.sampling import latin_hypercube
 
 FIRST_STARTS = 3  # The first descents start all over the box; later ones in turn near the elite.
@@ -60,11 +60,10 @@ REORDERED = 8  # Moves are put into a new order after this number of them.
 MOST_MODELLED = 400  # A model is made of at most this number of leaders, the latest ones.
 # At least so many followers are searched again before a run ends, to test first searches.
 AUDITS = 20
+AUDITED = 3  # More followers are searched again if that costs at most the run so far, over this.
 SWEEP = 3000  # All cells are tried if this takes at most as many evaluations,
 DEARER = 2  # or this many times those of the run so far, because only that proves the answer.
 MOST_SWEPT = 20_000  # The most cells that are tried one by one.
-COARSE_DIFFERENCE = 1e-4  # Distance of the neighbours that give slopes of F at the answers.
-POLISH_STEPS = 0.05 * 0.25 ** np.arange(10)  # Steps by which real numbers of x are polished.
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +182,9 @@ class Moves(Algorithm[MovesState]):
                 return None
             cell = queue.pop(0)
             del waiting[cell.tobytes()]
-            there = yield from self.solve(spec, state, x_grid.centre(cell, here.pair.x))
-            if self.gains(there, here):
+            x = x_grid.centre(cell, here.pair.x)
+            there = yield from self.solve(spec, state, x, here if most == FEW_MOVES else None)
+            if gains(there, here):
                 return there
         return None
 
@@ -197,8 +197,8 @@ class Moves(Algorithm[MovesState]):
         """
         x_grid, _ = grids(spec)
         keys = [cell.tobytes().hex() for cell in cells]
-        known = [self.known(state, key) for key in keys]
-        open_ones = [i for i, one in enumerate(known) if one is None or self.gains(one, here)]
+        known = [state.known.get(key) for key in keys]
+        open_ones = [i for i, one in enumerate(known) if one is None or gains(one, here)]
         model = self.model(spec, state, here) if open_ones else None
         if model is None:
             return [cells[i] for i in open_ones]
@@ -223,92 +223,60 @@ class Moves(Algorithm[MovesState]):
         F = np.array([one.pair.F for one in usable])
         return MoveModel.fit(rows, F, np.array([one.G for one in usable]), own)
 
-    def gains(self, there: Leader, here: Leader) -> bool:
-        """Tell whether a leader is better than another one by more than rounding."""
-        if there.pair.violation != here.pair.violation:
-            return there.pair.violation < here.pair.violation
-        return here.pair.F - rounding(here.pair.F) > there.pair.F
-
     # Leaders
 
-    def known(self, state: MovesState, key: str) -> Leader | None:
-        """Return the leader of a cell if it is known, and its follower's search is trusted."""
-        known = state.known.get(key)
-        return known if known is not None and (known.thorough or not state.doubts) else None
-
     def solve(
-        self, spec: Spec, state: MovesState, x: FloatArray, again: bool = False
+        self,
+        spec: Spec,
+        state: MovesState,
+        x: FloatArray,
+        rival: Leader | None = None,
+        again: bool = False,
     ) -> Procedure[Leader]:
         """Return the best leader of the cell of x, which is searched if it is not known.
 
-        `again` searches its real numbers from those of x in any case.
+        `again` searches its real numbers from those of x in any case. They are not searched if that
+        is unlikely to make the leader better than a `rival`.
         """
         x_grid, _ = grids(spec)
         x = x_grid.centre(x_grid.cell(x), x)
         key, real = key_of(x_grid, x), np.flatnonzero(x_grid.values == 0)
-        known = self.known(state, key)
-        if known is not None and not (again and real.size):
+        known = state.known.get(key)
+        done = known is not None and (known.searched or rival is not None)
+        if known is not None and done and not (again and real.size):
             return known
-        found = yield from solve_leader(spec, state, x, fine=bool(real.size))
-        if real.size:
-            found = yield from self.search_real(spec, state, found, real)
-        if known is None or self.gains(found, known):
+        found = yield from solve_leader(spec, state, x)
+        if real.size and (rival is None or is_promising(state, found, rival)):
+            if rival is not None and found.bend is None:
+                found.bend = rival.bend
+            before = found
+            found = yield from search_real(spec, state, found, real)
+            if not again and before.pair.violation == found.pair.violation:
+                state.gains.append(before.pair.F - found.pair.F)
+        elif real.size:
+            found.searched = False
+        if known is None or gains(found, known):
             state.known[key] = found
+        elif found.searched:
+            known.searched = True
         return state.known[key]
 
-    def search_real(
-        self, spec: Spec, state: MovesState, start: Leader, real: IntArray
-    ) -> Procedure[Leader]:
-        """Search the real numbers of a leader locally, in its cell."""
-        if not math.isfinite(start.pair.F):
-            return start
-        best = start
-
-        def at(points: FloatArray) -> Procedure[Values]:
-            nonlocal best
-            leaders = np.repeat(start.pair.x[None], len(points), axis=0)
-            leaders[:, real] = points
-            solving = (solve_leader(spec, state, x, fine=True) for x in leaders)
-            found = yield from together(solving)
-            for leader in found:
-                best = leader if self.gains(leader, best) else best
-            return values_of(found)
-
-        d = real.size
-        rule = LocalRule(8 * (d + 2), 1e-8 * (1 + abs(start.pair.F)), COARSE_DIFFERENCE)
-        first = values_of([start])
-        yield from sqp(at, start.pair.x[real], np.zeros(d), np.ones(d), rule, values=first)
-        return best
-
-    def polish_real(self, spec: Spec, state: MovesState, start: Leader) -> Procedure[Leader]:
-        """Find the last digits of the real numbers of x, also at a jump of F."""
-        x_grid, _ = grids(spec)
-        real, best = np.flatnonzero(x_grid.values == 0), start
-        for step in POLISH_STEPS if real.size else ():
-            better = True
-            while better:
-                better = False
-                x = np.repeat(best.pair.x[None], 2 * real.size, axis=0)
-                x[np.arange(len(x)), np.repeat(real, 2)] += np.tile([step, -step], real.size)
-                solving = (solve_leader(spec, state, np.clip(one, 0, 1), fine=True) for one in x)
-                for there in (yield from together(solving)):
-                    if self.gains(there, best):
-                        best, better = there, True
-        return best
-
     def check(self, spec: Spec, state: MovesState, leader: Leader) -> Procedure[Leader]:
-        """Search a leader's follower thoroughly, and keep what is found."""
-        if leader.pair.check is not None:
-            return leader
-        checked = yield from check_leader(spec, state, leader)
-        state.known[key_of(grids(spec)[0], checked.pair.x)] = checked
-        self.forget_doubtful(state)
-        return checked
+        """Search a leader's follower again, and keep what is found.
 
-    def forget_doubtful(self, state: MovesState) -> None:
-        """Forget all first searches of followers if one of them has missed a better answer."""
-        if state.doubts:
-            state.known = {key: one for key, one in state.known.items() if one.thorough}
+        The search is thorough if the leader is better than the elite.
+        """
+        key = key_of(grids(spec)[0], leader.pair.x)
+        if spec.step_cost is None and leader.trust < Trust.COMPARED:
+            if not self.leads(state, leader):
+                leader = state.known[key] = yield from audit_leader(spec, state, leader)
+        if leader.pair.check is None and self.leads(state, leader):
+            leader = state.known[key] = yield from check_leader(spec, state, leader)
+        return leader
+
+    def leads(self, state: MovesState, leader: Leader) -> bool:
+        """Tell whether a leader is better than the elite."""
+        return state.elite is None or gains(leader, Leader(state.elite))
 
     # The elite, and the end of a run
 
@@ -318,7 +286,7 @@ class Moves(Algorithm[MovesState]):
         if key not in state.optima:
             state.optima.append(key)
         elite = state.elite
-        if elite is None or self.gains(end, Leader(elite)):
+        if elite is None or gains(end, Leader(elite)):
             state.fruitless, state.known_before = 0, len(state.known)
             state.elite = end.pair
             yield end.pair.incumbent
@@ -354,12 +322,12 @@ class Moves(Algorithm[MovesState]):
             end = yield from self.descend(spec, state, there.pair.x)
             yield from self.accept(spec, state, end)
             return
-        if not state.doubts:
-            yield from self.audit(spec, state)
-            if state.doubts:  # go on with thorough searches
-                state.fruitless = 0
-                return
-        polished = yield from self.polish_real(spec, state, here)
+        doubts = state.doubts
+        yield from self.audit(spec, state)
+        if state.doubts > doubts:  # go on with searches that are trusted more
+            state.fruitless = 0
+            return
+        polished = yield from polish_real(spec, state, here)
         if polished is not here:
             yield from self.accept(spec, state, (yield from self.check(spec, state, polished)))
         state.stop = StopReason.STAGNATION
@@ -368,18 +336,18 @@ class Moves(Algorithm[MovesState]):
         """Test first searches of followers at the best leaders, and at some others."""
         if spec.step_cost is not None:
             return
-        keys = sorted(key for key, one in state.known.items() if not one.thorough)
+        keys = sorted(key for key, one in state.known.items() if one.trust < Trust.COMPARED)
         keys.sort(key=lambda key: (state.known[key].pair.violation, state.known[key].pair.F))
-        rng = stream(spec.seed, "audits", state.generation)
-        each = min(grids(spec)[1].cells, MOST_CELLS) + 2 * AUDITS  # evaluations, about
-        count = max(AUDITS, int((state.lower + state.spent) / each))  # at most as many as so far
+        rng, doubts = stream(spec.seed, "audits", state.generation), state.doubts
+        each = min(grids(spec)[1].cells, MOST_CELLS) + AUDITS  # evaluations, about
+        count = max(AUDITS, int((state.lower + state.spent) / AUDITED / each))
         count = len(keys) if 2 * count >= len(keys) else count  # the rest costs no more
         others = keys[count // 2 :]
         drawn = rng.permutation(len(others))[: count - count // 2]
         for key in [*keys[: count // 2], *(others[i] for i in drawn)]:
-            state.known[key] = yield from audit_leader(spec, state, state.known[key])
-            if state.doubts:
-                self.forget_doubtful(state)
+            audited = yield from audit_leader(spec, state, state.known[key])
+            state.known[key] = audited
+            if state.doubts > doubts:
                 return
 
     def sweep(self, spec: Spec, state: MovesState, here: Leader) -> Procedure[Leader | None]:
@@ -395,7 +363,7 @@ class Moves(Algorithm[MovesState]):
             if cell.tobytes().hex() in state.known:
                 continue
             there = yield from self.solve(spec, state, x_grid.centre(cell, here.pair.x))
-            if self.gains(there, here):
+            if gains(there, here):
                 return there
         return None
 
@@ -427,24 +395,3 @@ def moves_from(grid: Grid, x: FloatArray, last: IntArray | None) -> Iterator[tup
             distance *= 4
     yield from ((one, "exchange") for one in exchanges(grid, cell))
     yield from ((one, "step") for one in steps(grid, cell))
-
-
-def values_of(leaders: list[Leader]) -> Values:
-    """Return leaders as values of F, for a search; one whose follower failed has failed."""
-    width = max(len(leader.G) for leader in leaders)
-    failed = [
-        leader.pair.lower_violation > 0
-        or len(leader.G) != width
-        or not math.isfinite(leader.pair.F)
-        for leader in leaders
-    ]
-    F = np.array([leader.pair.F for leader in leaders])
-    violation = np.array([leader.pair.violation for leader in leaders])
-    G = np.array(
-        [
-            one.G if not bad else np.full(width, np.nan)
-            for one, bad in zip(leaders, failed, strict=True)
-        ]
-    )
-    bad = np.array(failed)
-    return Values(np.where(bad, np.inf, F), np.where(bad, np.inf, violation), G, 0)
