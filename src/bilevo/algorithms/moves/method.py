@@ -37,7 +37,7 @@ from bilevo.algorithms.moves.leaders import (
     solve_leader,
 )
 from bilevo.algorithms.moves.ranking import MoveModel, features
-from bilevo.algorithms.moves.reals import gains, is_promising, polish_real, search_real
+from bilevo.algorithms.moves.reals import gains, is_open, polish_real, search_real
 from bilevo.algorithms.shared.cells import MOST_CELLS, all_cells, exchanges, steps
 from bilevo.algorithms.shared.leader import grids, reached
 from bilevo.core.algorithm import Algorithm, Followers, registered
@@ -150,6 +150,9 @@ class Moves(Algorithm[MovesState]):
         here, last = (yield from self.solve(spec, state, x, again=True)), None
         while True:
             there = yield from self.better_move(spec, state, here, last, FEW_MOVES)
+            if there is None and not here.searched:
+                here, last = (yield from self.solve(spec, state, here.pair.x)), None
+                continue
             if there is None:
                 checked = yield from self.check(spec, state, here)
                 if checked.pair.no_worse(here.pair) or checked.pair.f == here.pair.f:
@@ -235,8 +238,8 @@ class Moves(Algorithm[MovesState]):
     ) -> Procedure[Leader]:
         """Return the best leader of the cell of x, which is searched if it is not known.
 
-        `again` searches its real numbers from those of x in any case. They are not searched if that
-        is unlikely to make the leader better than a `rival`.
+        `again` searches its real numbers from those of x in any case. They are not searched yet if
+        that is unlikely to decide whether the leader is better than a `rival`.
         """
         x_grid, _ = grids(spec)
         x = x_grid.centre(x_grid.cell(x), x)
@@ -246,15 +249,14 @@ class Moves(Algorithm[MovesState]):
         if known is not None and done and not (again and real.size):
             return known
         found = yield from solve_leader(spec, state, x)
-        if real.size and (rival is None or is_promising(state, found, rival)):
-            if rival is not None and found.bend is None:
-                found.bend = rival.bend
-            before = found
+        found.bend = next((one.bend for one in (known, rival) if one is not None), None)
+        if real.size and (rival is None or is_open(state, found, rival)):
+            before = found.pair
             found = yield from search_real(spec, state, found, real)
-            if not again and before.pair.violation == found.pair.violation:
-                state.gains.append(before.pair.F - found.pair.F)
-        elif real.size:
-            found.searched = False
+            if not again and before.violation == found.pair.violation:
+                state.gains.append(before.F - found.pair.F)
+        else:
+            found.searched = not real.size
         if known is None or gains(found, known):
             state.known[key] = found
         elif found.searched:
@@ -267,9 +269,9 @@ class Moves(Algorithm[MovesState]):
         The search is thorough if the leader is better than the elite.
         """
         key = key_of(grids(spec)[0], leader.pair.x)
-        if spec.step_cost is None and leader.trust < Trust.COMPARED:
-            if not self.leads(state, leader):
-                leader = state.known[key] = yield from audit_leader(spec, state, leader)
+        doubtful = spec.step_cost is None and leader.trust < Trust.COMPARED
+        if doubtful and not self.leads(state, leader):
+            leader = state.known[key] = yield from audit_leader(spec, state, leader)
         if leader.pair.check is None and self.leads(state, leader):
             leader = state.known[key] = yield from check_leader(spec, state, leader)
         return leader

@@ -27,11 +27,11 @@ def gains(there: Leader, here: Leader) -> bool:
     return here.pair.F - rounding(here.pair.F) > there.pair.F
 
 
-def is_promising(state: MovesState, found: Leader, rival: Leader) -> bool:
-    """Tell whether a search of its real numbers may make a leader better than a rival."""
+def is_open(state: MovesState, found: Leader, rival: Leader) -> bool:
+    """Tell whether a search of real numbers may decide which of two leaders is better."""
     if found.pair.violation > 0 or rival.pair.violation > 0 or len(state.gains) < SEEN:
         return True
-    return found.pair.F - GAINS * max(state.gains[-LATEST:]) <= rival.pair.F
+    return abs(found.pair.F - rival.pair.F) <= GAINS * max(state.gains[-LATEST:])
 
 
 def search_real(spec: Spec, state: MovesState, start: Leader, real: IntArray) -> Procedure[Leader]:
@@ -50,7 +50,7 @@ def search_real(spec: Spec, state: MovesState, start: Leader, real: IntArray) ->
         return values_of(found)
 
     d, tolerance = real.size, 1e-8 * (1 + abs(start.pair.F))
-    rule = LocalRule(8 * (d + 2), tolerance, COARSE_DIFFERENCE, trusting=True)
+    rule = LocalRule(8 * (d + 2), tolerance, COARSE_DIFFERENCE, trusting=True, smooth=True)
     box, first = (np.zeros(d), np.ones(d)), values_of([start])
     found = yield from sqp(at, start.pair.x[real], *box, rule, start.bend, first)
     best.bend = found.hessian
