@@ -19,8 +19,15 @@ from bilevo.algorithms.moves.likely import (
     place_of,
     record_of,
 )
-from bilevo.algorithms.shared.cells import Cells, Compared, Depth, thorough_search
+from bilevo.algorithms.shared.cells import (
+    Cells,
+    Compared,
+    Depth,
+    search_spread,
+    thorough_search,
+)
 from bilevo.algorithms.shared.follower_search import FollowerCheck, Pair, evaluate_answers
+from bilevo.algorithms.shared.independent_search import APART
 from bilevo.algorithms.shared.leader import (
     LeaderState,
     best_pair,
@@ -37,6 +44,7 @@ from bilevo.core.streams import stream
 
 SEARCHES = 3  # Independent searches in a check of the follower.
 LATEST = 400  # The nearest leader is looked for among this number of the latest ones.
+SPREAD = 2  # First searches start from so many other real numbers if one was led astray.
 SMALL = 24  # If the follower has at most this many cells, and all are whole, all are compared.
 SMALL_COLD = 64  # All cells of the first follower are compared if they are at most so many.
 CLOSE = 1e-3  # Leaders that are closer than this have answers in the same cell,
@@ -65,6 +73,7 @@ class Leader:
     end: End | None = None  # the follower's answer as its search has found it
     hessian: FloatArray | None = None  # of f in the real numbers of y, as far as learnt
     spread: float = 0.0  # by how much f differed between cells
+    rough: bool = False  # whether a constraint has stopped the follower's search of real numbers
     clear: bool = False  # whether f was clearly larger in all other cells
     searched: bool = True  # whether the real numbers of x were searched
     bend: FloatArray | None = None  # Hessian of F in the real numbers of x, as far as learnt
@@ -75,6 +84,7 @@ class MovesState(LeaderState):
     """The state of a run between two generations."""
 
     known: dict[str, Leader] = field(default_factory=dict)  # the best leader of each cell of x
+    top: Leader | None = None  # the leader that is the elite
     recent: list[Leader] = field(default_factory=list)  # the latest leaders that were solved
     records: Records = field(default_factory=Records)  # what followers with compared cells tell
     gains: list[float] = field(default_factory=list)  # of searches of real numbers after moves
@@ -83,6 +93,7 @@ class MovesState(LeaderState):
     known_before: int = 0  # how many leaders were known when the elite was found
     lower: int = 0  # the follower's evaluations so far, repeats included
     doubts: int = Trust.FIRST  # searches of followers that are trusted less have missed an answer
+    astray: bool = False  # whether a search of real numbers of y has ended at a wrong optimum
     audited: int = 0  # leaders whose followers were searched again, to test first searches
 
     def doubt(self, trust: int) -> None:
@@ -90,6 +101,13 @@ class MovesState(LeaderState):
         self.doubts = max(self.doubts, min(trust + 1, Trust.COMPARED))
         self.known = {key: one for key, one in self.known.items() if one.trust >= self.doubts}
         self.recent = [one for one in self.recent if one.trust >= self.doubts]
+
+    def doubt_reals(self) -> None:
+        """Note that a search of real numbers of y has ended at a wrong optimum."""
+        if not self.astray:
+            self.astray, self.records = True, Records()
+            self.known = {key: one for key, one in self.known.items() if one.pair.check}
+            self.recent = list(self.known.values())
 
 
 def key_of(grid: Grid, x: FloatArray) -> str:
@@ -149,6 +167,8 @@ def _solve_by_cells(spec: Spec, state: MovesState, x: FloatArray) -> Procedure[L
             trust = Trust.COMPARED
         else:
             yield from cells.descend(start)
+    if state.astray:
+        yield from search_spread(cells, rng, SPREAD, [])
     if trust == Trust.COMPARED:
         note_record(spec, state, x, cells)
     return (yield from best_of_ties(spec, state, x, cells, trust))
@@ -190,7 +210,7 @@ def cells_of(spec: Spec, state: MovesState, x: FloatArray, near: Leader | None) 
     x_grid, y_grid = grids(spec)
     cells = Cells(at, y_grid)
     if near is not None:
-        cells.hessian, cells.unit = near.hessian, near.spread
+        cells.hessian, cells.unit, cells.rough = near.hessian, near.spread, near.rough
     if not x_grid.all_whole:
         cells.fraction = PRECISE
     return cells
@@ -214,6 +234,7 @@ def best_of_ties(
     best = best_pair(pairs)
     row = next(i for i, pair in enumerate(pairs) if pair is best)
     found = Leader(best, values.constraints[row].copy(), trust, ends[row], cells.hessian)
+    found.rough = cells.rough
     found.spread = cells.spread if like is None else like.spread
     found.clear = like is not None or is_clear(cells, ends)
     return found
@@ -254,7 +275,10 @@ def search_again(
     found = yield from thorough_search(cells, [pair.y], rng, SEARCHES, depth)
     note_record(spec, state, pair.x, cells)
     if not cells.agrees(pair.f, pair.lower_violation):
-        state.doubt(leader.trust)
+        if (cells.cell(cells.best.y) != cells.cell(pair.y)).any():
+            state.doubt(leader.trust)
+        elif np.abs(cells.best.y - pair.y).max() > APART:
+            state.doubt_reals()
     best = yield from best_of_ties(spec, state, pair.x, cells, Trust.COMPARED)
     best.searched, best.bend = leader.searched, leader.bend
     return best, found, cells

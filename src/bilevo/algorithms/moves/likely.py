@@ -71,7 +71,8 @@ def record_of(cells: Cells, place: FloatArray, guess: Record | None = None) -> R
     for ends in (cells.seen, cells.found):
         for key, end in ends.items():
             i = np.ravel_multi_index(tuple(np.frombuffer(key, np.int64)), tuple(index))
-            f[i] = end.f if end.violation == cells.best.violation else np.inf
+            barred = ends is cells.found and end.violation != cells.best.violation
+            f[i] = np.inf if barred else end.f
             reals[i] = end.y[cells.real]
     return Record(place, f, reals)
 
@@ -115,8 +116,10 @@ def compare_likely(cells: Cells, guess: Record) -> Procedure[None]:
     for start in range(1, len(order), PART):
         part = order[start : start + PART]
         best, next_f = cells.best, float(guess.f[part[0]])
-        margin = ERRORS * error + GAINS * cells.gain if start > SURE else math.inf
-        if best.violation == 0 and not next_f + level - margin <= best.f:
+        if next_f == math.inf and best.violation == 0:
+            return
+        margin = ERRORS * error + GAINS * cells.gain
+        if start > SURE and best.violation == 0 and next_f + level - margin > best.f:
             return
         looked = [every[i] for i in part]
         yield from cells.look(looked, list(rows[part]))

@@ -48,6 +48,7 @@ from bilevo.core.feasibility import USUAL_CTOL
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure
 from bilevo.core.streams import stream
+from bilevo.core.tolerances import alike
 from bilevo.optimizers.sampling import latin_hypercube
 
 FIRST_STARTS = 3  # The first descents start all over the box; later ones in turn near the elite.
@@ -63,6 +64,8 @@ AUDITS = 20
 AUDITED = 3  # More followers are searched again if that costs at most the run so far, over this.
 SWEEP = 3000  # All cells are tried if this takes at most as many evaluations,
 DEARER = 2  # or this many times those of the run so far, because only that proves the answer.
+APART = 0.02  # Ends of descents in one cell are different if real numbers differ by about this.
+BITS = 3  # A real number of x counts as a whole number with 2 to the power of 3 values.
 MOST_SWEPT = 20_000  # The most cells that are tried one by one.
 
 
@@ -128,8 +131,14 @@ class Moves(Algorithm[MovesState]):
         return x
 
     def near_elite(self, spec: Spec, state: MovesState, rng: np.random.Generator) -> FloatArray:
-        """Return a leader some random steps away from the elite: of several, the best-looking."""
+        """Return a leader some random steps away from the elite: of several, the best-looking.
+
+        In turn, it is one with other real numbers.
+        """
         x_grid, _ = grids(spec)
+        real = x_grid.values == 0
+        if real.any() and state.generation % 4 == 0:  # elsewhere in the cell of the elite
+            return np.where(real, rng.random(spec.m), state.the_elite.x)
         centre = state.known[key_of(x_grid, state.the_elite.x)]
         cells = []
         for _ in range(KICKS):
@@ -141,7 +150,6 @@ class Moves(Algorithm[MovesState]):
         new = [cell for cell in cells if cell.tobytes().hex() not in state.known]
         order = self.order(spec, state, centre, new) if new else []
         x = x_grid.centre(order[0] if order else cells[0], centre.pair.x)
-        real = x_grid.values == 0
         x[real] = np.clip(x[real] + 0.2 * rng.standard_normal(int(real.sum())), 0.0, 1.0)
         return x
 
@@ -274,23 +282,26 @@ class Moves(Algorithm[MovesState]):
             leader = state.known[key] = yield from audit_leader(spec, state, leader)
         if leader.pair.check is None and self.leads(state, leader):
             leader = state.known[key] = yield from check_leader(spec, state, leader)
+        if state.top is not None and key == key_of(grids(spec)[0], state.top.pair.x):
+            state.known[key] = leader if gains(leader, state.top) else state.top
         return leader
 
     def leads(self, state: MovesState, leader: Leader) -> bool:
         """Tell whether a leader is better than the elite."""
-        return state.elite is None or gains(leader, Leader(state.elite))
+        return state.top is None or gains(leader, state.top)
 
     # The elite, and the end of a run
 
     def accept(self, spec: Spec, state: MovesState, end: Leader) -> Procedure[None]:
         """Take the end of a descent as the elite if it is better."""
-        key = key_of(grids(spec)[0], end.pair.x)
+        x_grid, _ = grids(spec)
+        reals = np.round(end.pair.x[x_grid.values == 0] / APART)
+        key = key_of(x_grid, end.pair.x) + reals.tobytes().hex()
         if key not in state.optima:
             state.optima.append(key)
-        elite = state.elite
-        if elite is None or gains(end, Leader(elite)):
+        if self.leads(state, end):
             state.fruitless, state.known_before = 0, len(state.known)
-            state.elite = end.pair
+            state.elite, state.top = end.pair, end
             yield end.pair.incumbent
         else:
             state.fruitless += 1
@@ -302,7 +313,8 @@ class Moves(Algorithm[MovesState]):
         x_grid, _ = grids(spec)
         if x_grid.all_whole and len(state.known) >= x_grid.cells:
             return True
-        least = max(FRUITLESS, round(1.5 * math.log2(x_grid.cells)))
+        bits = math.log2(x_grid.cells) + BITS * int((x_grid.values == 0).sum())
+        least = max(FRUITLESS, round(1.5 * bits))
         enough = state.fruitless >= max(least, 2 + 2 * len(state.optima))
         whole = int(x_grid.whole.sum())
         new = len(state.known) - state.known_before
@@ -329,10 +341,11 @@ class Moves(Algorithm[MovesState]):
         if state.doubts > doubts:  # go on with searches that are trusted more
             state.fruitless = 0
             return
-        polished = yield from polish_real(spec, state, here)
+        polished, before = (yield from polish_real(spec, state, here)), state.the_elite.F
         if polished is not here:
             yield from self.accept(spec, state, (yield from self.check(spec, state, polished)))
-        state.stop = StopReason.STAGNATION
+        if alike(state.the_elite.F, before):
+            state.stop = StopReason.STAGNATION
 
     def audit(self, spec: Spec, state: MovesState) -> Procedure[None]:
         """Test first searches of followers at the best leaders, and at some others."""

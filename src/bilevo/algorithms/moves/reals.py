@@ -50,7 +50,9 @@ def search_real(spec: Spec, state: MovesState, start: Leader, real: IntArray) ->
         return values_of(found)
 
     d, tolerance = real.size, 1e-8 * (1 + abs(start.pair.F))
-    rule = LocalRule(8 * (d + 2), tolerance, COARSE_DIFFERENCE, trusting=True, smooth=True)
+    rule = LocalRule(
+        8 * (d + 2), tolerance, COARSE_DIFFERENCE, trusting=True, smooth=True, doubts=True
+    )
     box, first = (np.zeros(d), np.ones(d)), values_of([start])
     found = yield from sqp(at, start.pair.x[real], *box, rule, start.bend, first)
     best.bend = found.hessian

@@ -16,9 +16,10 @@ from itertools import combinations, product
 
 import numpy as np
 
+from bilevo.algorithms.shared.compass import compass_search
 from bilevo.algorithms.shared.differences import At
 from bilevo.algorithms.shared.independent_search import search_locally
-from bilevo.algorithms.shared.polish import End
+from bilevo.algorithms.shared.polish import End, is_active
 from bilevo.algorithms.shared.sqp import LocalRule, sqp
 from bilevo.core.arrays import FloatArray, IntArray
 from bilevo.core.bounds import Grid
@@ -35,6 +36,7 @@ GAINS = 4  # A cell is not searched if f there is above the best by this many ti
 BATCH = 256  # How many cells are searched side by side.
 MAX_TIES = 64  # How many cells with the same f are followed, and offered to the leader.
 SAMPLE = 8  # A search without a start looks at this number of points, and at more if n is larger.
+MOST_POINTS = 10  # A first search with d real numbers looks at (d + 2) times as many points.
 COARSE = 1e-11  # The gain that a first search in a cell ignores, in units of the spread of f.
 
 
@@ -97,6 +99,7 @@ class Cells:
     gain: float = 0.0
     unit: float = 0.0
     fraction: float = COARSE  # the gain that a search ignores, in units of the spread of f
+    rough: bool = False  # whether a constraint has stopped the last search of real numbers
 
     @property
     def real(self) -> IntArray:
@@ -218,20 +221,28 @@ class Cells:
             return (yield from self.at(full(points)))
 
         values = yield from at(row[real][None])
-        start, unit = End(row[real], values), max(self.spread, self.unit)
+        end, rough = End(row[real], values), self.rough
+        if np.isfinite(end.f):
+            if not rough or fine:
+                end = yield from self.smoothly(at, end, fine)
+            if rough or not end.settled or is_active(end.values):
+                end, self.rough = yield from compass_search(at, end)
+            if rough and not self.rough:  # the neighbour's constraint is not met here
+                end = yield from self.smoothly(at, end, fine)
+        return End(full(end.y[None])[0], end.values, end.settled and np.isfinite(end.f))
+
+    def smoothly(self, at: At, start: End, fine: bool) -> Procedure[End]:
+        """Search real numbers (d,) by slopes of f."""
+        unit, d = max(self.spread, self.unit), len(start.y)
         if fine or not unit:
-            end = yield from search_locally(at, start, unit)
-            return End(full(end.y[None])[0], end.values, end.settled)
-        if not np.isfinite(start.f):
-            return End(row, values, settled=False)
-        d = real.size
+            return (yield from search_locally(at, start, unit))
         tolerance = max(self.fraction * unit, d * rounding(start.f))
-        rule = LocalRule(20 * (d + 2), tolerance, unit=abs(start.f), trusting=True)
+        rule = LocalRule(MOST_POINTS * (d + 2), tolerance, unit=abs(start.f), trusting=True)
         best = _Best(start)
         box = np.zeros(d), np.ones(d)
-        found = yield from sqp(best.watching(at), start.y, *box, rule, self.hessian, values)
+        found = yield from sqp(best.watching(at), start.y, *box, rule, self.hessian, start.values)
         self.hessian = found.hessian
-        return End(full(best.end.y[None])[0], best.end.values, found.converged)
+        return End(best.end.y, best.end.values, found.converged)
 
     def descend(self, start: FloatArray, wide: bool = False) -> Procedure[None]:
         """Move from cell to cell as long as f falls; follow ties.
@@ -382,7 +393,7 @@ def thorough_search(
     if depth is not Depth.QUICK:
         yield from cells.refine(2)
     if cells.real.size and not (depth is Depth.QUICK and cells.grid.whole.any()):
-        yield from _search_real(cells, rng, searches, found.ends)
+        yield from search_spread(cells, rng, searches, found.ends)
         yield from cells.refine(1)
     found.searches = len(found.ends)
     found.agreeing = sum(cells.agrees(end.f, end.violation) for end in found.ends)
@@ -402,7 +413,7 @@ def _compare(cells: Cells, rng: np.random.Generator, depth: Depth) -> Procedure[
         yield from cells.search_likely(list(all_cells(cells.grid)), 0)
 
 
-def _search_real(
+def search_spread(
     cells: Cells, rng: np.random.Generator, searches: int, ends: list[End]
 ) -> Procedure[None]:
     """Search the real numbers of the best cell from other starts."""
