@@ -45,6 +45,7 @@ from bilevo.core.streams import stream
 SEARCHES = 3  # Independent searches in a check of the follower.
 LATEST = 400  # The nearest leader is looked for among this number of the latest ones.
 SPREAD = 2  # First searches start from so many other real numbers if one was led astray.
+MOST_KEPT = 64  # What was found in at most this many cells is kept for another search.
 SMALL = 24  # If the follower has at most this many cells, and all are whole, all are compared.
 SMALL_COLD = 64  # All cells of the first follower are compared if they are at most so many.
 CLOSE = 1e-3  # Leaders that are closer than this have answers in the same cell,
@@ -70,7 +71,8 @@ class Leader:
     pair: Pair
     G: FloatArray = field(default_factory=lambda: np.empty(0))
     trust: int = Trust.FIRST
-    end: End | None = None  # the follower's answer as its search has found it
+    found: dict[bytes, End] = field(default_factory=dict)  # as `Cells.found`, if these are few
+    seen: dict[bytes, End] = field(default_factory=dict)
     hessian: FloatArray | None = None  # of f in the real numbers of y, as far as learnt
     spread: float = 0.0  # by how much f differed between cells
     rough: bool = False  # whether a constraint has stopped the follower's search of real numbers
@@ -93,11 +95,21 @@ class MovesState(LeaderState):
     known_before: int = 0  # how many leaders were known when the elite was found
     lower: int = 0  # the follower's evaluations so far, repeats included
     doubts: int = Trust.FIRST  # searches of followers that are trusted less have missed an answer
+    missed: int = 0  # how often a search has missed a better answer
+    width: int = 1  # see `compare_likely`
     astray: bool = False  # whether a search of real numbers of y has ended at a wrong optimum
     audited: int = 0  # leaders whose followers were searched again, to test first searches
 
     def doubt(self, trust: int) -> None:
-        """Note that a search of a follower has missed a better answer."""
+        """Note that a search of a follower has missed a better answer.
+
+        If that was a search of likely cells, more cells are compared from now on. Otherwise other
+        followers are searched again.
+        """
+        self.missed += 1
+        if trust == Trust.LIKELY:
+            self.width *= 2
+            return
         self.doubts = max(self.doubts, min(trust + 1, Trust.COMPARED))
         self.known = {key: one for key, one in self.known.items() if one.trust >= self.doubts}
         self.recent = [one for one in self.recent if one.trust >= self.doubts]
@@ -160,7 +172,7 @@ def _solve_by_cells(spec: Spec, state: MovesState, x: FloatArray) -> Procedure[L
         elif state.doubts == Trust.LIKELY and recorded and state.records.latest:
             place = place_of(x_grid, x)
             guess = guess_at(state.records.near(place), place)
-            yield from compare_likely(cells, guess)
+            yield from compare_likely(cells, guess, state.width)
             state.records.add(record_of(cells, place, guess))
         elif state.doubts:
             yield from thorough_search(cells, [start], rng, SEARCHES, Depth.QUICK)
@@ -233,7 +245,9 @@ def best_of_ties(
     values = yield from evaluate_leaders(state, pairs)
     best = best_pair(pairs)
     row = next(i for i, pair in enumerate(pairs) if pair is best)
-    found = Leader(best, values.constraints[row].copy(), trust, ends[row], cells.hessian)
+    found = Leader(best, values.constraints[row].copy(), trust, hessian=cells.hessian)
+    if like is None and len(cells.found) + len(cells.seen) <= MOST_KEPT:
+        found.found, found.seen = cells.found, cells.seen
     found.rough = cells.rough
     found.spread = cells.spread if like is None else like.spread
     found.clear = like is not None or is_clear(cells, ends)
@@ -268,8 +282,7 @@ def search_again(
     """Search the follower of a leader again; note a better answer than the one before."""
     pair = leader.pair
     cells = cells_of(spec, state, pair.x, leader)
-    if leader.end is not None:
-        cells.keep(cells.cell(leader.end.y), leader.end)
+    cells.found, cells.seen = dict(leader.found), dict(leader.seen)
     rng = stream(spec.seed, "again", state.generation, state.audited)
     state.audited += 1
     found = yield from thorough_search(cells, [pair.y], rng, SEARCHES, depth)

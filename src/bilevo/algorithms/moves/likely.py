@@ -23,7 +23,8 @@ MOST_RECORDED = 1024  # Followers with more cells leave no records.
 LATEST = 200  # The latest records are kept,
 NEAREST = 40  # and so many of the nearest ones predict f.
 BARRED = 3  # A cell that is infeasible in this number of the nearest records is not looked at.
-ERRORS = 2  # By how many of the largest errors seen a prediction may be wrong.
+LIMITING = 8  # A guess is not far outside the values of so many of the nearest records.
+ERRORS = 3  # By how many of the largest errors seen a prediction may be wrong.
 PART = 3  # How many cells are looked at side by side.
 SURE = 6  # Errors of predictions are known after this number of cells.
 RIDGE = 1e-9  # Keeps weights finite where leaders coincide.
@@ -101,11 +102,16 @@ def guess_at(near: list[Record], place: FloatArray) -> Record:
     f = np.where(np.isfinite(f), f, highest[:, None])
     w = weights(np.array([one.place for one in near]), place)
     reals = np.clip(np.einsum("k,kij->ij", w, np.array([one.reals for one in near])), 0.0, 1.0)
-    return Record(place, np.where(barred, np.inf, w @ f), reals)
+    low, high = f[:LIMITING].min(axis=0), f[:LIMITING].max(axis=0)
+    guess = np.clip(w @ f, 2 * low - high, 2 * high - low)
+    return Record(place, np.where(barred, np.inf, guess), reals)
 
 
-def compare_likely(cells: Cells, guess: Record) -> Procedure[None]:
-    """Look at cells from the best guess on, until no other one is likely to be the best."""
+def compare_likely(cells: Cells, guess: Record, width: int) -> Procedure[None]:
+    """Look at cells from the best guess on, until no other one is likely to be the best.
+
+    The larger the `width` (from 1), the more cells are looked at.
+    """
     grid, every = cells.grid, list(all_cells(cells.grid))
     order = np.argsort(guess.f, kind="stable")
     rows = np.array([grid.centre(cell, np.zeros(len(cell))) for cell in every])
@@ -117,18 +123,18 @@ def compare_likely(cells: Cells, guess: Record) -> Procedure[None]:
         part = order[start : start + PART]
         best, next_f = cells.best, float(guess.f[part[0]])
         if next_f == math.inf and best.violation == 0:
-            return
-        margin = ERRORS * error + GAINS * cells.gain
-        if start > SURE and best.violation == 0 and next_f + level - margin > best.f:
-            return
+            break
+        margin = width * ERRORS * error + GAINS * cells.gain
+        if start > width * SURE and best.violation == 0 and next_f + level - margin > best.f:
+            break
         looked = [every[i] for i in part]
         yield from cells.look(looked, list(rows[part]))
-        yield from cells.search_likely(looked, 0)
         for i in part:
             key = every[i].tobytes()
             end = cells.seen.get(key) or cells.found[key]
             if end.violation == best.violation and np.isfinite(guess.f[i]):
                 error = max(error, abs(end.f - guess.f[i] - level))
+    yield from cells.search_likely(every, 2)
 
 
 def guessed_reals(places: FloatArray, reals: FloatArray, place: FloatArray) -> FloatArray:

@@ -65,6 +65,7 @@ AUDITED = 3  # More followers are searched again if that costs at most the run s
 SWEEP = 3000  # All cells are tried if this takes at most as many evaluations,
 DEARER = 2  # or this many times those of the run so far, because only that proves the answer.
 APART = 0.02  # Ends of descents in one cell are different if real numbers differ by about this.
+EACH_BIT = 2.5  # Descents for each doubling of the number of cells of x.
 BITS = 3  # A real number of x counts as a whole number with 2 to the power of 3 values.
 MOST_SWEPT = 20_000  # The most cells that are tried one by one.
 
@@ -314,7 +315,7 @@ class Moves(Algorithm[MovesState]):
         if x_grid.all_whole and len(state.known) >= x_grid.cells:
             return True
         bits = math.log2(x_grid.cells) + BITS * int((x_grid.values == 0).sum())
-        least = max(FRUITLESS, round(1.5 * bits))
+        least = max(FRUITLESS, round(EACH_BIT * bits))
         enough = state.fruitless >= max(least, 2 + 2 * len(state.optima))
         whole = int(x_grid.whole.sum())
         new = len(state.known) - state.known_before
@@ -336,9 +337,9 @@ class Moves(Algorithm[MovesState]):
             end = yield from self.descend(spec, state, there.pair.x)
             yield from self.accept(spec, state, end)
             return
-        doubts = state.doubts
+        missed = state.missed
         yield from self.audit(spec, state)
-        if state.doubts > doubts:  # go on with searches that are trusted more
+        if state.missed > missed:  # go on with searches that are trusted more
             state.fruitless = 0
             return
         polished, before = (yield from polish_real(spec, state, here)), state.the_elite.F
@@ -353,16 +354,17 @@ class Moves(Algorithm[MovesState]):
             return
         keys = sorted(key for key, one in state.known.items() if one.trust < Trust.COMPARED)
         keys.sort(key=lambda key: (state.known[key].pair.violation, state.known[key].pair.F))
-        rng, doubts = stream(spec.seed, "audits", state.generation), state.doubts
+        rng, missed = stream(spec.seed, "audits", state.generation), state.missed
         each = min(grids(spec)[1].cells, MOST_CELLS) + AUDITS  # evaluations, about
-        count = max(AUDITS, int((state.lower + state.spent) / AUDITED / each))
+        so_far = (state.lower + state.spent) / AUDITED / each
+        count = max(AUDITS, int(so_far) - state.audited)
         count = len(keys) if 2 * count >= len(keys) else count  # the rest costs no more
         others = keys[count // 2 :]
         drawn = rng.permutation(len(others))[: count - count // 2]
         for key in [*keys[: count // 2], *(others[i] for i in drawn)]:
             audited = yield from audit_leader(spec, state, state.known[key])
             state.known[key] = audited
-            if state.doubts > doubts:
+            if state.missed > missed:
                 return
 
     def sweep(self, spec: Spec, state: MovesState, here: Leader) -> Procedure[Leader | None]:

@@ -183,10 +183,12 @@ class Cells:
     def search_likely(self, cells: list[IntArray], least: int) -> Procedure[None]:
         """Search the real numbers of those cells seen before which may have the best answer.
 
-        The cells are searched from the best f on, at least `least` of them, until f is further
-        above the best one than the searches have gained so far.
+        The cells are searched from the best f on, until at least `least` of all `cells` have been
+        searched, and f is further above the best one than the searches have gained so far.
         """
-        ends = [self.seen[key] for key in (one.tobytes() for one in cells) if key in self.seen]
+        keys = {one.tobytes() for one in cells}
+        ends = [end for key, end in self.seen.items() if key in keys]
+        least -= len(keys & self.found.keys())
         for place, end in enumerate(ordered(ends)):
             best = self.best
             safe = end.violation == best.violation == 0 or not np.isfinite(end.f)
