@@ -98,7 +98,8 @@ class MovesState(LeaderState):
     missed: int = 0  # how often a search has missed a better answer
     width: int = 1  # see `compare_likely`
     astray: bool = False  # whether a search of real numbers of y has ended at a wrong optimum
-    audited: int = 0  # leaders whose followers were searched again, to test first searches
+    audited: int = 0  # leaders whose followers were searched again
+    tested: int = 0  # those of them that were searched again at the end of a run
 
     def doubt(self, trust: int) -> None:
         """Note that a search of a follower has missed a better answer.

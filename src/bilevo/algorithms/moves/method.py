@@ -59,13 +59,13 @@ KICK = (2, 7)  # A descent near the elite starts this many random steps away, at
 FEW_MOVES = 60  # A descent tries all steps, and of the other moves those that look best.
 REORDERED = 8  # Moves are put into a new order after this number of them.
 MOST_MODELLED = 400  # A model is made of at most this number of leaders, the latest ones.
-# At least so many followers are searched again before a run ends, to test first searches.
+# At least so many followers are searched again before a run ends, to test first searches, and half
+# as many more if that shows a mistake.
 AUDITS = 20
 AUDITED = 3  # More followers are searched again if that costs at most the run so far, over this.
-SWEEP = 3000  # All cells are tried if this takes at most as many evaluations,
-DEARER = 2  # or this many times those of the run so far, because only that proves the answer.
+SWEEP = 3000  # All cells are tried if this takes at most as many evaluations, or as the run so far.
 APART = 0.02  # Ends of descents in one cell are different if real numbers differ by about this.
-EACH_BIT = 2.5  # Descents for each doubling of the number of cells of x.
+EACH_BIT = 2.0  # Descents for each doubling of the number of cells of x.
 BITS = 3  # A real number of x counts as a whole number with 2 to the power of 3 values.
 MOST_SWEPT = 20_000  # The most cells that are tried one by one.
 
@@ -337,10 +337,10 @@ class Moves(Algorithm[MovesState]):
             end = yield from self.descend(spec, state, there.pair.x)
             yield from self.accept(spec, state, end)
             return
-        missed = state.missed
+        missed, doubts = state.missed, state.doubts
         yield from self.audit(spec, state)
         if state.missed > missed:  # go on with searches that are trusted more
-            state.fruitless = 0
+            state.fruitless = max(0, state.fruitless - FRUITLESS) if doubts == state.doubts else 0
             return
         polished, before = (yield from polish_real(spec, state, here)), state.the_elite.F
         if polished is not here:
@@ -357,13 +357,13 @@ class Moves(Algorithm[MovesState]):
         rng, missed = stream(spec.seed, "audits", state.generation), state.missed
         each = min(grids(spec)[1].cells, MOST_CELLS) + AUDITS  # evaluations, about
         so_far = (state.lower + state.spent) / AUDITED / each
-        count = max(AUDITS, int(so_far) - state.audited)
+        count = max(AUDITS - state.tested, AUDITS // 2, int(so_far) - state.tested)
         count = len(keys) if 2 * count >= len(keys) else count  # the rest costs no more
         others = keys[count // 2 :]
         drawn = rng.permutation(len(others))[: count - count // 2]
         for key in [*keys[: count // 2], *(others[i] for i in drawn)]:
             audited = yield from audit_leader(spec, state, state.known[key])
-            state.known[key] = audited
+            state.known[key], state.tested = audited, state.tested + 1
             if state.missed > missed:
                 return
 
@@ -373,7 +373,7 @@ class Moves(Algorithm[MovesState]):
         left = x_grid.cells - len(state.known)
         spent = state.lower + state.spent
         each = spent / max(1, len(state.known))
-        affordable = max(SWEEP, DEARER * spent) if spec.step_cost is None else spent
+        affordable = max(SWEEP, spent) if spec.step_cost is None else spent
         if left <= 0 or left > MOST_SWEPT or left * each > affordable:
             return None
         for cell in all_cells(x_grid):
