@@ -75,7 +75,7 @@ class Moves(Algorithm[MovesState]):
     """Moves over whole numbers and choices, local searches of real numbers, and certificates."""
 
     name = registered("moves")
-    revision = 2
+    revision = 3
     ctol = USUAL_CTOL
     whole = True
     State = MovesState
