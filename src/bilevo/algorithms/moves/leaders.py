@@ -44,7 +44,7 @@ from bilevo.core.streams import stream
 
 SEARCHES = 3  # Independent searches in a check of the follower.
 LATEST = 400  # The nearest leader is looked for among this number of the latest ones.
-SPREAD = 2  # First searches start from so many other real numbers if one was led astray.
+SPREAD = 1  # First searches start from so many other real numbers if one was led astray.
 MOST_KEPT = 64  # What was found in at most this many cells is kept for another search.
 SMALL = 24  # If the follower has at most this many cells, and all are whole, all are compared.
 SMALL_COLD = 64  # All cells of the first follower are compared if they are at most so many.
@@ -70,9 +70,9 @@ class Leader:
 
     pair: Pair
     G: FloatArray = field(default_factory=lambda: np.empty(0))
-    trust: int = Trust.FIRST
-    found: dict[bytes, End] = field(default_factory=dict)  # as `Cells.found`, if these are few
-    seen: dict[bytes, End] = field(default_factory=dict)
+    trust: Trust = Trust.FIRST
+    found: list[End] = field(default_factory=list)  # those of `Cells.found`, if these are few
+    seen: list[End] = field(default_factory=list)
     hessian: FloatArray | None = None  # of f in the real numbers of y, as far as learnt
     spread: float = 0.0  # by how much f differed between cells
     rough: bool = False  # whether a constraint has stopped the follower's search of real numbers
@@ -94,14 +94,14 @@ class MovesState(LeaderState):
     fruitless: int = 0  # descents in a row without a better elite
     known_before: int = 0  # how many leaders were known when the elite was found
     lower: int = 0  # the follower's evaluations so far, repeats included
-    doubts: int = Trust.FIRST  # searches of followers that are trusted less have missed an answer
+    doubts: Trust = Trust.FIRST  # searches of followers that are trusted less have missed an answer
     missed: int = 0  # how often a search has missed a better answer
     width: int = 1  # see `compare_likely`
     astray: bool = False  # whether a search of real numbers of y has ended at a wrong optimum
     audited: int = 0  # leaders whose followers were searched again
     tested: int = 0  # those of them that were searched again at the end of a run
 
-    def doubt(self, trust: int) -> None:
+    def doubt(self, trust: Trust) -> None:
         """Note that a search of a follower has missed a better answer.
 
         If that was a search of likely cells, more cells are compared from now on. Otherwise other
@@ -111,7 +111,7 @@ class MovesState(LeaderState):
         if trust == Trust.LIKELY:
             self.width *= 2
             return
-        self.doubts = max(self.doubts, min(trust + 1, Trust.COMPARED))
+        self.doubts = max(self.doubts, Trust(min(trust + 1, Trust.COMPARED)))
         self.known = {key: one for key, one in self.known.items() if one.trust >= self.doubts}
         self.recent = [one for one in self.recent if one.trust >= self.doubts]
 
@@ -234,7 +234,7 @@ def best_of_ties(
     state: MovesState,
     x: FloatArray,
     cells: Cells,
-    trust: int,
+    trust: Trust,
     like: Leader | None = None,
 ) -> Procedure[Leader]:
     """Evaluate F at all answers that are equally good for the follower; return the best pair.
@@ -248,7 +248,7 @@ def best_of_ties(
     row = next(i for i, pair in enumerate(pairs) if pair is best)
     found = Leader(best, values.constraints[row].copy(), trust, hessian=cells.hessian)
     if like is None and len(cells.found) + len(cells.seen) <= MOST_KEPT:
-        found.found, found.seen = cells.found, cells.seen
+        found.found, found.seen = list(cells.found.values()), list(cells.seen.values())
     found.rough = cells.rough
     found.spread = cells.spread if like is None else like.spread
     found.clear = like is not None or is_clear(cells, ends)
@@ -283,7 +283,8 @@ def search_again(
     """Search the follower of a leader again; note a better answer than the one before."""
     pair = leader.pair
     cells = cells_of(spec, state, pair.x, leader)
-    cells.found, cells.seen = dict(leader.found), dict(leader.seen)
+    cells.found = {cells.cell(end.y).tobytes(): end for end in leader.found}
+    cells.seen = {cells.cell(end.y).tobytes(): end for end in leader.seen}
     rng = stream(spec.seed, "again", state.generation, state.audited)
     state.audited += 1
     found = yield from thorough_search(cells, [pair.y], rng, SEARCHES, depth)

@@ -46,12 +46,13 @@ from bilevo.core.bounds import Grid
 from bilevo.core.budget import StopReason
 from bilevo.core.feasibility import USUAL_CTOL
 from bilevo.core.problem import Spec
-from bilevo.core.request import Procedure
+from bilevo.core.request import Procedure, together
 from bilevo.core.streams import stream
 from bilevo.core.tolerances import alike
 from bilevo.optimizers.sampling import latin_hypercube
 
 FIRST_STARTS = 3  # The first descents start all over the box; later ones in turn near the elite.
+BESIDE = 4  # If all numbers of x are real, so many starts are searched side by side.
 FRUITLESS = 6  # A run settles after at least this number of descents in a row without a gain.
 PATIENCE = 8  # At most this many times so, if fewer new leaders are met than twice all exchanges.
 KICKS = 60  # The number of leaders near the elite of which the best-looking one is taken.
@@ -156,7 +157,12 @@ class Moves(Algorithm[MovesState]):
 
     def descend(self, spec: Spec, state: MovesState, x: FloatArray) -> Procedure[Leader]:
         """Move to better leaders until there is no better one; check the follower of the end."""
-        here, last = (yield from self.solve(spec, state, x, again=True)), None
+        starts, last = [x], None
+        if state.generation > 1 and grids(spec)[0].cells == 1:  # there are no moves
+            rng = stream(spec.seed, "beside", state.generation)
+            starts += list(rng.random((BESIDE - 1, spec.m)))
+        solved = yield from together(self.solve(spec, state, one, again=True) for one in starts)
+        here = next(one for one in solved if not any(gains(other, one) for other in solved))
         while True:
             there = yield from self.better_move(spec, state, here, last, FEW_MOVES)
             if there is None and not here.searched:
@@ -305,7 +311,7 @@ class Moves(Algorithm[MovesState]):
             state.elite, state.top = end.pair, end
             yield end.pair.incumbent
         else:
-            state.fruitless += 1
+            state.fruitless += 1 if x_grid.cells > 1 else BESIDE
 
     def settled(self, spec: Spec, state: MovesState) -> bool:
         """Tell whether descents have been fruitless for long enough, or the target is met."""

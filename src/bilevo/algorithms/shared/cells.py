@@ -36,6 +36,7 @@ GAINS = 4  # A cell is not searched if f there is above the best by this many ti
 BATCH = 256  # How many cells are searched side by side.
 MAX_TIES = 64  # How many cells with the same f are followed, and offered to the leader.
 SAMPLE = 8  # A search without a start looks at this number of points, and at more if n is larger.
+MOST_BY_COMPASS = 2  # With more real numbers, a compass search costs too much.
 MOST_POINTS = 10  # A first search with d real numbers looks at (d + 2) times as many points.
 COARSE = 1e-11  # The gain that a first search in a cell ignores, in units of the spread of f.
 
@@ -227,7 +228,8 @@ class Cells:
         if np.isfinite(end.f):
             if not rough or fine:
                 end = yield from self.smoothly(at, end, fine)
-            if rough or not end.settled or is_active(end.values):
+            doubtful = rough or not end.settled or is_active(end.values)
+            if doubtful and len(end.y) <= MOST_BY_COMPASS:
                 end, self.rough = yield from compass_search(at, end)
             if rough and not self.rough:  # the neighbour's constraint is not met here
                 end = yield from self.smoothly(at, end, fine)
@@ -236,7 +238,7 @@ class Cells:
     def smoothly(self, at: At, start: End, fine: bool) -> Procedure[End]:
         """Search real numbers (d,) by slopes of f."""
         unit, d = max(self.spread, self.unit), len(start.y)
-        if fine or not unit:
+        if fine or not (unit or self.hessian is not None):
             return (yield from search_locally(at, start, unit))
         tolerance = max(self.fraction * unit, d * rounding(start.f))
         rule = LocalRule(MOST_POINTS * (d + 2), tolerance, unit=abs(start.f), trusting=True)
@@ -420,8 +422,9 @@ def search_spread(
 ) -> Procedure[None]:
     """Search the real numbers of the best cell from other starts."""
     best, d = cells.best, cells.real.size
-    points = np.repeat(best.y[None], 4 * searches, axis=0)
-    points[:, cells.real] = latin_hypercube(4 * searches, d, rng)
+    count = max(4 * searches, SAMPLE)
+    points = np.repeat(best.y[None], count, axis=0)
+    points[:, cells.real] = latin_hypercube(count, d, rng)
     values = yield from cells.at(points)
     for i in ranking(values.objective, values.violation)[:searches]:
         end = yield from cells.in_cell(points[i])
