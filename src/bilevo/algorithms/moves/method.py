@@ -8,11 +8,14 @@ better leader, until no move does:
     exchange   one whole number goes up by 1, and another one goes down by 1
     further    the last move again, twice as far
 
-A model of the leaders so far orders the moves (`ranking`). After each move, the real numbers of x
-are searched locally. The follower is solved cell by cell, from the answer of the nearest leader
-(`bilevo.algorithms.shared.cells`), or by the problem's own solver. Where a descent ends, the
-follower is searched thoroughly. If that finds a better answer, first searches are no longer trusted
-in this run: each follower is then searched thoroughly.
+A model of the leaders so far orders the moves (`ranking`). Real numbers of x are searched locally
+where that may decide a move, and at the end of a descent (`reals`). The follower is solved cell by
+cell, from the answer of the nearest leader (`bilevo.algorithms.shared.cells`), or by the problem's
+own solver. Where a descent ends, the cells of the follower are compared; more thoroughly, if the end
+is better than all before. If that finds a better answer in another cell, first searches are no
+longer trusted in this run: the cells of each follower are compared, those first that records of
+other followers suggest (`likely`). If it finds a better answer with other real numbers, searches of
+real numbers start from more points.
 
 Descents start all over the box, and near the best leader. A run has settled if many descents in a
 row, the more the more different ends there were, have found no better leader, or if all cells were
