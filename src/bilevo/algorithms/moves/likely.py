@@ -20,14 +20,14 @@ from bilevo.core.bounds import Grid
 from bilevo.core.request import Procedure
 
 MOST_RECORDED = 1024  # Followers with more cells leave no records.
-LATEST = 200  # The latest records are kept,
+MOST_RECORDS = 200  # The latest records are kept,
 NEAREST = 40  # and so many of the nearest ones predict f.
 BARRED = 3  # A cell that is infeasible in this number of the nearest records is not looked at.
 LIMITING = 8  # A guess is not far outside the values of so many of the nearest records.
 ERRORS = 4  # By how many of the largest errors seen a prediction may be wrong.
 PART = 3  # How many cells are looked at side by side.
 SURE = 6  # Errors of predictions are known after this number of cells.
-RIDGE = 1e-9  # Keeps weights finite where leaders coincide.
+COINCIDENT = 1e-9  # Keeps weights finite where leaders coincide.
 
 
 @dataclass(slots=True, eq=False)
@@ -46,7 +46,7 @@ class Records:
     latest: list[Record] = field(default_factory=list)
 
     def add(self, record: Record) -> None:
-        self.latest = [*self.latest[1 - LATEST :], record]
+        self.latest = [*self.latest[1 - MOST_RECORDS :], record]
 
     def near(self, place: FloatArray) -> list[Record]:
         """Return the records of the nearest leaders, the nearest one first."""
@@ -87,7 +87,7 @@ def weights(places: FloatArray, place: FloatArray) -> FloatArray:
     away = np.linalg.norm(places[:, None] - places[None], axis=2)
     linear = np.column_stack([np.ones(k), places - place])
     A = np.zeros((k + m + 1, k + m + 1))
-    A[:k, :k], A[:k, k:], A[k:, :k] = away**3 + RIDGE * np.eye(k), linear, linear.T
+    A[:k, :k], A[:k, k:], A[k:, :k] = away**3 + COINCIDENT * np.eye(k), linear, linear.T
     b = np.concatenate([np.linalg.norm(places - place, axis=1) ** 3, np.eye(m + 1)[0]])
     return np.asarray(np.linalg.lstsq(A, b, rcond=1e-12)[0][:k])
 

@@ -16,7 +16,10 @@ from bilevo.core.tolerances import rounding
 
 COARSE_DIFFERENCE = 1e-4  # Distance of the neighbours that give slopes of F at the answers.
 POLISH_STEPS = 0.05 * 0.25 ** np.arange(10)  # Steps by which real numbers of x are polished.
-SEEN, LATEST = 3, 20  # What searches gain is known after so many of them; the latest ones count.
+SEEN, LATEST_GAINS = (
+    3,
+    20,
+)  # What searches gain is known after so many of them; the latest ones count.
 GAINS = 4  # A search is unlikely to gain more than this many times the most of the latest ones.
 
 
@@ -31,7 +34,7 @@ def is_open(state: MovesState, found: Leader, rival: Leader) -> bool:
     """Tell whether a search of real numbers may decide which of two leaders is better."""
     if found.pair.violation > 0 or rival.pair.violation > 0 or len(state.gains) < SEEN:
         return True
-    return abs(found.pair.F - rival.pair.F) <= GAINS * max(state.gains[-LATEST:])
+    return abs(found.pair.F - rival.pair.F) <= GAINS * max(state.gains[-LATEST_GAINS:])
 
 
 def search_real(spec: Spec, state: MovesState, start: Leader, real: IntArray) -> Procedure[Leader]:

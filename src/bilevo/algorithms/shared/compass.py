@@ -10,14 +10,14 @@ from bilevo.core.request import Procedure
 
 FIRST, LAST = 0.1, 1e-6  # The first and the last step, as fractions of the box.
 SHORTER = 0.25  # After a round without a gain, steps are shorter by this factor.
-MOST_POINTS = 20  # The most points of a search with d variables are (d + 2) times as many.
+MOST_POLLED = 20  # The most points of a search with d variables are (d + 2) times as many.
 
 
 def compass_search(at: At, end: End) -> Procedure[tuple[End, bool]]:
     """Step along the axes as long as f falls; tell whether constraints stop a last step."""
     d, step, stopped = len(end.y), FIRST, False
     axes = np.concatenate([np.eye(d), -np.eye(d)])
-    for _ in range(MOST_POINTS * (d + 2) // (2 * d)):
+    for _ in range(MOST_POLLED * (d + 2) // (2 * d)):
         rows = np.clip(end.y + step * axes, 0.0, 1.0)
         values = yield from at(rows)
         best, stopped = best_of(rows, values), bool((values.violation > end.violation).any())
