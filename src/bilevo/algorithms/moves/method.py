@@ -11,8 +11,8 @@ better leader, until no move does:
 A model of the leaders so far orders the moves (`ranking`). Real numbers of x are searched locally
 where that may decide a move, and at the end of a descent (`reals`). The follower is solved cell by
 cell, from the answer of the nearest leader (`bilevo.algorithms.shared.cells`), or by the problem's
-own solver. Where a descent ends, the cells of the follower are compared; more thoroughly, if the end
-is better than all before. If that finds a better answer in another cell, first searches are no
+own solver. Where a descent ends, the cells of the follower are compared; more thoroughly, if the
+end is better than all before. If that finds a better answer in another cell, first searches are no
 longer trusted in this run: the cells of each follower are compared, those first that records of
 other followers suggest (`likely`). If it finds a better answer with other real numbers, searches of
 real numbers start from more points.
