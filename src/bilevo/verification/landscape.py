@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bilevo.algorithms.shared.cells import Cells, thorough_search
+from bilevo.algorithms.shared.cells import Cells, Depth, thorough_search
 from bilevo.algorithms.shared.independent_search import best_first, search_locally
 from bilevo.algorithms.shared.polish import End
 from bilevo.core.arrays import BoolArray, FloatArray
@@ -194,7 +194,7 @@ def _compared(follower: FollowerProblem, grid: Grid, near: list[Answer]) -> Answ
     cells = Cells(at_lower, grid)
     starts = [answer.y for answer in near] or [np.full(follower.box.size, 0.5)]
     rng = stream(SEED, "landscape")
-    follower.run(thorough_search(cells, starts, rng, SEARCHES, quick=True))
+    follower.run(thorough_search(cells, starts, rng, SEARCHES, Depth.QUICK))
     return Answer(cells.best.y, cells.best.f, cells.best.violation)
 
 

@@ -8,11 +8,14 @@ better leader, until no move does:
     exchange   one whole number goes up by 1, and another one goes down by 1
     further    the last move again, twice as far
 
-A model of the leaders so far orders the moves (`ranking`). After each move, the real numbers of x
-are searched locally. The follower is solved cell by cell, from the answer of the nearest leader
-(`bilevo.algorithms.shared.cells`), or by the problem's own solver. Where a descent ends, the
-follower is searched thoroughly. If that finds a better answer, first searches are no longer trusted
-in this run: each follower is then searched thoroughly.
+A model of the leaders so far orders the moves (`ranking`). Real numbers of x are searched locally
+where that may decide a move, and at the end of a descent (`reals`). The follower is solved cell by
+cell, from the answer of the nearest leader (`bilevo.algorithms.shared.cells`), or by the problem's
+own solver. Where a descent ends, the cells of the follower are compared; more thoroughly, if the
+end is better than all before. If that finds a better answer in another cell, first searches are no
+longer trusted in this run: the cells of each follower are compared, those first that records of
+other followers suggest (`likely`). If it finds a better answer with other real numbers, searches of
+real numbers start from more points.
 
 Descents start all over the box, and near the best leader. A run has settled if many descents in a
 row, the more the more different ends there were, have found no better leader, or if all cells were
@@ -30,27 +33,29 @@ import numpy as np
 from bilevo.algorithms.moves.leaders import (
     Leader,
     MovesState,
+    Trust,
     audit_leader,
     check_leader,
     key_of,
     solve_leader,
 )
 from bilevo.algorithms.moves.ranking import MoveModel, features
+from bilevo.algorithms.moves.reals import gains, is_open, polish_real, search_real
 from bilevo.algorithms.shared.cells import MOST_CELLS, all_cells, exchanges, steps
 from bilevo.algorithms.shared.leader import grids, reached
-from bilevo.algorithms.shared.sqp import LocalRule, sqp
 from bilevo.core.algorithm import Algorithm, Followers, registered
 from bilevo.core.arrays import FloatArray, IntArray
 from bilevo.core.bounds import Grid
 from bilevo.core.budget import StopReason
 from bilevo.core.feasibility import USUAL_CTOL
 from bilevo.core.problem import Spec
-from bilevo.core.request import Procedure, Values, together
+from bilevo.core.request import Procedure, together
 from bilevo.core.streams import stream
-from bilevo.core.tolerances import rounding
+from bilevo.core.tolerances import alike
 from bilevo.optimizers.sampling import latin_hypercube
 
 FIRST_STARTS = 3  # The first descents start all over the box; later ones in turn near the elite.
+BESIDE = 4  # If all numbers of x are real, so many starts are searched side by side.
 FRUITLESS = 6  # A run settles after at least this number of descents in a row without a gain.
 PATIENCE = 8  # At most this many times so, if fewer new leaders are met than twice all exchanges.
 KICKS = 60  # The number of leaders near the elite of which the best-looking one is taken.
@@ -58,13 +63,15 @@ KICK = (2, 7)  # A descent near the elite starts this many random steps away, at
 FEW_MOVES = 60  # A descent tries all steps, and of the other moves those that look best.
 REORDERED = 8  # Moves are put into a new order after this number of them.
 MOST_MODELLED = 400  # A model is made of at most this number of leaders, the latest ones.
-# At least so many followers are searched again before a run ends, to test first searches.
+# At least so many followers are searched again before a run ends, to test first searches, and half
+# as many more if that shows a mistake.
 AUDITS = 20
-SWEEP = 3000  # All cells are tried if this takes at most as many evaluations,
-DEARER = 2  # or this many times those of the run so far, because only that proves the answer.
+AUDITED = 3  # More followers are searched again if that costs at most the run so far, over this.
+SWEEP = 3000  # All cells are tried if this takes at most as many evaluations, or as the run so far.
+APART = 0.02  # Ends of descents in one cell are different if real numbers differ by about this.
+EACH_BIT = 2.0  # Descents for each doubling of the number of cells of x.
+BITS = 3  # A real number of x counts as a whole number with 2 to the power of 3 values.
 MOST_SWEPT = 20_000  # The most cells that are tried one by one.
-COARSE_DIFFERENCE = 1e-4  # Distance of the neighbours that give slopes of F at the answers.
-POLISH_STEPS = 0.05 * 0.25 ** np.arange(10)  # Steps by which real numbers of x are polished.
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +79,7 @@ class Moves(Algorithm[MovesState]):
     """Moves over whole numbers and choices, local searches of real numbers, and certificates."""
 
     name = registered("moves")
-    revision = 2
+    revision = 3
     ctol = USUAL_CTOL
     whole = True
     State = MovesState
@@ -129,8 +136,14 @@ class Moves(Algorithm[MovesState]):
         return x
 
     def near_elite(self, spec: Spec, state: MovesState, rng: np.random.Generator) -> FloatArray:
-        """Return a leader some random steps away from the elite: of several, the best-looking."""
+        """Return a leader some random steps away from the elite: of several, the best-looking.
+
+        In turn, it is one with other real numbers.
+        """
         x_grid, _ = grids(spec)
+        real = x_grid.values == 0
+        if real.any() and state.generation % 4 == 0:  # elsewhere in the cell of the elite
+            return np.where(real, rng.random(spec.m), state.the_elite.x)
         centre = state.known[key_of(x_grid, state.the_elite.x)]
         cells = []
         for _ in range(KICKS):
@@ -142,15 +155,22 @@ class Moves(Algorithm[MovesState]):
         new = [cell for cell in cells if cell.tobytes().hex() not in state.known]
         order = self.order(spec, state, centre, new) if new else []
         x = x_grid.centre(order[0] if order else cells[0], centre.pair.x)
-        real = x_grid.values == 0
         x[real] = np.clip(x[real] + 0.2 * rng.standard_normal(int(real.sum())), 0.0, 1.0)
         return x
 
     def descend(self, spec: Spec, state: MovesState, x: FloatArray) -> Procedure[Leader]:
         """Move to better leaders until there is no better one; check the follower of the end."""
-        here, last = (yield from self.solve(spec, state, x, again=True)), None
+        starts, last = [x], None
+        if state.generation > 1 and grids(spec)[0].cells == 1:  # there are no moves
+            rng = stream(spec.seed, "beside", state.generation)
+            starts += list(rng.random((BESIDE - 1, spec.m)))
+        solved = yield from together(self.solve(spec, state, one, again=True) for one in starts)
+        here = next(one for one in solved if not any(gains(other, one) for other in solved))
         while True:
             there = yield from self.better_move(spec, state, here, last, FEW_MOVES)
+            if there is None and not here.searched:
+                here, last = (yield from self.solve(spec, state, here.pair.x)), None
+                continue
             if there is None:
                 checked = yield from self.check(spec, state, here)
                 if checked.pair.no_worse(here.pair) or checked.pair.f == here.pair.f:
@@ -183,8 +203,9 @@ class Moves(Algorithm[MovesState]):
                 return None
             cell = queue.pop(0)
             del waiting[cell.tobytes()]
-            there = yield from self.solve(spec, state, x_grid.centre(cell, here.pair.x))
-            if self.gains(there, here):
+            x = x_grid.centre(cell, here.pair.x)
+            there = yield from self.solve(spec, state, x, here if most == FEW_MOVES else None)
+            if gains(there, here):
                 return there
         return None
 
@@ -197,8 +218,8 @@ class Moves(Algorithm[MovesState]):
         """
         x_grid, _ = grids(spec)
         keys = [cell.tobytes().hex() for cell in cells]
-        known = [self.known(state, key) for key in keys]
-        open_ones = [i for i, one in enumerate(known) if one is None or self.gains(one, here)]
+        known = [state.known.get(key) for key in keys]
+        open_ones = [i for i, one in enumerate(known) if one is None or gains(one, here)]
         model = self.model(spec, state, here) if open_ones else None
         if model is None:
             return [cells[i] for i in open_ones]
@@ -223,107 +244,77 @@ class Moves(Algorithm[MovesState]):
         F = np.array([one.pair.F for one in usable])
         return MoveModel.fit(rows, F, np.array([one.G for one in usable]), own)
 
-    def gains(self, there: Leader, here: Leader) -> bool:
-        """Tell whether a leader is better than another one by more than rounding."""
-        if there.pair.violation != here.pair.violation:
-            return there.pair.violation < here.pair.violation
-        return here.pair.F - rounding(here.pair.F) > there.pair.F
-
     # Leaders
 
-    def known(self, state: MovesState, key: str) -> Leader | None:
-        """Return the leader of a cell if it is known, and its follower's search is trusted."""
-        known = state.known.get(key)
-        return known if known is not None and (known.thorough or not state.doubts) else None
-
     def solve(
-        self, spec: Spec, state: MovesState, x: FloatArray, again: bool = False
+        self,
+        spec: Spec,
+        state: MovesState,
+        x: FloatArray,
+        rival: Leader | None = None,
+        again: bool = False,
     ) -> Procedure[Leader]:
         """Return the best leader of the cell of x, which is searched if it is not known.
 
-        `again` searches its real numbers from those of x in any case.
+        `again` searches its real numbers from those of x in any case. They are not searched yet if
+        that is unlikely to decide whether the leader is better than a `rival`.
         """
         x_grid, _ = grids(spec)
         x = x_grid.centre(x_grid.cell(x), x)
         key, real = key_of(x_grid, x), np.flatnonzero(x_grid.values == 0)
-        known = self.known(state, key)
-        if known is not None and not (again and real.size):
+        known = state.known.get(key)
+        done = known is not None and (known.searched or rival is not None)
+        if known is not None and done and not (again and real.size):
             return known
-        found = yield from solve_leader(spec, state, x, fine=bool(real.size))
-        if real.size:
-            found = yield from self.search_real(spec, state, found, real)
-        if known is None or self.gains(found, known):
+        found = yield from solve_leader(spec, state, x)
+        found.bend = next((one.bend for one in (known, rival) if one is not None), None)
+        if real.size and (rival is None or is_open(state, found, rival)):
+            before = found.pair
+            found = yield from search_real(spec, state, found, real)
+            if not again and before.violation == found.pair.violation:
+                state.gains.append(before.F - found.pair.F)
+        else:
+            found.searched = not real.size
+        if known is None or gains(found, known):
             state.known[key] = found
+        elif found.searched:
+            known.searched = True
         return state.known[key]
 
-    def search_real(
-        self, spec: Spec, state: MovesState, start: Leader, real: IntArray
-    ) -> Procedure[Leader]:
-        """Search the real numbers of a leader locally, in its cell."""
-        if not math.isfinite(start.pair.F):
-            return start
-        best = start
-
-        def at(points: FloatArray) -> Procedure[Values]:
-            nonlocal best
-            leaders = np.repeat(start.pair.x[None], len(points), axis=0)
-            leaders[:, real] = points
-            solving = (solve_leader(spec, state, x, fine=True) for x in leaders)
-            found = yield from together(solving)
-            for leader in found:
-                best = leader if self.gains(leader, best) else best
-            return values_of(found)
-
-        d = real.size
-        rule = LocalRule(8 * (d + 2), 1e-8 * (1 + abs(start.pair.F)), COARSE_DIFFERENCE)
-        first = values_of([start])
-        yield from sqp(at, start.pair.x[real], np.zeros(d), np.ones(d), rule, values=first)
-        return best
-
-    def polish_real(self, spec: Spec, state: MovesState, start: Leader) -> Procedure[Leader]:
-        """Find the last digits of the real numbers of x, also at a jump of F."""
-        x_grid, _ = grids(spec)
-        real, best = np.flatnonzero(x_grid.values == 0), start
-        for step in POLISH_STEPS if real.size else ():
-            better = True
-            while better:
-                better = False
-                x = np.repeat(best.pair.x[None], 2 * real.size, axis=0)
-                x[np.arange(len(x)), np.repeat(real, 2)] += np.tile([step, -step], real.size)
-                solving = (solve_leader(spec, state, np.clip(one, 0, 1), fine=True) for one in x)
-                for there in (yield from together(solving)):
-                    if self.gains(there, best):
-                        best, better = there, True
-        return best
-
     def check(self, spec: Spec, state: MovesState, leader: Leader) -> Procedure[Leader]:
-        """Search a leader's follower thoroughly, and keep what is found."""
-        if leader.pair.check is not None:
-            return leader
-        checked = yield from check_leader(spec, state, leader)
-        state.known[key_of(grids(spec)[0], checked.pair.x)] = checked
-        self.forget_doubtful(state)
-        return checked
+        """Search a leader's follower again, and keep what is found.
 
-    def forget_doubtful(self, state: MovesState) -> None:
-        """Forget all first searches of followers if one of them has missed a better answer."""
-        if state.doubts:
-            state.known = {key: one for key, one in state.known.items() if one.thorough}
+        The search is thorough if the leader is better than the elite.
+        """
+        key = key_of(grids(spec)[0], leader.pair.x)
+        doubtful = spec.step_cost is None and leader.trust < Trust.COMPARED
+        if doubtful and not self.leads(state, leader):
+            leader = state.known[key] = yield from audit_leader(spec, state, leader)
+        if leader.pair.check is None and self.leads(state, leader):
+            leader = state.known[key] = yield from check_leader(spec, state, leader)
+        if state.top is not None and key == key_of(grids(spec)[0], state.top.pair.x):
+            state.known[key] = leader if gains(leader, state.top) else state.top
+        return leader
+
+    def leads(self, state: MovesState, leader: Leader) -> bool:
+        """Tell whether a leader is better than the elite."""
+        return state.top is None or gains(leader, state.top)
 
     # The elite, and the end of a run
 
     def accept(self, spec: Spec, state: MovesState, end: Leader) -> Procedure[None]:
         """Take the end of a descent as the elite if it is better."""
-        key = key_of(grids(spec)[0], end.pair.x)
+        x_grid, _ = grids(spec)
+        reals = np.round(end.pair.x[x_grid.values == 0] / APART)
+        key = key_of(x_grid, end.pair.x) + reals.tobytes().hex()
         if key not in state.optima:
             state.optima.append(key)
-        elite = state.elite
-        if elite is None or self.gains(end, Leader(elite)):
+        if self.leads(state, end):
             state.fruitless, state.known_before = 0, len(state.known)
-            state.elite = end.pair
+            state.elite, state.top = end.pair, end
             yield end.pair.incumbent
         else:
-            state.fruitless += 1
+            state.fruitless += 1 if x_grid.cells > 1 else BESIDE
 
     def settled(self, spec: Spec, state: MovesState) -> bool:
         """Tell whether descents have been fruitless for long enough, or the target is met."""
@@ -332,7 +323,8 @@ class Moves(Algorithm[MovesState]):
         x_grid, _ = grids(spec)
         if x_grid.all_whole and len(state.known) >= x_grid.cells:
             return True
-        least = max(FRUITLESS, round(1.5 * math.log2(x_grid.cells)))
+        bits = math.log2(x_grid.cells) + BITS * int((x_grid.values == 0).sum())
+        least = max(FRUITLESS, round(EACH_BIT * bits))
         enough = state.fruitless >= max(least, 2 + 2 * len(state.optima))
         whole = int(x_grid.whole.sum())
         new = len(state.known) - state.known_before
@@ -354,32 +346,34 @@ class Moves(Algorithm[MovesState]):
             end = yield from self.descend(spec, state, there.pair.x)
             yield from self.accept(spec, state, end)
             return
-        if not state.doubts:
-            yield from self.audit(spec, state)
-            if state.doubts:  # go on with thorough searches
-                state.fruitless = 0
-                return
-        polished = yield from self.polish_real(spec, state, here)
+        missed, doubts = state.missed, state.doubts
+        yield from self.audit(spec, state)
+        if state.missed > missed:  # go on with searches that are trusted more
+            state.fruitless = max(0, state.fruitless - FRUITLESS) if doubts == state.doubts else 0
+            return
+        polished, before = (yield from polish_real(spec, state, here)), state.the_elite.F
         if polished is not here:
             yield from self.accept(spec, state, (yield from self.check(spec, state, polished)))
-        state.stop = StopReason.STAGNATION
+        if alike(state.the_elite.F, before):
+            state.stop = StopReason.STAGNATION
 
     def audit(self, spec: Spec, state: MovesState) -> Procedure[None]:
         """Test first searches of followers at the best leaders, and at some others."""
         if spec.step_cost is not None:
             return
-        keys = sorted(key for key, one in state.known.items() if not one.thorough)
+        keys = sorted(key for key, one in state.known.items() if one.trust < Trust.COMPARED)
         keys.sort(key=lambda key: (state.known[key].pair.violation, state.known[key].pair.F))
-        rng = stream(spec.seed, "audits", state.generation)
-        each = min(grids(spec)[1].cells, MOST_CELLS) + 2 * AUDITS  # evaluations, about
-        count = max(AUDITS, int((state.lower + state.spent) / each))  # at most as many as so far
+        rng, missed = stream(spec.seed, "audits", state.generation), state.missed
+        each = min(grids(spec)[1].cells, MOST_CELLS) + AUDITS  # evaluations, about
+        so_far = (state.lower + state.spent) / AUDITED / each
+        count = max(AUDITS - state.tested, AUDITS // 2, int(so_far) - state.tested)
         count = len(keys) if 2 * count >= len(keys) else count  # the rest costs no more
         others = keys[count // 2 :]
         drawn = rng.permutation(len(others))[: count - count // 2]
         for key in [*keys[: count // 2], *(others[i] for i in drawn)]:
-            state.known[key] = yield from audit_leader(spec, state, state.known[key])
-            if state.doubts:
-                self.forget_doubtful(state)
+            audited = yield from audit_leader(spec, state, state.known[key])
+            state.known[key], state.tested = audited, state.tested + 1
+            if state.missed > missed:
                 return
 
     def sweep(self, spec: Spec, state: MovesState, here: Leader) -> Procedure[Leader | None]:
@@ -388,14 +382,14 @@ class Moves(Algorithm[MovesState]):
         left = x_grid.cells - len(state.known)
         spent = state.lower + state.spent
         each = spent / max(1, len(state.known))
-        affordable = max(SWEEP, DEARER * spent) if spec.step_cost is None else spent
+        affordable = max(SWEEP, spent) if spec.step_cost is None else spent
         if left <= 0 or left > MOST_SWEPT or left * each > affordable:
             return None
         for cell in all_cells(x_grid):
             if cell.tobytes().hex() in state.known:
                 continue
             there = yield from self.solve(spec, state, x_grid.centre(cell, here.pair.x))
-            if self.gains(there, here):
+            if gains(there, here):
                 return there
         return None
 
@@ -427,24 +421,3 @@ def moves_from(grid: Grid, x: FloatArray, last: IntArray | None) -> Iterator[tup
             distance *= 4
     yield from ((one, "exchange") for one in exchanges(grid, cell))
     yield from ((one, "step") for one in steps(grid, cell))
-
-
-def values_of(leaders: list[Leader]) -> Values:
-    """Return leaders as values of F, for a search; one whose follower failed has failed."""
-    width = max(len(leader.G) for leader in leaders)
-    failed = [
-        leader.pair.lower_violation > 0
-        or len(leader.G) != width
-        or not math.isfinite(leader.pair.F)
-        for leader in leaders
-    ]
-    F = np.array([leader.pair.F for leader in leaders])
-    violation = np.array([leader.pair.violation for leader in leaders])
-    G = np.array(
-        [
-            one.G if not bad else np.full(width, np.nan)
-            for one, bad in zip(leaders, failed, strict=True)
-        ]
-    )
-    bad = np.array(failed)
-    return Values(np.where(bad, np.inf, F), np.where(bad, np.inf, violation), G, 0)

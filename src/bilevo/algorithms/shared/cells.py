@@ -9,15 +9,17 @@ two numbers of which one goes up by 1 and the other down.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from itertools import combinations, product
 
 import numpy as np
 
+from bilevo.algorithms.shared.compass import compass_search
 from bilevo.algorithms.shared.differences import At
 from bilevo.algorithms.shared.independent_search import search_locally
-from bilevo.algorithms.shared.polish import End
+from bilevo.algorithms.shared.polish import End, is_active
 from bilevo.algorithms.shared.sqp import LocalRule, sqp
 from bilevo.core.arrays import FloatArray, IntArray
 from bilevo.core.bounds import Grid
@@ -29,9 +31,13 @@ from bilevo.optimizers.sampling import latin_hypercube
 MOST_CELLS = 4096  # Up to this number of cells, all are compared if all variables are whole.
 MOST_MIXED_CELLS = 512  # The same if there are real variables, too.
 LEAST_SEARCHED = 3  # A quick comparison searches the real numbers of at least this many cells.
+LEAST_CAREFUL = 8  # A careful comparison does so for this many, and for as many at random.
+GAINS = 4  # A cell is not searched if f there is above the best by this many times the usual gain.
 BATCH = 256  # How many cells are searched side by side.
 MAX_TIES = 64  # How many cells with the same f are followed, and offered to the leader.
 SAMPLE = 8  # A search without a start looks at this number of points, and at more if n is larger.
+MOST_BY_COMPASS = 2  # With more real numbers, a compass search costs too much.
+MOST_POINTS = 10  # A first search with d real numbers looks at (d + 2) times as many points.
 COARSE = 1e-11  # The gain that a first search in a cell ignores, in units of the spread of f.
 
 
@@ -80,14 +86,21 @@ def all_cells(grid: Grid) -> Iterator[IntArray]:
 class Cells:
     """The answers that were found in cells of the follower's box; `at` gives values of f.
 
-    `found` has the best answer of each cell that was searched. `hessian` is what the last search of
-    the real numbers has learnt; the next one starts with it.
+    `found` has the best answer of each cell that was searched. `seen` has a point of each other
+    cell that was looked at. `hessian` is what the last search of the real numbers has learnt; the
+    next one starts with it. `gain` is the most that a search of the real numbers of a further cell
+    has gained. `unit` is how much f differed between cells of a leader near by; 0 if not known.
     """
 
     at: At
     grid: Grid
     found: dict[bytes, End] = field(default_factory=dict)
+    seen: dict[bytes, End] = field(default_factory=dict)
     hessian: FloatArray | None = None
+    gain: float = 0.0
+    unit: float = 0.0
+    fraction: float = COARSE  # the gain that a search ignores, in units of the spread of f
+    rough: bool = False  # whether a constraint has stopped the last search of real numbers
 
     @property
     def real(self) -> IntArray:
@@ -145,20 +158,56 @@ class Cells:
         """
         wanted = {one.tobytes(): one for one in cells}
         new = [one for key, one in wanted.items() if fine or key not in self.found]
+        rows = [self.grid.centre(cell, near) for cell in new]
+        if not self.real.size:
+            yield from self.look(new, rows)
+            return
+        for start in range(0, len(new), BATCH):
+            part = rows[start : start + BATCH]
+            for end in (yield from together([self.in_cell(row, fine) for row in part])):
+                self.keep(self.cell(end.y), end)
+
+    def look(self, cells: list[IntArray], rows: Sequence[FloatArray]) -> Procedure[None]:
+        """Evaluate f at one point (n,) of each cell; without real numbers, this is a search."""
+        known = self.found.keys() | self.seen.keys()
+        new = [i for i, cell in enumerate(cells) if cell.tobytes() not in known]
         for start in range(0, len(new), BATCH):
             part = new[start : start + BATCH]
-            rows = np.array([self.grid.centre(cell, near) for cell in part])
-            if not self.real.size:
-                values = yield from self.at(rows)
-                ends = [End(*one) for one in zip(rows, split(values, [1] * len(rows)), strict=True)]
-            else:
-                ends = yield from together([self.in_cell(row, fine) for row in rows])
-            for cell, end in zip(part, ends, strict=True):
-                self.keep(cell, end)
+            points = np.array([rows[i] for i in part])
+            values = yield from self.at(points)
+            for i, point, one in zip(part, points, split(values, [1] * len(part)), strict=True):
+                if self.real.size:
+                    self.seen[cells[i].tobytes()] = End(point, one)
+                else:
+                    self.keep(cells[i], End(point, one))
+
+    def search_likely(self, cells: list[IntArray], least: int) -> Procedure[None]:
+        """Search the real numbers of those cells seen before which may have the best answer.
+
+        The cells are searched from the best f on, until at least `least` of all `cells` have been
+        searched, and f is further above the best one than the searches have gained so far.
+        """
+        keys = {one.tobytes() for one in cells}
+        ends = [end for key, end in self.seen.items() if key in keys]
+        least -= len(keys & self.found.keys())
+        for place, end in enumerate(ordered(ends)):
+            best = self.best
+            safe = end.violation == best.violation == 0 or not np.isfinite(end.f)
+            if place >= least and safe and end.f - GAINS * self.gain > best.f:
+                return
+            yield from self.search_seen(end)
+
+    def search_seen(self, start: End) -> Procedure[None]:
+        """Search the real numbers of a cell from the point at which it was seen."""
+        end = yield from self.in_cell(start.y)
+        if self.found and end.violation == start.violation and np.isfinite(start.f):
+            self.gain = max(self.gain, start.f - end.f)
+        self.keep(self.cell(end.y), end)
 
     def keep(self, cell: IntArray, end: End) -> None:
         """Keep the answer of a cell, unless a better one is known there."""
         earlier = self.found.get(cell.tobytes())
+        self.seen.pop(cell.tobytes(), None)
         if earlier is None or not earlier.no_worse(end):
             self.found[cell.tobytes()] = end
 
@@ -175,42 +224,55 @@ class Cells:
             return (yield from self.at(full(points)))
 
         values = yield from at(row[real][None])
-        start = End(row[real], values)
-        if fine or not self.found:
-            end = yield from search_locally(at, start, self.spread)
-            return End(full(end.y[None])[0], end.values, end.settled)
-        if not np.isfinite(start.f):
-            return End(row, values, settled=False)
-        d = real.size
-        tolerance = max(COARSE * self.spread, d * rounding(start.f))
-        rule = LocalRule(20 * (d + 2), tolerance, unit=abs(start.f), trusting=True)
+        end, rough = End(row[real], values), self.rough
+        if np.isfinite(end.f):
+            if not rough or fine:
+                end = yield from self.smoothly(at, end, fine)
+            doubtful = rough or not end.settled or is_active(end.values)
+            if doubtful and len(end.y) <= MOST_BY_COMPASS:
+                end, self.rough = yield from compass_search(at, end)
+            if rough and not self.rough:  # the neighbour's constraint is not met here
+                end = yield from self.smoothly(at, end, fine)
+        return End(full(end.y[None])[0], end.values, end.settled and np.isfinite(end.f))
+
+    def smoothly(self, at: At, start: End, fine: bool) -> Procedure[End]:
+        """Search real numbers (d,) by slopes of f."""
+        unit, d = max(self.spread, self.unit), len(start.y)
+        if fine or not (unit or self.hessian is not None):
+            return (yield from search_locally(at, start, unit))
+        tolerance = max(self.fraction * unit, d * rounding(start.f))
+        rule = LocalRule(MOST_POINTS * (d + 2), tolerance, unit=abs(start.f), trusting=True)
         best = _Best(start)
         box = np.zeros(d), np.ones(d)
-        found = yield from sqp(best.watching(at), start.y, *box, rule, self.hessian, values)
+        found = yield from sqp(best.watching(at), start.y, *box, rule, self.hessian, start.values)
         self.hessian = found.hessian
-        return End(full(best.end.y[None])[0], best.end.values, found.converged)
+        return End(best.end.y, best.end.values, found.converged)
 
     def descend(self, start: FloatArray, wide: bool = False) -> Procedure[None]:
         """Move from cell to cell as long as f falls; follow ties.
 
-        `wide` tries moves of two numbers, too.
+        `wide` tries moves of two numbers, too, and searches the real numbers of all neighbours.
         """
         here = self.cell(start)
         yield from self.search([here], start)
         waiting, seen, last = [here], {here.tobytes()}, None
         while waiting:
             here = waiting.pop(0)
-            before = self.best
+            before, y = self.best, self.found[here.tobytes()].y
             new = [*steps(self.grid, here), *self._further(here, last)]
             if wide:
                 new += [*exchanges(self.grid, here), *diagonals(self.grid, here)]
-            yield from self.search(new, self.found[here.tobytes()].y)
+                yield from self.search(new, y)
+            else:
+                yield from self.look(new, [self.grid.centre(cell, y) for cell in new])
+                yield from self.search_likely(new, 1)
             best = self.best
             if best is not before and not self.tied(before, best):
                 last = self.cell(best.y) - here
                 waiting, seen = [self.cell(best.y)], {self.cell(best.y).tobytes()}
                 continue
-            level = [one for one in new if self.tied(self.found[one.tobytes()], best)]
+            searched = [one for one in new if one.tobytes() in self.found]
+            level = [one for one in searched if self.tied(self.found[one.tobytes()], best)]
             fresh = {one.tobytes(): one for one in level if one.tobytes() not in seen}
             seen |= set(fresh)
             waiting += list(fresh.values()) if len(seen) <= MAX_TIES else []
@@ -234,35 +296,33 @@ class Cells:
         """Search all cells, with real numbers that start at those of `near` (n,)."""
         yield from self.search(list(all_cells(self.grid)), near)
 
-    def compare_quickly(self, near: FloatArray) -> Procedure[None]:
-        """Compare all cells, but search real numbers only where f may become the best.
+    def compare(self, near: FloatArray, least: int) -> Procedure[None]:
+        """Look at all cells, and search the real numbers of those that may have the best answer.
 
-        The cells are searched from the best f on, until f is further above the best one than the
-        searches have gained so far.
+        These are at least `least` cells, and as many that violate constraints where f is smaller.
         """
-        cells = [cell for cell in all_cells(self.grid) if cell.tobytes() not in self.found]
-        if not self.real.size or len(cells) <= LEAST_SEARCHED:
-            yield from self.search(cells, near)
-            return
-        rows = np.array([self.grid.centre(cell, near) for cell in cells])
-        values = yield from self.at(rows)
-        parts, gain = list(split(values, [1] * len(rows))), 0.0
-        for place, i in enumerate(ranking(values.objective, values.violation).tolist()):
-            before, best = End(rows[i], parts[i]), self.best
-            safe = before.violation == best.violation == 0
-            if place >= LEAST_SEARCHED and safe and before.f - 4 * gain > best.f:
-                return
-            yield from self.search([cells[i]], near)
-            gain = max(gain, before.f - self.found[cells[i].tobytes()].f)
+        cells = list(all_cells(self.grid))
+        yield from self.look(cells, [self.grid.centre(cell, near) for cell in cells])
+        yield from self.search_likely(cells, least)
+        best = self.best
+        barred = [end for end in self.seen.values() if end.violation > best.violation]
+        for end in sorted(barred, key=lambda end: end.f)[:least]:
+            if end.f < best.f:
+                yield from self.search_seen(end)
 
     def refine(self, count: int) -> Procedure[None]:
         """Find the last digits of the best `count` answers."""
         if not self.real.size:
             return
-        ends = list(self.found.values())
-        f, violation = (np.array([getattr(end, name) for end in ends]) for name in _VALUES)
-        for i in ranking(f, violation)[:count]:
-            yield from self.search([self.cell(ends[i].y)], ends[i].y, fine=True)
+        for end in ordered(self.found.values())[:count]:
+            yield from self.search([self.cell(end.y)], end.y, fine=True)
+
+
+def ordered(ends: Iterable[End]) -> list[End]:
+    """Return answers from the follower's best to its worst."""
+    kept = list(ends)
+    f, violation = (np.array([getattr(end, name) for end in kept]) for name in _VALUES)
+    return [kept[i] for i in ranking(f, violation)]
 
 
 _VALUES = ("f", "violation")
@@ -296,30 +356,36 @@ class Compared:
     ends: list[End] = field(default_factory=list)  # ends of the independent searches
 
 
+class Depth(Enum):
+    """How thorough a search of the follower's cells is; the values are explained at `Cells`."""
+
+    QUICK = LEAST_SEARCHED  # the real numbers of at least this many cells are searched
+    CAREFUL = LEAST_CAREFUL  # the same, and as many cells at random; then last digits
+    FULL = None  # the real numbers of all cells are searched; then last digits
+
+
 def thorough_search(
     cells: Cells,
     starts: list[FloatArray],
     rng: np.random.Generator,
     searches: int,
-    quick: bool = False,
+    depth: Depth = Depth.FULL,
 ) -> Procedure[Compared]:
     """Search for the follower's best answer as well as the number of cells allows.
 
     `starts` are answers (n,) under test. All cells are compared if they are few. Otherwise the
-    neighbours of the best answer are compared, and `searches` searches start elsewhere. The real
-    numbers of the best cell are searched from several starts, too. A `quick` search spends less on
-    real numbers.
+    neighbours of the best answer are compared, and `searches` searches start elsewhere. Unless the
+    search is quick, the real numbers of the best cell are searched from several starts, too.
     """
     found = Compared()
     for start in starts:
-        if quick and cells.few:  # the comparison moves on to better cells
+        if cells.few:  # the comparison moves on to better cells
             yield from cells.search([cells.cell(start)], start)
         else:
             yield from cells.descend(start)
     if cells.few:
         found.compared = int(cells.grid.cells)
-        compare = cells.compare_quickly if quick else cells.compare_all
-        yield from compare(cells.best.y)
+        yield from _compare(cells, rng, depth)
     else:
         yield from cells.descend(cells.best.y, wide=True)
         for _ in range(searches):
@@ -328,23 +394,37 @@ def thorough_search(
             found.ends.append(alone.best)
             cells.keep(cells.cell(alone.best.y), alone.best)
         yield from cells.descend(cells.best.y, wide=True)
-    if not quick:
+    if depth is not Depth.QUICK:
         yield from cells.refine(2)
-    if cells.real.size and not (quick and cells.grid.whole.any()):
-        yield from _search_real(cells, rng, searches, found.ends)
+    if cells.real.size and not (depth is Depth.QUICK and cells.grid.whole.any()):
+        yield from search_spread(cells, rng, searches, found.ends)
         yield from cells.refine(1)
     found.searches = len(found.ends)
     found.agreeing = sum(cells.agrees(end.f, end.violation) for end in found.ends)
     return found
 
 
-def _search_real(
+def _compare(cells: Cells, rng: np.random.Generator, depth: Depth) -> Procedure[None]:
+    """Compare all cells; a careful search also tests some cells that look bad."""
+    if depth is Depth.FULL:
+        yield from cells.compare_all(cells.best.y)
+        return
+    yield from cells.compare(cells.best.y, depth.value)
+    if depth is Depth.CAREFUL and cells.seen:
+        left = list(cells.seen.values())
+        for i in rng.permutation(len(left))[: depth.value]:
+            yield from cells.search_seen(left[i])
+        yield from cells.search_likely(list(all_cells(cells.grid)), 0)
+
+
+def search_spread(
     cells: Cells, rng: np.random.Generator, searches: int, ends: list[End]
 ) -> Procedure[None]:
     """Search the real numbers of the best cell from other starts."""
     best, d = cells.best, cells.real.size
-    points = np.repeat(best.y[None], 4 * searches, axis=0)
-    points[:, cells.real] = latin_hypercube(4 * searches, d, rng)
+    count = max(4 * searches, SAMPLE)
+    points = np.repeat(best.y[None], count, axis=0)
+    points[:, cells.real] = latin_hypercube(count, d, rng)
     values = yield from cells.at(points)
     for i in ranking(values.objective, values.violation)[:searches]:
         end = yield from cells.in_cell(points[i])
