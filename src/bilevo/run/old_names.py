@@ -48,3 +48,6 @@ FIELDS = {  # for each class: the old names of its fields, and the new ones
         "rough": "fallback",
     },
 }
+DROPPED = {  # for each class: fields of earlier versions that it no longer has
+    f"{ALGORITHMS}.drc_plus.leader_view.Unfelt": {"searched"},
+}

@@ -361,7 +361,8 @@ def _revive_object(name: str, kind: type, parts: dict[str, Any]) -> Any:
         raise Unusable(f"another {name}")
     defaults = {each.name: _default(each) for each in fields(kind)}
     renamed = old_names.FIELDS.get(_name(kind), {})
-    parts = {renamed.get(key, key): value for key, value in parts.items()}
+    dropped = old_names.DROPPED.get(_name(kind), set())
+    parts = {renamed.get(key, key): part for key, part in parts.items() if key not in dropped}
     parts = {**{key: value for key, value in defaults.items() if value is not MISSING}, **parts}
     if parts.keys() != defaults.keys():  # fields with a default may be newer than the file
         raise Unusable(f"another {name}")

@@ -267,6 +267,10 @@ class Moves(Algorithm[MovesState]):
         if known is not None and done and not (again and real.size):
             return known
         found = yield from solve_leader(spec, state, x)
+        without = state.top is None or math.isinf(state.top.pair.F)
+        if without and (state.elite is None or found.pair.no_worse(state.elite)):
+            state.elite = found.pair  # a run that is stopped early must have a pair
+            yield found.pair.incumbent
         found.bend = next((one.bend for one in (known, rival) if one is not None), None)
         if real.size and (rival is None or is_open(state, found, rival)):
             before = found.pair
