@@ -173,3 +173,11 @@ def test_workers_do_not_change_a_run_with_a_width() -> None:
 def test_a_bad_width_is_refused(width: object) -> None:
     with pytest.raises(ValueError, match="width must be a positive whole number"):
         DRCPlus(width=width)
+
+
+@pytest.mark.parametrize("seed", [9809, 9814])
+def test_a_target_that_is_missed_by_the_last_digits_of_y_is_met(seed: int) -> None:
+    problem = bilevo.problems.get("tp1")  # F rises by 20 for each unit of y
+    result = bilevo.minimize(problem, rng=seed, max_evals=2000)
+    assert result.status == "target" and result.nfev < 1000
+    assert abs(result.y[1] - result.x[1]) < 1e-7

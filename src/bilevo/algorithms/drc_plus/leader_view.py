@@ -34,6 +34,7 @@ USUAL_ERROR = 0.01  # Exact searches leave an error of f of about this part of t
 MAX_NOISE = 1e-4  # Errors of f are taken to leave no more than this in F, in units of `F_scale`.
 CLEARLY_CURVED = 1e-3  # f is curved in all directions if curvatures differ by less than this.
 SAME_X = 1e-6  # Unfelt variables are the same if they differ by less (fractions of the box).
+SHARPENING = 1e-4  # The step of central differences that sharpen an answer (fraction of box).
 FLAT_REACH = 0.05  # How far f must stay level along a flat direction, as a fraction of the box.
 F_ERROR = 0.05  # An unfinished follower may cause this part of the difference in F to be seen.
 
@@ -213,6 +214,33 @@ class LeaderView:
         if end.hessian is not None:
             self.flat_hessian = end.hessian
         return end
+
+    def sharpen(self, pair: Pair) -> Procedure[Pair]:
+        """Return a pair whose answer is more exact, or the pair itself if that is not possible.
+
+        Searches end with slopes by one-sided differences, whose error moves the answer a little.
+        Slopes by central differences and the learnt Hessian correct it, unless the follower has
+        constraints.
+        """
+        y, H = pair.y, self.known.hessian
+        inside = np.flatnonzero((y > SHARPENING) & (y < 1 - SHARPENING))
+        if H.shape != (len(y), len(y)) or not len(inside):
+            return pair
+        steps = SHARPENING * np.eye(len(y))[inside]
+        values = yield from self.known.evaluate(pair.x, np.concatenate([y + steps, y - steps]))
+        up, down = values.objective.reshape(2, -1)
+        slopes = (up - down) / (2 * SHARPENING)
+        if values.constraints.size or not np.isfinite(slopes).all():
+            return pair
+        new = y.copy()
+        new[inside] -= np.linalg.solve(H[np.ix_(inside, inside)], slopes)
+        if np.abs(new - y).max() > SHARPENING:
+            return pair
+        task = WarmTask.at(pair.x, new[None], (yield from self.known.evaluate(pair.x, new[None])))
+        if task.pair.f > pair.f + rounding(pair.f):
+            return pair
+        yield from self.evaluate_leaders([task])
+        return replace(task.pair, converged=True)
 
     def test_against_neighbours(
         self, follower: WarmFollower, task: WarmTask

@@ -62,7 +62,7 @@ from bilevo.algorithms.drc_plus.unfelt import search_unfelt
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.gradients import check_gradients
-from bilevo.algorithms.shared.leader import note_tasks, reached
+from bilevo.algorithms.shared.leader import is_just_missed, note_tasks, reached
 from bilevo.core.algorithm import Algorithm, registered
 from bilevo.core.arrays import FloatArray, IntArray
 from bilevo.core.budget import StopReason, interquartile_range, require_count
@@ -108,7 +108,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
     width: int = 1  # how many descents run side by side
 
     name = registered("drc-plus")
-    revision = 8
+    revision = 9
     certifies = True
     ctol = USUAL_CTOL
     State = DRCPlusState
@@ -334,6 +334,8 @@ class DRCPlus(Algorithm[DRCPlusState]):
                 yield from follow_jump(state, follower, steps)
             if not smooth and end.hessian is not None:
                 yield from self.polish(spec, state, end.hessian, end.left)
+            if smooth and is_just_missed(spec, state.the_elite):
+                yield from state.accept_elite((yield from state.sharpen(state.the_elite)))
             found, state.kinked = state.the_elite, not smooth
             at_target = reached(spec, found)
             thorough = final_thoroughness(spec, state.total) if at_target else LIGHT

@@ -29,6 +29,8 @@ from bilevo.core.stop_rules import AtTarget, BudgetUsed, Progress, Stagnation, S
 from bilevo.core.streams import stream
 from bilevo.optimizers.protocol import AnyOptimizer, PopulationOptimizer, Start
 
+JUST_MISSED = 100  # A target is just missed if F differs by less than this number times ftol.
+
 
 @dataclass(slots=True, eq=False)
 class LeaderState:
@@ -222,6 +224,13 @@ def is_unproven(pair: Pair, elite: Pair | None) -> bool:
 def reached(spec: Spec, pair: Pair) -> bool:
     """Tell whether a pair meets the target, which only a feasible pair can do."""
     return AtTarget(spec.target).reached(pair.F, pair.violation)
+
+
+def is_just_missed(spec: Spec, pair: Pair) -> bool:
+    """Tell whether a feasible pair misses the target by so little that its last digits count."""
+    if spec.target is None or pair.violation > 0 or reached(spec, pair):
+        return False
+    return abs(pair.F - spec.target.F) < JUST_MISSED * spec.target.ftol
 
 
 def upper_rules(spec: Spec, state: LeaderState, p: int) -> tuple[StopRule, ...]:
