@@ -98,7 +98,7 @@ def minimize(
         1 says that a variable is a whole number, as SciPy's `integrality` does.
     method : str or algorithm, optional
         A name from `bilevo list`, an algorithm object, or None for the default. That is drc-plus;
-        few where both levels have one variable and `max_evals` is at most 250; trust-region where
+        few for up to three variables if `max_evals` is at most 500; trust-region where
         the problem has a solver as its `follower`; and moves where variables are whole.
         "drc-cma-es" is the published DRC method.
     rng : int, SeedSequence, Generator or None, optional

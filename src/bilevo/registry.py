@@ -17,7 +17,7 @@ from bilevo.core.algorithm import Algorithm, Followers, require_algorithm
 
 DEFAULT_METHOD = "drc-plus"
 DEFAULT_FOR_FEW = "few"  # the default for `FEW_VARIABLES` and limits of `FEW_EVALS` or less
-FEW_VARIABLES, FEW_EVALS = 2, 250
+FEW_VARIABLES, FEW_EVALS = 3, 500
 DEFAULT_FOR_FOLLOWERS = "trust-region"  # the default if the follower is a solver
 DEFAULT_FOR_WHOLE = "moves"  # the default if there are whole numbers or choices
 DEFAULT_FOR_STANCES = "nested-ties"  # the default with another stance than the optimistic one

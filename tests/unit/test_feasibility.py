@@ -222,11 +222,13 @@ def test_best_pairs_within_the_tolerance_pass_the_checks_of_foreign_methods() ->
 
 
 def test_a_resumed_run_takes_the_same_course(tmp_path: Path) -> None:
-    whole = bilevo.minimize(on_a_circle(), max_evals=1200)
+    whole = bilevo.minimize(on_a_circle(), method="drc-plus", max_evals=1200)
     with snapshots_after(0.0), warnings.catch_warnings():
         warnings.simplefilter("error")
         for limit in (20, 45, 300, 800, 1200):
-            part = bilevo.minimize(on_a_circle(), max_evals=limit, run_dir=tmp_path / "run")
+            part = bilevo.minimize(
+                on_a_circle(), method="drc-plus", max_evals=limit, run_dir=tmp_path / "run"
+            )
     assert (tmp_path / "run" / "snapshot.npz").exists()
     for name in (
         "F",
