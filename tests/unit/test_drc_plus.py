@@ -181,3 +181,9 @@ def test_a_target_that_is_missed_by_the_last_digits_of_y_is_met(seed: int) -> No
     result = bilevo.minimize(problem, rng=seed, max_evals=2000)
     assert result.status == "target" and result.nfev < 1000
     assert abs(result.y[1] - result.x[1]) < 1e-7
+
+
+def test_a_fallback_whose_target_is_refuted_again_and_again_ends_with_its_budget() -> None:
+    problem = bilevo.problems.get("smd5-abs", 2, 3)
+    result = bilevo.minimize(problem, rng=56286172039011082, max_evals=200_000)
+    assert result.status != "max_evals" and result.nfev < 60_000

@@ -19,9 +19,11 @@ import numpy as np
 from bilevo.algorithms.drc import DRC
 from bilevo.algorithms.drc_plus.experience import Experience, counted
 from bilevo.algorithms.shared.follower_search import ABSOLUTE, FollowerRule, Pair
-from bilevo.algorithms.shared.leader import LeaderState, alone_reaches
+from bilevo.algorithms.shared.leader import LeaderState, alone_reaches, upper_rules
+from bilevo.core.budget import StopReason
 from bilevo.core.problem import Spec
 from bilevo.core.request import Incumbent, Procedure, T, relayed
+from bilevo.core.stop_rules import first_met
 from bilevo.core.streams import stream
 from bilevo.optimizers.protocol import AnyOptimizer
 
@@ -39,6 +41,11 @@ class FallbackDRC(DRC):
         state.leader.mean[:] = np.concatenate([elite.x, elite.y])
         state.elite = elite
         return state
+
+    def budget_met(self, spec: Spec, state: LeaderState) -> StopReason | None:
+        """Return whether the budget ends the search, whatever its target says."""
+        budget = upper_rules(spec, state, len(state.executions))[-1]
+        return first_met([budget], state.progress())
 
     def rule(self, spec: Spec, state: LeaderState, optimizer: AnyOptimizer) -> FollowerRule:
         usual = DRC.rule(self, spec, state, optimizer)

@@ -279,14 +279,14 @@ class DRCPlus(Algorithm[DRCPlusState]):
         due = state.total - state.checked_at >= 4 * state.check_evals
         wanted = state.the_elite.passed or reached(spec, proposed)
         if state.stop is StopReason.TARGET and not due:
-            state.stop = other.stop = None
+            state.stop = other.stop = drc.budget_met(spec, other)
         if (due and wanted) or state.stop is not None:
             if state.is_improved_by(proposed) or proposed.refutes(state.the_elite):
                 state.elite = proposed
             yield from self.certify_elite(spec, state, 1.0)
             other.elite = state.elite
             if other.stop is StopReason.TARGET and not reached(spec, state.the_elite):
-                state.stop = other.stop = None
+                state.stop = other.stop = drc.budget_met(spec, other)
 
     def test_smoothness_again(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
         """Search the elite's follower locally; if these searches settle, the fallback ends."""
