@@ -113,10 +113,10 @@ class Metered(DRCPlus):
     PURPOSES = {  # noqa: RUF012 (a constant)
         "find_first_pair": "first follower",
         "descend": "descents",
-        "follow_jump": "exploration",
         "stay_on_branch": "exploration",
         "explore": "exploration",
         "hop": "global search",
+        "improve_unfelt": "global search",
         "sample": "global search",
         "polish": "global search",
         "certify_elite": "certificate",

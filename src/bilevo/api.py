@@ -98,9 +98,8 @@ def minimize(
         1 says that a variable is a whole number, as SciPy's `integrality` does.
     method : str or algorithm, optional
         A name from `bilevo list`, an algorithm object, or None for the default. That is drc-plus;
-        few for up to three variables if `max_evals` is at most 500; trust-region where
-        the problem has a solver as its `follower`; and moves where variables are whole.
-        "drc-cma-es" is the published DRC method.
+        few for up to three variables and 500 evaluations; trust-region where `follower` is a
+        solver; and moves where variables are whole. "drc-cma-es" is the published DRC method.
     rng : int, SeedSequence, Generator or None, optional
         The source of random numbers. The default is 1, so the same call gives the same result
         twice. None draws a fresh seed; `result.seed` says which, and rng=result.seed repeats the

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import bilevo
+from benchmarks.expert import purposes
 from bilevo.algorithms import DRCPlus
 from bilevo.lab.checks import checked
 
@@ -187,3 +188,10 @@ def test_a_fallback_whose_target_is_refuted_again_and_again_ends_with_its_budget
     problem = bilevo.problems.get("smd5-abs", 2, 3)
     result = bilevo.minimize(problem, rng=56286172039011082, max_evals=200_000)
     assert result.status != "max_evals" and result.nfev < 60_000
+
+
+def test_the_benchmark_knows_for_what_all_evaluations_were_made() -> None:
+    (line,) = purposes(["smd7"], [1])[1:]
+    total, *parts = map(int, line[1:])
+    # The rest are evaluations by the run itself: its look for functions that round.
+    assert all(part >= 0 for part in parts) and total - 20 <= sum(parts) <= total
