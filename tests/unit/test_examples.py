@@ -92,7 +92,7 @@ def test_the_tuning_comparison_finds_its_files_from_any_folder(monkeypatch, tmp_
     monkeypatch.syspath_prepend(EXAMPLES)
     import compare_tuning
 
-    assert len(compare_tuning.stored()) == len(compare_tuning.SEEDS) * 3 * 6
+    assert len(compare_tuning.stored()) == len(compare_tuning.SEEDS) * 3 * 7
     assert compare_tuning.PAGE.exists() and compare_tuning.PICTURE.exists()
 
 
