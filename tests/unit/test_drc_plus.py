@@ -195,3 +195,9 @@ def test_the_benchmark_knows_for_what_all_evaluations_were_made() -> None:
     total, *parts = map(int, line[1:])
     # The rest are evaluations by the run itself: its look for functions that round.
     assert all(part >= 0 for part in parts) and total - 20 <= sum(parts) <= total
+
+
+@pytest.mark.rest
+def test_a_hundred_variables_at_each_level_are_solved() -> None:
+    result = bilevo.minimize(bilevo.problems.get("smd1", 100, 100), rng=1)
+    assert result.success and result.F < 1e-6 and result.nfev < 60_000

@@ -34,6 +34,9 @@ from bilevo.core.request import Level, Procedure, Values, derive, evaluate
 from bilevo.core.slopes import SlopesGiven
 
 DIFFERENCE = 1e-5  # The step of differences in x and y, as a fraction of the box.
+# F is evaluated at one answer, without errors of followers, so its slopes need no such wide step. A
+# wide one moves the optimum of phi by half of its length along each variable.
+UPPER_DIFFERENCE = 1e-6
 ALONG = 1e-3  # The largest change of y along lambda, as a fraction of the box,
 LEAST_ALONG = 1e-6  # and the smallest: closer to a bound than this, the answer is at a kink.
 ACTIVE = 1e-7  # A constraint is active if it is closer to the answer (fraction of the box).
@@ -254,9 +257,9 @@ def along_by_differences(
     return Along(Hv, cross, g_x)
 
 
-def inward(point: FloatArray) -> FloatArray:
+def inward(point: FloatArray, length: float = DIFFERENCE) -> FloatArray:
     """Return steps of differences that stay in the box."""
-    return np.where(point > 0.5, -DIFFERENCE, DIFFERENCE)
+    return np.where(point > 0.5, -length, length)
 
 
 def upper_slopes(state: LeaderView, task: WarmTask) -> Procedure[tuple[LevelSlopes, LevelSlopes]]:
@@ -268,7 +271,7 @@ def upper_slopes(state: LeaderView, task: WarmTask) -> Procedure[tuple[LevelSlop
         if all(np.isfinite(part).all() for part in given[:4]):
             in_y = LevelSlopes(given.objective_y[0], given.constraints_y[0])
             return in_y, LevelSlopes(given.objective_x[0], given.constraints_x[0])
-    steps_x, steps_y = inward(x), inward(y)
+    steps_x, steps_y = inward(x, UPPER_DIFFERENCE), inward(y, UPPER_DIFFERENCE)
     rows_x = np.concatenate([np.repeat(x[None], n, axis=0), x + np.diag(steps_x)])
     rows_y = np.concatenate([y + np.diag(steps_y), np.repeat(y[None], m, axis=0)])
     values = yield from evaluate(Level.UPPER, rows_x, rows_y)
