@@ -163,7 +163,8 @@ def settle(follower: LocalFollower, start: WarmTask) -> Procedure[WarmTask]:
     hessian = yield from follower.known.measure_hessian(task.pair)
     if hessian is None:
         return task
-    return (yield from follower.search_locally(task, follower.known.tight))
+    with_measured = replace(task, hessian=None)
+    return (yield from follower.search_locally(with_measured, follower.known.tight))
 
 
 def converge(

@@ -30,7 +30,8 @@ LEADER_DIFFERENCE = 1e-5  # The step of finite differences in x, as a fraction o
 LEADER_ITERATIONS = 40  # The most iterations of a descent, of m + 1 points each.
 STOPPED = 1e-6  # A constraint may have stopped a search if its value is above minus this.
 STALL = 10  # A descent stalls if over this number of steps,
-STALLED = 1e-3  # F falls by less than this part of what it has fallen in all.
+STALLED = 1e-3  # F falls by less than this part of what it has fallen in all,
+CONVERGING = 0.1  # and in the second half of these steps by more than this part of the first half.
 MISLEADING = 0.5  # A gradient misleads if F changes by this part less or more than it says.
 MAX_CORRECTIONS = 3  # The most times that a descent begins, if steps had wrong answers.
 MAX_MISSES = 2  # After this many misleading gradients in a row, differences replace them.
@@ -250,7 +251,8 @@ def may_end(spec: Spec, state: LeaderView) -> bool:
 class StallTest:
     """Tells whether a local search has come to a stall, from F before each of its steps.
 
-    A search that repairs constraints, so that F rises, is no stall.
+    A search that repairs constraints, so that F rises, is no stall. Nor is a search whose gains
+    become small quickly: it converges.
     """
 
     record: list[float] = field(default_factory=list)
@@ -260,7 +262,9 @@ class StallTest:
         """Take F before the next step; tell whether to stop."""
         self.record.append(F)
         if len(self.record) > STALL and math.isfinite(highest := max(self.record)):
-            self.stalled = 0 <= self.record[-STALL] - F < STALLED * (highest - F)
+            start, middle = self.record[-STALL], self.record[-STALL // 2]
+            little = 0 <= start - F < STALLED * (highest - F)
+            self.stalled = little and middle - F >= CONVERGING * (start - middle)
         return self.stalled
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from bilevo.core.arrays import TINY, BoolArray, FloatArray
 from bilevo.core.order import best_index, no_worse
 from bilevo.core.request import Procedure, Values, together
+from bilevo.core.tolerances import rounding
 
 STEEPEST = 1e4  # The largest curvature for which slopes are corrected, in units of the objective.
 CURVATURE_DIFFERENCE = 1e-4  # The distance of neighbours that give curvatures (fraction of box).
@@ -39,6 +40,8 @@ class Iterate:
     curvature: FloatArray | None = None  # (d,); None without neighbours on both sides
     given: bool = False  # whether the derivatives were given, not measured by differences
     hessian: FloatArray | None = None  # (d, d): from differences of given derivatives
+    noise: float = 0.0  # how far slopes of the objective may be off by its rounding
+    shift: FloatArray | float = 0.0  # a slope along axis i is the one at point + shift[i]
 
     @property
     def c(self) -> FloatArray:
@@ -129,16 +132,22 @@ class Sampler:
             steps = np.where(outside, -steps / 2, steps)
         near = yield from self.values(point + steps)
         slopes = quotients(steps.sum(axis=1), near, values)
-        if not both and B is not None:  # a quotient is the slope in the middle of its step
+        shift = np.zeros(d) if both else steps.sum(axis=1) / 2  # a slope is that in the middle
+        if not both and B is not None:
             moderate = B.diagonal() <= STEEPEST * self.unit  # a kink looks like a huge curvature
-            slopes[:, 0] -= np.where(moderate, steps.sum(axis=1) * B.diagonal() / 2, 0.0)
+            slopes[:, 0] -= np.where(moderate, shift * B.diagonal(), 0.0)
+            shift = np.where(moderate, 0.0, shift)
         if not both and self.left() >= d:
             inside = (point - up >= self.low) & (point - up <= self.high)
             flipped = np.flatnonzero(~finite_rows(slopes) & inside)
             if flipped.size:
                 again = yield from self.values(point - steps[flipped])
                 slopes[flipped] = quotients(-steps[flipped].sum(axis=1), again, values)
-        return differentiated(point, values, steps.sum(axis=1), slopes)
+        here = differentiated(point, values, steps.sum(axis=1), slopes)
+        here.shift = shift
+        with np.errstate(all="ignore"):
+            here.noise = rounding(float(values.objective[0])) / float(np.min(h_each))
+        return here
 
     def given(
         self, point: FloatArray, values: Values, bent: bool = False
@@ -176,8 +185,8 @@ class Sampler:
         widest = max(CURVATURE_DIFFERENCE, self.difference)
         if B is None:
             return widest
-        rounding = np.finfo(float).eps * (abs(float(values.objective[0])) + self.unit)
-        sufficient = np.sqrt(4e4 * rounding / np.maximum(B.diagonal(), TINY))
+        error = np.finfo(float).eps * (abs(float(values.objective[0])) + self.unit)
+        sufficient = np.sqrt(4e4 * error / np.maximum(B.diagonal(), TINY))
         return np.clip(sufficient, self.difference, widest)
 
 

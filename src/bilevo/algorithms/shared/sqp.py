@@ -150,12 +150,15 @@ class LocalSearch:
     last: Iterate | None = None  # the last point whose derivatives were measured
     model: Model | None = None
     source: HessianSource = HessianSource.LEARNT
+    doubted: FloatArray | None = None  # the Hessian before it was measured again, until a step
     left: float = math.inf  # gain that the model expects from the next step
     converged: bool = False
 
     @property
     def end(self) -> SearchEnd:
         best, hessian = self.sampler, None if self.model is None else self.model.B
+        if self.doubted is not None:  # no step has shown that the new one is better
+            hessian = self.doubted
         found = best.point, best.objective, best.violation, best.points
         gradient = None
         if hessian is not None and self.last is not None:
@@ -199,10 +202,10 @@ class LocalSearch:
             taken = yield from line_search(sampler, here, proposal, model.merit, rule)
         if taken is not None:
             yield from self.accept(here, proposal, taken)
-        elif self.source is HessianSource.RESCALED:  # the correlations may be wrong
-            self.source = HessianSource.MEASURED
         elif self.source is HessianSource.MEASURED or self.is_settled(model, proposal):
             self.stop(converged=sampler.left() > 0 and sampler.violation == 0)
+        elif self.source is HessianSource.RESCALED:  # the correlations may be wrong
+            self.source = HessianSource.MEASURED
         else:
             yield from self.measure_again(here)
 
@@ -222,7 +225,7 @@ class LocalSearch:
 
         A `trusting` search stops instead if the step gained what the model expected.
         """
-        rule, model = self.rule, self.model
+        rule, model, self.doubted = self.rule, self.model, None
         assert model is not None
         whole, surprise = model.surprise(here, taken, proposal)
         feasible = taken[1].violation[0] == 0
@@ -252,6 +255,7 @@ class LocalSearch:
         If given derivatives have no curvatures, the model begins anew.
         """
         assert self.model is not None
+        self.doubted = self.model.B
         if here.given:
             self.source = HessianSource.MEASURED
             if self.sampler.bends and self.sampler.derive is not None:

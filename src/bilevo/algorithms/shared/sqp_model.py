@@ -19,8 +19,10 @@ from bilevo.core.arrays import TINY, BoolArray, FloatArray
 from bilevo.core.request import Values
 
 MET = 1e-8  # A constraint this close to 0 may be met by rounding only.
+RESOLVED = 10.0  # A change of slopes shows curvature if it is more than their noise times this.
 CURVED = 1e-3  # A step shows curvature if its cosine with the gradient's change is larger.
 SOFTER = 0.2  # The curvature of a model along a step is reduced to this part if it was negative.
+LEAST_SOFTENING = 0.01  # If a step sees a smaller part of B's curvature, it says nothing of B.
 INDEFINITE = 1e-14  # Eigenvalues below this fraction of the largest may be rounding errors.
 CONSTANT = 1e-6  # A constraint does not change if its slopes are below this part of the largest.
 
@@ -41,6 +43,7 @@ class Model:
     radius: float = 1.0
     penalty: float = 0.0
     rough: bool = False  # whether B is a multiple of the identity that no step has scaled
+    unseen: int = 0  # if B began as a multiple of the identity: directions that no step has shown
 
     def merit(self, values: Values) -> float:
         """Return the exact penalty function, which steps have to decrease."""
@@ -52,9 +55,13 @@ class Model:
     def learn(self, here: Iterate, there: Iterate, proposal: Proposal, smooth: bool) -> None:
         """Learn from a step that was taken, whole or shortened; `smooth` is as in the rule."""
         went, meant = np.abs(there.point - here.point).max(), np.abs(proposal.step).max()
-        self.radius = min(1.0, float(4 * self.radius if went > 0.99 * meant else 2 * went))
+        whole = went > 0.99 * meant
+        self.radius = min(1.0, float(4 * self.radius if whole else 2 * went))
         if self.rough:
             self.B, self.rough = scaled_identity(self.B, here, there, proposal.multipliers), False
+        elif self.unseen > 0 and whole:
+            self.B = self.B * softening(self.B, here, there, proposal.multipliers)
+            self.unseen -= 1
         self.B = updated_hessian(self.B, here, there, proposal.multipliers, smooth)
 
     def measured(self, here: Iterate, correlated: bool) -> Model:
@@ -63,7 +70,8 @@ class Model:
         If `correlated`, it keeps the correlations between variables of this model.
         """
         if not correlated or here.curvature is None:
-            return Model(first_hessian(here), rough=here.given and here.hessian is None)
+            rough = here.given and here.hessian is None
+            return Model(first_hessian(here), rough=rough, unseen=len(here.point) if rough else 0)
         stretch = np.sqrt(first_hessian(here).diagonal() / np.maximum(self.B.diagonal(), TINY))
         return Model(self.B * np.outer(stretch, stretch), self.radius, self.penalty)
 
@@ -190,11 +198,14 @@ def updated_hessian(
 
     If that curvature is negative and the objective is smooth, the curvature of B along the step
     becomes smaller, so that the next step is longer. Powell's damping (1978) would do so for small
-    curvatures, too, but it spoils models of followers with steep walls.
+    curvatures, too, but it spoils models of followers with steep walls. A step so short that the
+    slopes change no more than by rounding leaves B as it is.
     """
     with np.errstate(all="ignore"):
         step = there.point - here.point
-        change = there.lagrangian_gradient(multipliers) - here.lagrangian_gradient(multipliers)
+        change = changed_slopes(here, there, multipliers)
+        if np.abs(change).max() <= RESOLVED * (here.noise + there.noise):
+            return B
         Bs, along = B @ step, float(step @ change)
         clearly = CURVED * math.sqrt(float(step @ step) * float(change @ change))
         if not along > clearly:
@@ -203,6 +214,19 @@ def updated_hessian(
         new = B + np.outer(change, change) / along - np.outer(Bs, Bs) / float(step @ Bs)
         new = (new + new.T) / 2
     return new if np.isfinite(new).all() and is_definite(new) else B
+
+
+def changed_slopes(here: Iterate, there: Iterate, multipliers: FloatArray) -> FloatArray:
+    """Return how the Lagrangian's gradient changes over a step.
+
+    Slopes that were measured in other places than the points themselves are corrected, if one of
+    the points has measured curvatures.
+    """
+    change = there.lagrangian_gradient(multipliers) - here.lagrangian_gradient(multipliers)
+    curvature = there.curvature if there.curvature is not None else here.curvature
+    if curvature is not None:
+        change -= curvature * (np.asarray(there.shift) - here.shift)
+    return change
 
 
 def scaled_identity(
@@ -215,6 +239,21 @@ def scaled_identity(
         along = float(step @ change)
         scale = float(change @ change) / along if along > 0 else 0.0
     return scale * np.eye(len(B)) if math.isfinite(scale) and scale > 0 else B
+
+
+def softening(
+    B: FloatArray, here: Iterate, there: Iterate, multipliers: FloatArray
+) -> float:
+    """Return the part of B's curvature that a step has seen along itself, at most 1.
+
+    A B that began too large would else become smaller only along one step after the other. Scaling
+    all of it is by S. Oren and D. Luenberger, "Self-scaling variable metric algorithms", 1974.
+    """
+    with np.errstate(all="ignore"):
+        step = there.point - here.point
+        change = there.lagrangian_gradient(multipliers) - here.lagrangian_gradient(multipliers)
+        ratio = float(step @ change) / float(step @ B @ step)
+    return ratio if LEAST_SOFTENING <= ratio <= 1 else 1.0
 
 
 def is_definite(B: FloatArray) -> bool:
