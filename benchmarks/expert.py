@@ -53,6 +53,7 @@ NEAR_F, NEAR_LOWER = 1e-6, 2e-6  # How close F and f must come to the known opti
 MET = 1e-8  # The largest value of a constraint at a hit.
 METHODS = ("drc-plus", "slsqp", "slsqp-cold", "cobyqa", "nested-cma-es")
 EXPERTS = ("slsqp", "slsqp-cold")
+COMPARED = {"drc-plus", *EXPERTS}
 SETS = {  # problems, sizes and the most evaluations of a run
     "2,3": ([f"smd{i}" for i in range(1, 9)], (2, 3), 20_000),
     "tp": ([f"tp{i}" for i in range(1, 9)], (None, None), 20_000),
@@ -267,13 +268,12 @@ def report(rows: Sequence[Row]) -> list[list[str]]:
         for method in METHODS:
             cell = cells.get(method)
             line.append("-" if cell is None else f"{cell[0]:.0f} ({cell[1]} of {cell[2]})")
-        complete = all(name in cells for name in ("drc-plus", *EXPERTS))
-        lines.append([*line, f"{ratio_to_experts(cells):.2f}" if complete else "-"])
+        lines.append([*line, f"{ratio_to_experts(cells):.2f}" if COMPARED <= set(cells) else "-"])
     for name, (problems, _, _) in SETS.items():
         chosen = [
             ratio_to_experts(cells)
             for (problem, m, n), cells in table.items()
-            if problem in problems and name in ("tp", f"{m},{n}")
+            if problem in problems and name in ("tp", f"{m},{n}") and COMPARED <= set(cells)
         ]
         if len(chosen) == len(problems):
             mean = f"{geometric_mean(chosen):.2f}"
