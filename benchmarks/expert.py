@@ -268,12 +268,12 @@ def report(rows: Sequence[Row]) -> list[list[str]]:
         for method in METHODS:
             cell = cells.get(method)
             line.append("-" if cell is None else f"{cell[0]:.0f} ({cell[1]} of {cell[2]})")
-        lines.append([*line, f"{ratio_to_experts(cells):.2f}" if COMPARED <= set(cells) else "-"])
+        lines.append([*line, f"{ratio_to_experts(cells):.2f}" if set(cells) >= COMPARED else "-"])
     for name, (problems, _, _) in SETS.items():
         chosen = [
             ratio_to_experts(cells)
             for (problem, m, n), cells in table.items()
-            if problem in problems and name in ("tp", f"{m},{n}") and COMPARED <= set(cells)
+            if problem in problems and name in ("tp", f"{m},{n}") and set(cells) >= COMPARED
         ]
         if len(chosen) == len(problems):
             mean = f"{geometric_mean(chosen):.2f}"

@@ -108,7 +108,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
     width: int = 1  # how many descents run side by side
 
     name = registered("drc-plus")
-    revision = 10
+    revision = 11
     certifies = True
     ctol = USUAL_CTOL
     State = DRCPlusState

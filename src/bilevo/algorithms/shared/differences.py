@@ -71,6 +71,7 @@ class Sampler:
     unit: float
     derive: DeriveAt | None = None  # gives derivatives without differences, where it can
     bends: bool = False  # whether `derive` also gives Hessians, by differences of its gradients
+    doubts: bool = False  # whether to note what errors differences may have
     points: int = 0
     point: FloatArray = field(default_factory=lambda: np.empty(0))  # the best point
     objective: float = math.inf
@@ -144,9 +145,9 @@ class Sampler:
                 again = yield from self.values(point - steps[flipped])
                 slopes[flipped] = quotients(-steps[flipped].sum(axis=1), again, values)
         here = differentiated(point, values, steps.sum(axis=1), slopes)
-        here.shift = shift
-        with np.errstate(all="ignore"):
-            here.noise = rounding(float(values.objective[0])) / float(np.min(h_each))
+        if self.doubts:
+            error = rounding(float(values.objective[0]))
+            here.shift, here.noise = shift, error / float(np.min(h_each))
         return here
 
     def given(

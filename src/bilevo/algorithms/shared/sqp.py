@@ -14,7 +14,8 @@ of scipy cannot be used, because it cannot wait for requested values. Details:
 - Constraints are met with a margin of 1e-9 of the box, because a pair that violates a constraint by
   a rounding error counts as infeasible.
 - A `trusting` search ends after a step that gained what the model expected. After a step with
-  another gain, it measures curvatures again, at distances that fit the known curvatures.
+  another gain, it measures curvatures again, at distances that fit the known curvatures. It relies
+  on its Hessian, so it learns nothing from changes of slopes that errors of differences may cause.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def sqp(
     `derive` gives derivatives; where it cannot, differences replace them.
     """
     settings = rule.max_points, rule.difference, rule.unit
-    sampler = Sampler(at, low, high, *settings, derive, rule.bends)
+    sampler = Sampler(at, low, high, *settings, derive, rule.bends, rule.trusting)
     search = LocalSearch(sampler, rule)
     yield from search.begin(np.clip(point, low, high), hessian, values)
     while search.here is not None and not rule.done(sampler.point, sampler.objective):

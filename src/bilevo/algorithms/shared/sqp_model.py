@@ -22,7 +22,8 @@ MET = 1e-8  # A constraint this close to 0 may be met by rounding only.
 RESOLVED = 10.0  # A change of slopes shows curvature if it is more than their noise times this.
 CURVED = 1e-3  # A step shows curvature if its cosine with the gradient's change is larger.
 SOFTER = 0.2  # The curvature of a model along a step is reduced to this part if it was negative.
-LEAST_SOFTENING = 0.01  # If a step sees a smaller part of B's curvature, it says nothing of B.
+CLEARLY_LESS = 0.8  # A step has shown that B is too large if it shows a smaller part of B,
+SOFT_STEPS = 4  # and this many steps in a row show that all of B is.
 INDEFINITE = 1e-14  # Eigenvalues below this fraction of the largest may be rounding errors.
 CONSTANT = 1e-6  # A constraint does not change if its slopes are below this part of the largest.
 
@@ -43,7 +44,8 @@ class Model:
     radius: float = 1.0
     penalty: float = 0.0
     rough: bool = False  # whether B is a multiple of the identity that no step has scaled
-    unseen: int = 0  # if B began as a multiple of the identity: directions that no step has shown
+    guessed: bool = False  # whether B began as a multiple of the identity
+    soft_steps: int = 0  # whole steps in a row along which a guessed B was clearly too large
 
     def merit(self, values: Values) -> float:
         """Return the exact penalty function, which steps have to decrease."""
@@ -54,15 +56,30 @@ class Model:
 
     def learn(self, here: Iterate, there: Iterate, proposal: Proposal, smooth: bool) -> None:
         """Learn from a step that was taken, whole or shortened; `smooth` is as in the rule."""
+        multipliers = proposal.multipliers
         went, meant = np.abs(there.point - here.point).max(), np.abs(proposal.step).max()
         whole = went > 0.99 * meant
         self.radius = min(1.0, float(4 * self.radius if whole else 2 * went))
         if self.rough:
-            self.B, self.rough = scaled_identity(self.B, here, there, proposal.multipliers), False
-        elif self.unseen > 0 and whole:
-            self.B = self.B * softening(self.B, here, there, proposal.multipliers)
-            self.unseen -= 1
-        self.B = updated_hessian(self.B, here, there, proposal.multipliers, smooth)
+            self.B, self.rough = scaled_identity(self.B, here, there, multipliers), False
+        elif self.guessed and whole:
+            self.soften(here, there, multipliers)
+        self.B = updated_hessian(self.B, here, there, multipliers, smooth)
+
+    def soften(self, here: Iterate, there: Iterate, multipliers: FloatArray) -> None:
+        """Make all of B smaller if some steps in a row have shown that it is too large.
+
+        BFGS updates alone make it smaller along one step after the other. Scaling by the part of
+        the curvature that a step has shown is by S. Oren and D. Luenberger, "Self-scaling variable
+        metric algorithms", 1974; doing so after every step loses what earlier steps have shown.
+        """
+        with np.errstate(all="ignore"):
+            step = there.point - here.point
+            shown = float(step @ changed_slopes(here, there, multipliers))
+            part = shown / float(step @ self.B @ step)
+        self.soft_steps = self.soft_steps + 1 if 0 < part < CLEARLY_LESS else 0
+        if self.soft_steps >= SOFT_STEPS:
+            self.B = self.B * part
 
     def measured(self, here: Iterate, correlated: bool) -> Model:
         """Return a model with the measured curvatures along the axes.
@@ -71,7 +88,7 @@ class Model:
         """
         if not correlated or here.curvature is None:
             rough = here.given and here.hessian is None
-            return Model(first_hessian(here), rough=rough, unseen=len(here.point) if rough else 0)
+            return Model(first_hessian(here), rough=rough, guessed=rough)
         stretch = np.sqrt(first_hessian(here).diagonal() / np.maximum(self.B.diagonal(), TINY))
         return Model(self.B * np.outer(stretch, stretch), self.radius, self.penalty)
 
@@ -235,25 +252,10 @@ def scaled_identity(
     """Return the identity times the curvature that the first step saw, or B if it saw none."""
     with np.errstate(all="ignore"):
         step = there.point - here.point
-        change = there.lagrangian_gradient(multipliers) - here.lagrangian_gradient(multipliers)
+        change = changed_slopes(here, there, multipliers)
         along = float(step @ change)
         scale = float(change @ change) / along if along > 0 else 0.0
     return scale * np.eye(len(B)) if math.isfinite(scale) and scale > 0 else B
-
-
-def softening(
-    B: FloatArray, here: Iterate, there: Iterate, multipliers: FloatArray
-) -> float:
-    """Return the part of B's curvature that a step has seen along itself, at most 1.
-
-    A B that began too large would else become smaller only along one step after the other. Scaling
-    all of it is by S. Oren and D. Luenberger, "Self-scaling variable metric algorithms", 1974.
-    """
-    with np.errstate(all="ignore"):
-        step = there.point - here.point
-        change = there.lagrangian_gradient(multipliers) - here.lagrangian_gradient(multipliers)
-        ratio = float(step @ change) / float(step @ B @ step)
-    return ratio if LEAST_SOFTENING <= ratio <= 1 else 1.0
 
 
 def is_definite(B: FloatArray) -> bool:
