@@ -32,6 +32,8 @@ STOPPED = 1e-6  # A constraint may have stopped a search if its value is above m
 STALL = 10  # A descent stalls if over this number of steps,
 STALLED = 1e-3  # F falls by less than this part of what it has fallen in all,
 CONVERGING = 0.1  # and in the second half of these steps by more than this part of the first half.
+FINER = 0.5  # A descent goes on if its tolerance has become smaller than this part of itself,
+MAX_FINER = 3  # but not more often than this.
 MISLEADING = 0.5  # A gradient misleads if F changes by this part less or more than it says.
 MAX_CORRECTIONS = 3  # The most times that a descent begins, if steps had wrong answers.
 MAX_MISSES = 2  # After this many misleading gradients in a row, differences replace them.
@@ -119,12 +121,18 @@ class Phi:
     def minimize(self, x: FloatArray, values: Values | None = None) -> Procedure[SearchEnd]:
         """Search phi locally from x (m,).
 
-        If the search ends because its gradients are not good enough, it goes on by differences.
+        The tolerance on F depends on errors of f, which may have been far larger at the start. Then
+        the search goes on from its end. If the search ends because its gradients are not good enough, it goes on by differences.
         """
         chosen = np.arange(len(x)) if self.chosen is None else self.chosen
-        stall = StallTest()
-        rule = leader_rule(self.state, stall, self.over, self.ceiling)
-        end = yield from sqp_among(self, x, chosen, rule, values, self.derive)
+        for _ in range(MAX_FINER):
+            stall = StallTest()
+            rule = leader_rule(self.state, stall, self.over, self.ceiling)
+            end = yield from sqp_among(self, x, chosen, rule, values, self.derive)
+            finer = leader_tolerance(self.state) < FINER * rule.tolerance
+            if not (finer and end.converged) or self.over():
+                break
+            x, values = end.point, None
         if self.derived is None or end.converged or stall.stalled or self.over():
             return end
         if end.objective > rule.ceiling or not math.isfinite(end.objective):
@@ -268,6 +276,11 @@ class StallTest:
         return self.stalled
 
 
+def leader_tolerance(state: LeaderView) -> float:
+    """Return the least gain in F that is worth a step."""
+    return state.F_tolerance(LEADER_TOLERANCE)
+
+
 def leader_rule(
     state: LeaderView, stall: StallTest, over: Callable[[], bool], ceiling: float = math.inf
 ) -> LocalRule:
@@ -279,7 +292,7 @@ def leader_rule(
     m = len(state.the_elite.x)
     return LocalRule(
         LEADER_ITERATIONS * (m + 1),
-        state.F_tolerance(LEADER_TOLERANCE),
+        leader_tolerance(state),
         difference=LEADER_DIFFERENCE,
         margin=CONSTRAINT_MARGIN,
         ceiling=ceiling,
@@ -322,6 +335,17 @@ def descent(
     return end, phi.steps
 
 
+def descend_by_differences(state: LeaderView, follower: WarmFollower) -> Procedure[SearchEnd]:
+    """Descend once more from the elite with measured curvatures, before a run ends.
+
+    Gradients from one follower say nothing of curvatures. Where these differ by many orders, a
+    descent may end with a gain left in the softest directions.
+    """
+    elite = state.the_elite
+    phi = Phi(state, follower, relaxed=False, repairs=elite.lower_violation > 0, adjoint=False)
+    return (yield from phi.minimize(elite.x))
+
+
 def start_descents(
     state: LeaderView, follower: WarmFollower, x: FloatArray
 ) -> Procedure[list[Pair]]:
@@ -339,5 +363,5 @@ def leading(ended: Sequence[Descent], elite: Pair) -> Descent:
 
 def is_smooth_end(state: LeaderView, end: SearchEnd) -> bool:
     """Tell whether a descent ended where phi is smooth and the model expects no more gain."""
-    near = 100 * state.F_tolerance(LEADER_TOLERANCE)
+    near = 100 * leader_tolerance(state)
     return end.violation == 0 and end.left <= near

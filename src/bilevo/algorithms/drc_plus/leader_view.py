@@ -30,7 +30,7 @@ from bilevo.core.streams import stream
 from bilevo.core.tolerances import rounding
 
 LEADER_TOLERANCE = 1e-9  # A descent ends if it expects a smaller gain in F, in units of `F_scale`.
-USUAL_ERROR = 0.01  # Exact searches leave an error of f of about this part of their tolerance.
+USUAL_ERROR = 0.003  # Exact searches leave an error of f of about this part of their tolerance.
 MAX_NOISE = 1e-4  # Errors of f are taken to leave no more than this in F, in units of `F_scale`.
 CLEARLY_CURVED = 1e-3  # f is curved in all directions if curvatures differ by less than this.
 SAME_X = 1e-6  # Unfelt variables are the same if they differ by less (fractions of the box).

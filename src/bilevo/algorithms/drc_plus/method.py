@@ -47,6 +47,7 @@ from bilevo.algorithms.drc_plus.certificate import (
 )
 from bilevo.algorithms.drc_plus.competition import accept_best, compete
 from bilevo.algorithms.drc_plus.descent import (
+    descend_by_differences,
     descent,
     is_smooth_end,
     leading,
@@ -212,6 +213,8 @@ class DRCPlus(Algorithm[DRCPlusState]):
         """
         target, spent = AtTarget(spec.target), first_met([budget_of(spec)], state.progress())
         if spent or state.stop or target.met(state.progress()):
+            if state.stop and self.may_descend(state):
+                yield from descend_by_differences(state, self.follower(spec, state))
             elite, thorough = state.the_elite, final_thoroughness(spec, state.total)
             yield from self.certify_elite(spec, state, thorough)
             moved = np.abs(state.the_elite.x - elite.x).max() > DISTINCT

@@ -151,14 +151,15 @@ class LocalSearch:
     last: Iterate | None = None  # the last point whose derivatives were measured
     model: Model | None = None
     source: HessianSource = HessianSource.LEARNT
-    doubted: FloatArray | None = None  # the Hessian before it was measured again, until a step
+    # The Hessian before it was measured again, as long as no step has gained more since.
+    doubted: FloatArray | None = None
     left: float = math.inf  # gain that the model expects from the next step
     converged: bool = False
 
     @property
     def end(self) -> SearchEnd:
         best, hessian = self.sampler, None if self.model is None else self.model.B
-        if self.doubted is not None:  # no step has shown that the new one is better
+        if self.doubted is not None:  # nothing has shown that the new one is better
             hessian = self.doubted
         found = best.point, best.objective, best.violation, best.points
         gradient = None
@@ -203,10 +204,10 @@ class LocalSearch:
             taken = yield from line_search(sampler, here, proposal, model.merit, rule)
         if taken is not None:
             yield from self.accept(here, proposal, taken)
-        elif self.source is HessianSource.MEASURED or self.is_settled(model, proposal):
-            self.stop(converged=sampler.left() > 0 and sampler.violation == 0)
         elif self.source is HessianSource.RESCALED:  # the correlations may be wrong
             self.source = HessianSource.MEASURED
+        elif self.source is HessianSource.MEASURED or self.is_settled(model, proposal):
+            self.stop(converged=sampler.left() > 0 and sampler.violation == 0)
         else:
             yield from self.measure_again(here)
 
@@ -226,8 +227,10 @@ class LocalSearch:
 
         A `trusting` search stops instead if the step gained what the model expected.
         """
-        rule, model, self.doubted = self.rule, self.model, None
+        rule, model = self.rule, self.model
         assert model is not None
+        if model.merit(here.values) - model.merit(taken[1]) > rule.tolerance:
+            self.doubted = None
         whole, surprise = model.surprise(here, taken, proposal)
         feasible = taken[1].violation[0] == 0
         # An error of the model changes the gain to first order, but what is left to second order.
@@ -248,6 +251,8 @@ class LocalSearch:
         if there is not None:
             model.learn(here, there, proposal, rule.smooth)
         remeasured = misled and there is not None and not there.given
+        if remeasured and self.doubted is None:
+            self.doubted = model.B
         self.source = HessianSource.RESCALED if remeasured else HessianSource.LEARNT
 
     def measure_again(self, here: Iterate) -> Procedure[None]:
@@ -256,7 +261,7 @@ class LocalSearch:
         If given derivatives have no curvatures, the model begins anew.
         """
         assert self.model is not None
-        self.doubted = self.model.B
+        self.doubted = self.model.B if self.doubted is None else self.doubted
         if here.given:
             self.source = HessianSource.MEASURED
             if self.sampler.bends and self.sampler.derive is not None:
