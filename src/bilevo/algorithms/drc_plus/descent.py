@@ -122,7 +122,8 @@ class Phi:
         """Search phi locally from x (m,).
 
         The tolerance on F depends on errors of f, which may have been far larger at the start. Then
-        the search goes on from its end. If the search ends because its gradients are not good enough, it goes on by differences.
+        the search goes on from its end. If it ends because its gradients are not good enough, it
+        goes on by differences.
         """
         chosen = np.arange(len(x)) if self.chosen is None else self.chosen
         for _ in range(MAX_FINER):
