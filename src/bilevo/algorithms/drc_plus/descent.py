@@ -326,17 +326,19 @@ def descent(
     ceiling: float = math.inf,
     relaxed: bool = True,
     chosen: IntArray | None = None,
+    adjoint: bool = True,
 ) -> Procedure[Descent]:
     """Search phi locally from a pair; return how the search ended, and where its steps led.
 
     From an infeasible pair, the leader's constraints are ignored at first. From a feasible one,
     they are ignored afterwards, if they stopped the search: they may only be islands in its way.
     Without `relaxed`, they are never ignored. The search changes only the `chosen` variables.
+    With `adjoint`, gradients come from one follower where they can.
     """
     for _ in range(MAX_CORRECTIONS):
         ignored = relaxed and pair.violation > 0
         repairs = pair.lower_violation > 0
-        phi = Phi(state, follower, ceiling, ignored, repairs, chosen=chosen)
+        phi = Phi(state, follower, ceiling, ignored, repairs, chosen=chosen, adjoint=adjoint)
         end = yield from phi.minimize(pair.x)
         if phi.corrected is None:
             break

@@ -36,7 +36,7 @@ def leave_out(
     """
     known, spec = follower.known, follower.spec
     plain = spec.blocks is None and all(not task.lower.constraints.size for task in starts)
-    if not (starts and plain and known.clearly_curved):
+    if not (follower.lines and starts and plain and known.clearly_curved):
         return list(starts), []
     lines = [line(task.pair.y, answer.y) for task in starts]
     values = yield from known.evaluate(answer.x, np.concatenate(lines))

@@ -45,8 +45,8 @@ def search_unfelt(
     """Search F over the variables that the follower does not feel, from the elite's answer.
 
     A pair that is better than the elite becomes the elite. Returns its task, or None if there is
-    none. After some fruitless searches of the whole range, no more of them are made. Close to the elite
-    F is searched exactly, unless a descent has shown that F is smooth there.
+    none. After some fruitless searches of the whole range, no more of them are made. Around the
+    elite, F is searched exactly, unless a descent has shown that it is smooth there.
     """
     unfelt, elite = state.unfelt, state.the_elite
     if not math.isfinite(elite.F):
