@@ -142,7 +142,6 @@ def test_a_first_run_loads_what_it_uses_only(monkeypatch: pytest.MonkeyPatch) ->
         "certificate",
         "competition",
         "descent",
-        "downhill",
         "experience",
         "fallback",
         "leader_gradient",

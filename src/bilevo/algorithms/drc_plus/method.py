@@ -95,11 +95,10 @@ class DRCPlus(Algorithm[DRCPlusState]):
     A larger `width` fills more workers and looks at more basins of phi, for more evaluations.
     """
 
-    regression: bool = True  # WarmFollower and LocalFollower explain the first five switches
+    regression: bool = True  # WarmFollower and LocalFollower explain the first four switches
     curvature: bool = True
     probes: bool = True
     rivals: bool = True
-    lines: bool = True
     competition: bool = True
     descents: bool = True
     adjoint: bool = True  # gradients of phi from one follower (see leader_gradient)
@@ -122,7 +121,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
 
     def follower(self, spec: Spec, state: DRCPlusState) -> WarmFollower:
         """Return the solver of followers, with what the run has learnt."""
-        switches = self.curvature, self.probes, self.lines, self.regression, self.rivals
+        switches = self.curvature, self.probes, self.regression, self.rivals
         return WarmFollower(spec, state.known, *switches)
 
     def init(self, spec: Spec) -> Procedure[DRCPlusState]:
