@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -47,7 +48,6 @@ from bilevo.algorithms.drc_plus.certificate import (
 )
 from bilevo.algorithms.drc_plus.competition import accept_best, compete
 from bilevo.algorithms.drc_plus.descent import (
-    descend_by_differences,
     descent,
     is_smooth_end,
     leading,
@@ -56,6 +56,7 @@ from bilevo.algorithms.drc_plus.descent import (
 )
 from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask
 from bilevo.algorithms.drc_plus.fallback import FallbackDRC, without_incumbents
+from bilevo.algorithms.drc_plus.last_descent import exact_descent, settle_elite
 from bilevo.algorithms.drc_plus.leader_view import is_better
 from bilevo.algorithms.drc_plus.state import DRCPlusState, LeaderSearch, budget_of
 from bilevo.algorithms.drc_plus.tie_stage import note_ties, resolve_all_ties, tie_stage_is_due
@@ -211,14 +212,17 @@ class DRCPlus(Algorithm[DRCPlusState]):
 
         This check is more thorough after a long run. If it refutes the elite, the run continues.
         """
+        settled = not (state.stop and self.may_descend(state)) or (
+            yield from settle_elite(
+                spec, state, self.follower(spec, state), partial(self.polish, spec, state)
+            )
+        )
         target, spent = AtTarget(spec.target), first_met([budget_of(spec)], state.progress())
         if spent or state.stop or target.met(state.progress()):
-            if state.stop and self.may_descend(state):
-                yield from descend_by_differences(state, self.follower(spec, state))
             elite, thorough = state.the_elite, final_thoroughness(spec, state.total)
             yield from self.certify_elite(spec, state, thorough)
             moved = np.abs(state.the_elite.x - elite.x).max() > DISTINCT
-            if moved or are_distinct(state.the_elite, elite):
+            if moved or are_distinct(state.the_elite, elite) or not settled:
                 state.stop, state.fruitless = None, 0
         state.stop = first_met([target], state.progress()) or spent or state.stop
         if tie_stage_is_due(spec, state):
@@ -335,6 +339,9 @@ class DRCPlus(Algorithm[DRCPlusState]):
                 break
             if self.sees_branches(state) and not reached(spec, state.the_elite):
                 yield from follow_jump(state, follower, steps)
+            if not smooth and end.hessian is not None:
+                end = yield from exact_descent(state, follower)
+                smooth = is_smooth_end(state, end)
             if not smooth and end.hessian is not None:
                 yield from self.polish(spec, state, end.hessian, end.left)
             if smooth and is_just_missed(spec, state.the_elite):
