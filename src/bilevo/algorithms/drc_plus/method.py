@@ -6,7 +6,7 @@ one step, because they start from answers of other followers (see warm_follower)
 ingredients build on that:
 
 - **Competition** (see competition). Only the followers of the better leaders are solved exactly.
-- **Descent** (`descend`; see descent, leader_gradient). A local search over x improves the leader.
+- **Descent** (`descend`; see descent, exact_descent, leader_gradient). A local search improves x.
 - **Global search.** Descents from altered copies of the elite (`hop`; see also unfelt) alternate
   with CMA-ES over x with restarts (`sample`), which gets a quarter of the evaluations. If a descent
   ends at a kink, a small CMA-ES follows (`polish`).
@@ -54,9 +54,9 @@ from bilevo.algorithms.drc_plus.descent import (
     may_end,
     start_descents,
 )
+from bilevo.algorithms.drc_plus.exact_descent import go_on_exactly, sample_on, settle_elite
 from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask
 from bilevo.algorithms.drc_plus.fallback import FallbackDRC, without_incumbents
-from bilevo.algorithms.drc_plus.last_descent import exact_descent, settle_elite
 from bilevo.algorithms.drc_plus.leader_view import is_better
 from bilevo.algorithms.drc_plus.state import DRCPlusState, LeaderSearch, budget_of
 from bilevo.algorithms.drc_plus.tie_stage import note_ties, resolve_all_ties, tie_stage_is_due
@@ -110,7 +110,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
     width: int = 1  # how many descents run side by side
 
     name = registered("drc-plus")
-    revision = 11
+    revision = 12
     certifies = True
     ctol = USUAL_CTOL
     State = DRCPlusState
@@ -212,11 +212,10 @@ class DRCPlus(Algorithm[DRCPlusState]):
 
         This check is more thorough after a long run. If it refutes the elite, the run continues.
         """
-        settled = not (state.stop and self.may_descend(state)) or (
-            yield from settle_elite(
-                spec, state, self.follower(spec, state), partial(self.polish, spec, state)
-            )
-        )
+        settled = not (state.stop and self.may_descend(state))
+        if not settled:
+            polish = partial(self.polish, spec, state)
+            settled = yield from settle_elite(spec, state, self.follower(spec, state), polish)
         target, spent = AtTarget(spec.target), first_met([budget_of(spec)], state.progress())
         if spent or state.stop or target.met(state.progress()):
             elite, thorough = state.the_elite, final_thoroughness(spec, state.total)
@@ -339,8 +338,8 @@ class DRCPlus(Algorithm[DRCPlusState]):
                 break
             if self.sees_branches(state) and not reached(spec, state.the_elite):
                 yield from follow_jump(state, follower, steps)
-            if not smooth and end.hessian is not None:
-                end = yield from exact_descent(state, follower)
+            if not smooth:
+                end = yield from go_on_exactly(spec, state, follower, end)
                 smooth = is_smooth_end(state, end)
             if not smooth and end.hessian is not None:
                 yield from self.polish(spec, state, end.hessian, end.left)
@@ -388,13 +387,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
     ) -> Procedure[None]:
         """Run CMA-ES where a descent ended at a kink; the Hessian gives its first covariance."""
         search = LeaderSearch.around(state.the_elite.x, hessian, left)
-        record = [state.the_elite.F]
-        ends = AtTarget(spec.target), budget_of(spec)
-        while not (search.ended or first_met(ends, state.progress())):
-            yield from self.sample(spec, state, search)
-            record.append(state.the_elite.F)
-            if len(record) > 10 and record[-10] - record[-1] <= 0.05 * (record[0] - record[-1]):
-                break
+        yield from sample_on(spec, state, search, partial(self.sample, spec, state))
 
     def hop(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
         """Search variables that are not felt; if in vain, descend from a copy of the elite."""

@@ -1,10 +1,11 @@
-"""The last descent of a drc-plus run: it shows whether the leader's search has converged.
+"""Exact descents: they show whether the leader's search has converged.
 
 Usual descents save evaluations: their slopes are one-sided, and their curvatures are learnt step by
 step. Where curvatures of phi differ by many orders in directions that are not those of the axes, a
-small error of a slope hides a large gain, and a descent ends too early. So before a run ends by
-itself, it descends from its elite with slopes by central differences and with the whole Hessian
-measured. It does so until such a descent gains nothing.
+small error of a slope hides a large gain, and a descent ends too early. An exact descent has slopes
+by central differences, and the whole Hessian is measured. It follows a usual one that ended where
+phi does not seem to be smooth. And before a run ends by itself, it descends exactly from its elite,
+until that gains nothing. A run that cannot show this has no success.
 """
 
 from __future__ import annotations
@@ -22,17 +23,19 @@ from bilevo.algorithms.drc_plus.descent import (
     may_end,
 )
 from bilevo.algorithms.drc_plus.leader_view import LEADER_TOLERANCE, is_better
-from bilevo.algorithms.drc_plus.state import DRCPlusState
+from bilevo.algorithms.drc_plus.state import DRCPlusState, LeaderSearch, budget_of
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.polish import curvature_at
 from bilevo.algorithms.shared.sqp import SearchEnd, sqp
 from bilevo.core.arrays import TINY, FloatArray
 from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure
+from bilevo.core.stop_rules import AtTarget, first_met
 from bilevo.core.tolerances import ALIKE
 
 HESSIAN_DIFFERENCE = 1e-4  # Differences that give the Hessian of phi (fraction of the box).
-SOFTEST = 1e-10  # Smaller curvatures count as this fraction of the largest one.
+LEAST_CURVATURE = 1e-10  # Smaller curvatures count as this fraction of the largest one.
+SHARE = 0.25  # Before the run's end, a Hessian takes at most this share of what was spent so far.
 MOST_ROUNDS = 20  # The most descents, of which all but the last have gained something.
 
 Polish = Callable[[FloatArray, float], Procedure[None]]  # from a Hessian, and what is left to gain
@@ -47,7 +50,7 @@ def settle_elite(
     """
     for _ in range(MOST_ROUNDS):
         before, tolerance = state.the_elite, exact_tolerance(state)
-        end = yield from exact_descent(state, follower)
+        end = yield from descend_exactly(state, follower)
         if may_end(spec, state):
             return False
         if not is_better(state.the_elite, before, tolerance):
@@ -57,7 +60,35 @@ def settle_elite(
     return False
 
 
-def exact_descent(state: DRCPlusState, follower: WarmFollower) -> Procedure[SearchEnd]:
+def go_on_exactly(
+    spec: Spec, state: DRCPlusState, follower: WarmFollower, end: SearchEnd
+) -> Procedure[SearchEnd]:
+    """Return the end of an exact descent from the elite; the given end if it would cost too much.
+
+    A follower is taken to cost n + 3 evaluations.
+    """
+    if spec.m * (spec.m + 1) * (spec.n + 3) > SHARE * state.total:
+        return end
+    return (yield from descend_exactly(state, follower))
+
+
+def sample_on(
+    spec: Spec,
+    state: DRCPlusState,
+    search: LeaderSearch,
+    sample: Callable[[LeaderSearch], Procedure[None]],
+) -> Procedure[None]:
+    """Make generations of a search by CMA-ES until it ends, or gains little."""
+    record = [state.the_elite.F]
+    ends = AtTarget(spec.target), budget_of(spec)
+    while not (search.ended or first_met(ends, state.progress())):
+        yield from sample(search)
+        record.append(state.the_elite.F)
+        if len(record) > 10 and record[-10] - record[-1] <= 0.05 * (record[0] - record[-1]):
+            break
+
+
+def descend_exactly(state: DRCPlusState, follower: WarmFollower) -> Procedure[SearchEnd]:
     """Descend from the elite with slopes by central differences and a measured Hessian."""
     elite = state.the_elite
     phi = Phi(state, follower, relaxed=False, repairs=elite.lower_violation > 0, adjoint=False)
@@ -65,7 +96,16 @@ def exact_descent(state: DRCPlusState, follower: WarmFollower) -> Procedure[Sear
     start = state.the_elite.x
     rule = leader_rule(state, StallTest(), phi.over)
     low, high = np.zeros(len(start)), np.ones(len(start))
-    return (yield from sqp(phi, start, low, high, replace(rule, tolerance=exact_tolerance(state), central=True), hessian))
+    return (
+        yield from sqp(
+            phi,
+            start,
+            low,
+            high,
+            replace(rule, tolerance=exact_tolerance(state), central=True),
+            hessian,
+        )
+    )
 
 
 def exact_tolerance(state: DRCPlusState) -> float:
@@ -85,5 +125,5 @@ def measured_hessian(phi: Phi, x: FloatArray) -> Procedure[FloatArray | None]:
         return None
     curvatures, directions = model.axes()
     sizes = np.abs(curvatures)
-    floor = SOFTEST * float(sizes.max()) + TINY
+    floor = LEAST_CURVATURE * float(sizes.max()) + TINY
     return np.asarray((directions.T * np.maximum(sizes, floor)) @ directions)
