@@ -3,9 +3,10 @@
 Usual descents save evaluations: their slopes are one-sided, and their curvatures are learnt step by
 step. Where curvatures of phi differ by many orders in directions that are not those of the axes, a
 small error of a slope hides a large gain, and a descent ends too early. An exact descent has slopes
-by central differences, and the whole Hessian is measured. It follows a usual one that ended where
-phi does not seem to be smooth. And before a run ends by itself, it descends exactly from its elite,
-until that gains nothing. A run that cannot show this has no success.
+by central differences, and measures the whole Hessian if that does not cost too much. It follows a
+usual one that ended where phi does not seem to be smooth. And before a run ends by itself, it
+descends exactly from its elite, until that gains nothing. A run that cannot show this goes on, and
+has no success if its budget ends it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from bilevo.core.tolerances import ALIKE
 
 HESSIAN_DIFFERENCE = 1e-4  # Differences that give the Hessian of phi (fraction of the box).
 LEAST_CURVATURE = 1e-10  # Smaller curvatures count as this fraction of the largest one.
-SHARE = 0.25  # Before the run's end, a Hessian takes at most this share of what was spent so far.
+SHARE = 0.2  # A Hessian is measured only if it takes at most this share of what was spent so far.
 MOST_ROUNDS = 20  # The most descents, of which all but the last have gained something.
 
 Polish = Callable[[FloatArray, float], Procedure[None]]  # from a Hessian, and what is left to gain
@@ -63,13 +64,15 @@ def settle_elite(
 def go_on_exactly(
     spec: Spec, state: DRCPlusState, follower: WarmFollower, end: SearchEnd
 ) -> Procedure[SearchEnd]:
-    """Return the end of an exact descent from the elite; the given end if it would cost too much.
-
-    A follower is taken to cost n + 3 evaluations.
-    """
-    if spec.m * (spec.m + 1) * (spec.n + 3) > SHARE * state.total:
+    """Return the end of an exact descent from the elite, or the given end if it costs too much."""
+    if may_end(spec, state) or hessian_cost(spec) > SHARE * state.total:
         return end
     return (yield from descend_exactly(state, follower))
+
+
+def hessian_cost(spec: Spec) -> int:
+    """Return about how many evaluations a Hessian of phi takes: n + 3 for each follower."""
+    return spec.m * (spec.m + 1) * (spec.n + 3)
 
 
 def sample_on(
@@ -89,23 +92,19 @@ def sample_on(
 
 
 def descend_exactly(state: DRCPlusState, follower: WarmFollower) -> Procedure[SearchEnd]:
-    """Descend from the elite with slopes by central differences and a measured Hessian."""
+    """Descend from the elite with slopes by central differences, and maybe a measured Hessian.
+
+    With constraints of the leader, a search needs the Hessian of the Lagrangian instead.
+    """
     elite = state.the_elite
     phi = Phi(state, follower, relaxed=False, repairs=elite.lower_violation > 0, adjoint=False)
-    hessian = None if state.constrained else (yield from measured_hessian(phi, elite.x))
+    hessian, spec = None, follower.spec
+    if not state.constrained and hessian_cost(spec) <= SHARE * state.total:
+        hessian = yield from measured_hessian(phi, elite.x)
     start = state.the_elite.x
     rule = leader_rule(state, StallTest(), phi.over)
-    low, high = np.zeros(len(start)), np.ones(len(start))
-    return (
-        yield from sqp(
-            phi,
-            start,
-            low,
-            high,
-            replace(rule, tolerance=exact_tolerance(state), central=True),
-            hessian,
-        )
-    )
+    rule = replace(rule, tolerance=exact_tolerance(state), central=True)
+    return (yield from sqp(phi, start, np.zeros(spec.m), np.ones(spec.m), rule, hessian))
 
 
 def exact_tolerance(state: DRCPlusState) -> float:
