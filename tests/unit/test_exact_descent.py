@@ -45,7 +45,7 @@ def test_a_long_valley_between_the_axes_is_followed_to_its_end() -> None:
         assert result.success and result.F < 1e-5
 
 
-def test_a_success_in_a_bent_valley_is_no_early_stop() -> None:
-    runs = [bilevo.minimize(bent_valley(4), rng=seed) for seed in range(1, 5)]
-    assert any(run.success for run in runs)
-    assert all(run.F < 1e-4 for run in runs if run.success)
+def test_a_bent_valley_is_followed_to_its_end() -> None:
+    for seed in (2, 3):
+        result = bilevo.minimize(bent_valley(3), rng=seed)
+        assert result.success and result.F < 1e-5
