@@ -139,7 +139,7 @@ NOT_SMOOTH = ("smd1-abs", "smd1-max", "smd1-noise3", "smd1-noise6")
 @pytest.mark.parametrize("name", SMOOTH + NOT_SMOOTH)
 def test_kinks_and_noise_are_noticed(name: str) -> None:
     bed = Bed(get(name))
-    leaders = around(0.4, bed.spec.m, 8)
+    leaders = around(0.4, bed.spec.m, 24)
     bed.known.learn(bed.explored(leaders[0])[0].pair)
     for x in leaders[1:]:
         bed.cost(bed.warm(x))

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bilevo.algorithms.drc_plus.downhill import leave_out
 from bilevo.algorithms.drc_plus.experience import (
     DISTINCT,
     ENOUGH_SEARCHES,
@@ -246,8 +247,16 @@ def search_all(
     iterations: int = FEW_ITERATIONS,
     towards: Pair | None = None,
 ) -> Procedure[list[WarmTask]]:
-    """Search locally from all tasks side by side, each for a few iterations."""
-    return (yield from together(follower.search_afresh(s, iterations, towards) for s in starts))
+    """Search locally from all tasks side by side, each for a few iterations.
+
+    Searches end when they come near the answer `towards`. Those from which f falls all the way to
+    it are not made, and count as if they had come near it.
+    """
+    ends: list[WarmTask] = []
+    if towards is not None:
+        starts, ends = yield from leave_out(follower, starts, towards)
+    searches = (follower.search_afresh(start, iterations, towards) for start in starts)
+    return (yield from together(searches)) + ends
 
 
 def test_smoothness(

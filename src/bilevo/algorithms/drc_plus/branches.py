@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from bilevo.algorithms.drc_plus.box_search import (
+    basin_tasks,
     is_same,
     search_all,
-    search_points,
     tasks_at,
     with_best_parts,
 )
@@ -31,11 +31,10 @@ from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask
 from bilevo.algorithms.drc_plus.leader_view import LeaderView
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair
-from bilevo.algorithms.shared.independent_search import basin_points
 from bilevo.algorithms.shared.leader import leader_ranking
 from bilevo.algorithms.shared.sqp import sqp
 from bilevo.core.arrays import FloatArray
-from bilevo.core.request import Procedure, Values, alongside, together
+from bilevo.core.request import Procedure, Values, together
 from bilevo.optimizers.sampling import latin_hypercube
 
 LEADERS = 5  # The leaders looked at are this number times m + 1,
@@ -93,17 +92,7 @@ def look_at_leaders(
             if not any(has_several(follower, ends) for ends in found):
                 return found
     rest = x[len(found) :]
-    return found + (yield from together(spread_ends(follower, row, rng) for row in rest))
-
-
-def spread_ends(
-    follower: WarmFollower, x: FloatArray, rng: np.random.Generator
-) -> Procedure[list[WarmTask]]:
-    """Solve a follower from spread points; return where the local searches ended."""
-    spec = follower.spec
-    points = latin_hypercube(EXPLORED_POINTS + 4 * spec.n_each, spec.n, rng)
-    found, _ = yield from search_points(follower, x, points, EXPLORED_SEARCHES)
-    return with_best_parts(follower, found)
+    return found + (yield from together(look(follower, row, rng) for row in rest))
 
 
 def look(
@@ -112,7 +101,7 @@ def look(
     rng: np.random.Generator,
     searches: int = EXPLORED_SEARCHES,
 ) -> Procedure[list[WarmTask]]:
-    """Solve a follower from spread points and from its predicted answer; return all ends.
+    """Solve a follower from its predicted answer and from spread points; return all ends.
 
     Searches that come near the first one's answer end there. If only one search starts from spread
     points, it starts from the one that is farthest from the predicted answer.
@@ -121,23 +110,18 @@ def look(
     predicted = yield from follower.start(x, np.ones(len(x)))
     points = latin_hypercube(EXPLORED_POINTS + 4 * spec.n_each, spec.n, rng)
     values = yield from known.evaluate(x, points)
-    chosen = basin_points(points, values, 0, EXPLORED_SEARCHES)
+    starts = basin_tasks(follower, x, points, values, EXPLORED_SEARCHES)
     if searches == 1:
-        away = np.abs(points[chosen] - predicted.pair.y).max(axis=1)
-        chosen = chosen[[int(away.argmax())]]
-    starts = [WarmTask.at(x, points[i : i + 1], values.part(i, i + 1)) for i in chosen]
-    first = yield from follower.search_afresh(starts[0], SLOW_ITERATIONS)
-    warm = follower.search_locally(predicted, known.tight, SLOW_ITERATIONS, first.pair)
-    others = search_all(follower, starts[1:], towards=first.pair)
-    again, more = yield from alongside(warm, others)
-    return with_best_parts(follower, [first, again, *more])
+        starts = [max(starts, key=lambda start: np.abs(start.pair.y - predicted.pair.y).max())]
+    first = yield from follower.search_locally(predicted, known.tight, SLOW_ITERATIONS)
+    others = yield from search_all(follower, starts, towards=first.pair)
+    return with_best_parts(follower, [first, *others])
 
 
 def has_several(follower: WarmFollower, ends: Sequence[WarmTask]) -> bool:
     """Tell whether searches of one follower ended at several answers, or none settled."""
-    best = best_of(ends)
-    others = (end for end in ends if end.solved)
-    return not best.solved or not all(is_same(follower.known, best, end) for end in others)
+    best, solved = best_of(ends), [end for end in ends if end.solved]
+    return not solved or not all(is_same(follower.known, best, end) for end in solved)
 
 
 def try_all_answers(follower: WarmFollower, tasks: Sequence[WarmTask]) -> Procedure[list[WarmTask]]:

@@ -36,6 +36,7 @@ FINER = 0.5  # A descent goes on if its tolerance has become smaller than this p
 MAX_FINER = 3  # but not more often than this.
 MISLEADING = 0.5  # A gradient misleads if F changes by this part less or more than it says.
 MAX_CORRECTIONS = 3  # The most times that a descent begins, if steps had wrong answers.
+ASTRAY = 2  # Constraints are no longer ignored after so many steps, times m, that violate them.
 MAX_MISSES = 2  # After this many misleading gradients in a row, differences replace them.
 
 
@@ -64,6 +65,7 @@ class Phi:
     misses: int = 0  # misleading gradients in a row
     corrected: WarmTask | None = None  # a step that had a wrong answer, with a better one
     chosen: IntArray | None = None  # the only variables that searches change; None for all
+    outside: int = 0  # steps in a row that violated the leader's constraints while `relaxed`
 
     def derive(self, point: FloatArray) -> Procedure[Derivatives | None]:
         """Return the derivatives of phi at the end of the last step; None to take differences."""
@@ -91,6 +93,14 @@ class Phi:
         ended = may_end(self.follower.spec, self.state)
         return ended or self.corrected is not None or self.state.known.rough
 
+    def done(self) -> bool:
+        """Tell whether the current search ends: it is over, or has gone astray.
+
+        A search that ignores the leader's constraints has gone astray if it stays where they are
+        violated: it has had time to cross a part of the box where they are.
+        """
+        return self.over() or self.outside >= ASTRAY * self.follower.spec.m
+
     def test_gradient(self, pair: Pair, gradient: FloatArray) -> None:
         """Compare the change of F since the last gradient with what both gradients say."""
         if self.derived is not None:
@@ -110,6 +120,8 @@ class Phi:
         if len(tasks) == 1:  # a step of the search, not finite differences
             tasks[0] = yield from self.on_branch(tasks[0])
             self.steps.append(tasks[0])
+            violates = self.relaxed and bool((tasks[0].G > 0).any())
+            self.outside = self.outside + 1 if violates else 0
         for i, task in enumerate(tasks):
             if task.solved and state.is_improved_by(task.pair):
                 if len(tasks) == 1:  # A step ended there; several rows are for finite differences.
@@ -128,18 +140,18 @@ class Phi:
         chosen = np.arange(len(x)) if self.chosen is None else self.chosen
         for _ in range(MAX_FINER):
             stall = StallTest()
-            rule = leader_rule(self.state, stall, self.over, self.ceiling)
+            rule = leader_rule(self.state, stall, self.done, self.ceiling)
             end = yield from sqp_among(self, x, chosen, rule, values, self.derive)
             finer = leader_tolerance(self.state) < FINER * rule.tolerance
-            if not (finer and end.converged) or self.over():
+            if not (finer and end.converged) or self.done():
                 break
             x, values = end.point, None
-        if self.derived is None or end.converged or stall.stalled or self.over():
+        if self.derived is None or end.converged or stall.stalled or self.done():
             return end
         if end.objective > rule.ceiling or not math.isfinite(end.objective):
             return end
         self.adjoint = False
-        rule = leader_rule(self.state, StallTest(), self.over, self.ceiling)
+        rule = leader_rule(self.state, StallTest(), self.done, self.ceiling)
         return (yield from sqp_among(self, end.point, chosen, rule))
 
     def repair(self, x: FloatArray, end: SearchEnd) -> Procedure[SearchEnd]:
@@ -314,17 +326,19 @@ def descent(
     ceiling: float = math.inf,
     relaxed: bool = True,
     chosen: IntArray | None = None,
+    adjoint: bool = True,
 ) -> Procedure[Descent]:
     """Search phi locally from a pair; return how the search ended, and where its steps led.
 
     From an infeasible pair, the leader's constraints are ignored at first. From a feasible one,
     they are ignored afterwards, if they stopped the search: they may only be islands in its way.
     Without `relaxed`, they are never ignored. The search changes only the `chosen` variables.
+    With `adjoint`, gradients come from one follower where they can.
     """
     for _ in range(MAX_CORRECTIONS):
         ignored = relaxed and pair.violation > 0
         repairs = pair.lower_violation > 0
-        phi = Phi(state, follower, ceiling, ignored, repairs, chosen=chosen)
+        phi = Phi(state, follower, ceiling, ignored, repairs, chosen=chosen, adjoint=adjoint)
         end = yield from phi.minimize(pair.x)
         if phi.corrected is None:
             break

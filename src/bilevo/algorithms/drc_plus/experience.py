@@ -34,6 +34,7 @@ FEW_SEARCHES = 2  # After this many searches that settled, followers are taken t
 ENOUGH_SEARCHES = 6  # Fewer local searches do not show that followers are not smooth.
 DISTINCT = 0.01  # Answers farther apart than this fraction of the box count as different.
 CAPACITY = 5000  # How many answers are remembered.
+CLEARLY_CURVED = 1e-5  # f is curved in all directions if curvatures differ by less than this.
 WIDE = 0.3  # Standard deviation of points all over the box, as a fraction of the box.
 SOFTEST = 1e-6  # Curvatures that are kept are at least this fraction of the largest.
 FAR_APART = 0.5  # Leaders farther apart say nothing about how answers change with x.
@@ -203,6 +204,14 @@ class Experience:
     def surely_smooth(self) -> bool:
         """Tell whether all local searches have settled so far, and they were not too few."""
         return self.searches >= FEW_SEARCHES and self.smooth > 0.99
+
+    @property
+    def clearly_curved(self) -> bool:
+        """Tell whether f was measured to be curved in all directions."""
+        if not self.measured.size:
+            return False
+        curvatures = np.linalg.eigvalsh(self.measured)
+        return bool(curvatures[0] > CLEARLY_CURVED * curvatures[-1])
 
     @property
     def unit(self) -> float:

@@ -17,7 +17,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bilevo.algorithms.drc import DRC
-from bilevo.algorithms.drc_plus.experience import Experience, counted
+from bilevo.algorithms.drc_plus.box_search import test_smoothness
+from bilevo.algorithms.drc_plus.experience import Experience, WarmTask, counted
+from bilevo.algorithms.drc_plus.local_follower import LocalFollower
+from bilevo.algorithms.drc_plus.state import DRCPlusState
 from bilevo.algorithms.shared.follower_search import ABSOLUTE, FollowerRule, Pair
 from bilevo.algorithms.shared.leader import LeaderState, alone_reaches, upper_rules
 from bilevo.core.budget import StopReason
@@ -63,6 +66,15 @@ class FallbackDRC(DRC):
             yield from self.settle(spec, state, None)
         if alone_reaches(spec, candidate, state.elite):
             state.elite = candidate
+
+
+def test_again(
+    follower: LocalFollower, state: DRCPlusState, rng: np.random.Generator
+) -> Procedure[None]:
+    """Search the elite's follower locally; if these searches settle, the fallback ends."""
+    state.known.smooth, state.known.searches = 1.0, 0
+    yield from test_smoothness(follower, WarmTask.of_pair(state.the_elite, np.empty(0)), rng)
+    state.smoothness_at = state.total
 
 
 def without_incumbents(procedure: Procedure[T], known: Experience) -> Procedure[T]:

@@ -32,7 +32,6 @@ from bilevo.core.tolerances import rounding
 LEADER_TOLERANCE = 1e-9  # A descent ends if it expects a smaller gain in F, in units of `F_scale`.
 USUAL_ERROR = 0.003  # Exact searches leave an error of f of about this part of their tolerance.
 MAX_NOISE = 1e-4  # Errors of f are taken to leave no more than this in F, in units of `F_scale`.
-CLEARLY_CURVED = 1e-3  # f is curved in all directions if curvatures differ by less than this.
 SAME_X = 1e-6  # Unfelt variables are the same if they differ by less (fractions of the box).
 SHARPENING = 1e-4  # The step of central differences that sharpen an answer (fraction of box).
 FLAT_REACH = 0.05  # How far f must stay level along a flat direction, as a fraction of the box.
@@ -153,7 +152,7 @@ class LeaderView:
         before, and f was curved in all directions, f is taken to be so here.
         """
         self.flat_hessian = UNKNOWN
-        if is_clearly_curved(self.known.measured):
+        if self.known.clearly_curved:
             return
         hessian = yield from self.known.measure_hessian(pair)
         if hessian is None:
@@ -278,14 +277,6 @@ class LeaderView:
             if gain > 0 and math.isfinite(new.moved):
                 self.sensitivity += 0.2 * (new.moved / math.sqrt(gain) - self.sensitivity)
         return new
-
-
-def is_clearly_curved(hessian: FloatArray) -> bool:
-    """Tell whether a measured Hessian is known and far from having a flat direction."""
-    if not hessian.size:
-        return False
-    curvatures = np.linalg.eigvalsh(hessian)
-    return bool(curvatures[0] > CLEARLY_CURVED * curvatures[-1])
 
 
 def is_better(pair: Pair, than: Pair, tolerance: float) -> bool:

@@ -61,6 +61,7 @@ class LocalFollower:
     known: Experience
     curvature: bool = True  # share Hessians between followers
     probes: bool = True  # probe along the axes when the box is searched
+    lines: bool = True  # leave out searches if f falls all the way to a known answer
 
     def at(self, x: FloatArray, y: FloatArray) -> Procedure[WarmTask]:
         """Return a task at the best of some answers y (k, n)."""

@@ -56,7 +56,7 @@ from bilevo.algorithms.drc_plus.descent import (
 )
 from bilevo.algorithms.drc_plus.exact_descent import go_on_exactly, sample_on, settle_elite
 from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask
-from bilevo.algorithms.drc_plus.fallback import FallbackDRC, without_incumbents
+from bilevo.algorithms.drc_plus.fallback import FallbackDRC, test_again, without_incumbents
 from bilevo.algorithms.drc_plus.leader_view import is_better
 from bilevo.algorithms.drc_plus.state import DRCPlusState, LeaderSearch, budget_of
 from bilevo.algorithms.drc_plus.tie_stage import note_ties, resolve_all_ties, tie_stage_is_due
@@ -96,13 +96,16 @@ class DRCPlus(Algorithm[DRCPlusState]):
     A larger `width` fills more workers and looks at more basins of phi, for more evaluations.
     """
 
-    regression: bool = True  # WarmFollower and LocalFollower explain the first four switches
+    regression: bool = True  # WarmFollower and LocalFollower explain the first five switches
     curvature: bool = True
     probes: bool = True
     rivals: bool = True
+    lines: bool = True
     competition: bool = True
     descents: bool = True
+    adjoint: bool = True  # gradients of phi from one follower (see leader_gradient)
     hops: bool = True
+    unfelt: bool = True
     optimism: bool = True
     branches: bool = True
     certificate: bool = True
@@ -120,7 +123,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
 
     def follower(self, spec: Spec, state: DRCPlusState) -> WarmFollower:
         """Return the solver of followers, with what the run has learnt."""
-        switches = self.curvature, self.probes, self.regression, self.rivals
+        switches = self.curvature, self.probes, self.lines, self.regression, self.rivals
         return WarmFollower(spec, state.known, *switches)
 
     def init(self, spec: Spec) -> Procedure[DRCPlusState]:
@@ -272,7 +275,9 @@ class DRCPlus(Algorithm[DRCPlusState]):
             state.fallback = yield from drc.start_at(spec, state.the_elite)
             state.smoothness_at = state.total
         if state.total >= RETEST * state.smoothness_at:
-            yield from self.test_smoothness_again(spec, state)
+            yield from test_again(
+                self.follower(spec, state), state, state.stream(spec, "smoothness")
+            )
             if not state.known.rough:
                 state.fallback = None
                 return
@@ -293,14 +298,6 @@ class DRCPlus(Algorithm[DRCPlusState]):
             other.elite = state.elite
             if other.stop is StopReason.TARGET and not reached(spec, state.the_elite):
                 state.stop = other.stop = drc.budget_met(spec, other)
-
-    def test_smoothness_again(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
-        """Search the elite's follower locally; if these searches settle, the fallback ends."""
-        state.known.smooth, state.known.searches = 1.0, 0
-        elite, rng = state.the_elite, state.stream(spec, "smoothness")
-        task = WarmTask.of_pair(elite, np.empty(0))
-        yield from test_smoothness(self.follower(spec, state), task, rng)
-        state.smoothness_at = state.total
 
     # The leader's local search
 
@@ -325,9 +322,8 @@ class DRCPlus(Algorithm[DRCPlusState]):
             before = state.the_elite
             starts, others = [pair, *others], ()
             follower = self.follower(spec, state)
-            descents = [
-                descent(state, follower, start, ceiling, relaxed, chosen) for start in starts
-            ]
+            settings = ceiling, relaxed, chosen, self.adjoint
+            descents = [descent(state, follower, start, *settings) for start in starts]
             ended = yield from together(descents, fair=True)
             for (end, _), start in zip(ended, starts, strict=True):
                 if math.isfinite(end.objective):
@@ -401,6 +397,8 @@ class DRCPlus(Algorithm[DRCPlusState]):
 
     def improve_unfelt(self, spec: Spec, state: DRCPlusState) -> Procedure[bool]:
         """Search variables that followers do not feel, then the others; tell if F has improved."""
+        if not self.unfelt:
+            return False
         rng = state.stream(spec, "unfelt")
         task = yield from search_unfelt(state, self.follower(spec, state), rng)
         if task is not None:

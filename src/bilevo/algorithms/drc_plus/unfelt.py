@@ -19,7 +19,8 @@ from dataclasses import replace
 import numpy as np
 
 from bilevo.algorithms.drc_plus.experience import WarmTask
-from bilevo.algorithms.drc_plus.leader_view import LEADER_TOLERANCE, LeaderView, is_better
+from bilevo.algorithms.drc_plus.leader_view import LEADER_TOLERANCE, is_better
+from bilevo.algorithms.drc_plus.state import DRCPlusState
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.core.arrays import IntArray
@@ -39,12 +40,13 @@ AROUND = 3e-3  # The first deviations of a search around the elite, as fractions
 
 
 def search_unfelt(
-    state: LeaderView, follower: WarmFollower, rng: np.random.Generator
+    state: DRCPlusState, follower: WarmFollower, rng: np.random.Generator
 ) -> Procedure[WarmTask | None]:
     """Search F over the variables that the follower does not feel, from the elite's answer.
 
     A pair that is better than the elite becomes the elite. Returns its task, or None if there is
-    none. After some fruitless searches of the whole range, no more of them are made.
+    none. After some fruitless searches of the whole range, no more of them are made. Around the
+    elite, F is searched exactly, unless a descent has shown that it is smooth there.
     """
     unfelt, elite = state.unfelt, state.the_elite
     if not math.isfinite(elite.F):
@@ -52,7 +54,8 @@ def search_unfelt(
     if not unfelt.tested:
         unfelt.variables = yield from find_unfelt(state, rng)
         unfelt.tested = True
-    wide, exact = unfelt.fruitless < ENOUGH_FRUITLESS, not unfelt.is_exact(elite.x)
+    wide = unfelt.fruitless < ENOUGH_FRUITLESS
+    exact = state.kinked and not unfelt.is_exact(elite.x)
     if not len(unfelt.variables) or not (wide or exact):
         return None
     together = [unfelt.variables]
@@ -63,14 +66,14 @@ def search_unfelt(
     if wide:
         best = yield from search_widely(state, rng)
         unfelt.fruitless = 0 if is_clearly_better(state, best, elite) else unfelt.fruitless + 1
-    if not unfelt.is_exact(best.x):
+    if exact or (best is not elite and not unfelt.is_exact(best.x)):
         best = yield from search_around(state, best, rng)
         unfelt.exact = best.x[unfelt.variables]
     return (yield from solve_again(state, follower, best))
 
 
 def solve_again(
-    state: LeaderView, follower: WarmFollower, found: Pair
+    state: DRCPlusState, follower: WarmFollower, found: Pair
 ) -> Procedure[WarmTask | None]:
     """Solve the follower at the best x found, whose answer is the elite's; None if it is no better.
 
@@ -94,12 +97,12 @@ def solve_again(
     return task
 
 
-def is_clearly_better(state: LeaderView, pair: Pair, elite: Pair) -> bool:
+def is_clearly_better(state: DRCPlusState, pair: Pair, elite: Pair) -> bool:
     """Tell whether a pair with the elite's answer is better than the elite."""
     return is_better(pair, elite, state.F_scale.tolerance(LEADER_TOLERANCE))
 
 
-def find_unfelt(state: LeaderView, rng: np.random.Generator) -> Procedure[IntArray]:
+def find_unfelt(state: DRCPlusState, rng: np.random.Generator) -> Procedure[IntArray]:
     """Return the variables that change no slope of f and g when they are moved one by one."""
     each = [np.array([i]) for i in range(len(state.the_elite.x))]
     kept = yield from leave_slopes(state, each, rng)
@@ -107,7 +110,7 @@ def find_unfelt(state: LeaderView, rng: np.random.Generator) -> Procedure[IntArr
 
 
 def leave_slopes(
-    state: LeaderView, groups: list[IntArray], rng: np.random.Generator
+    state: DRCPlusState, groups: list[IntArray], rng: np.random.Generator
 ) -> Procedure[list[bool]]:
     """Tell for each group of variables whether moving it far leaves slopes of f and g as they are.
 
@@ -136,7 +139,7 @@ def leave_slopes(
     return [bool(one) for one in same & finite[0] & finite[1:]]
 
 
-def search_widely(state: LeaderView, rng: np.random.Generator) -> Procedure[Pair]:
+def search_widely(state: DRCPlusState, rng: np.random.Generator) -> Procedure[Pair]:
     """Search F over the whole range of unfelt variables; later searches are larger."""
     unfelt, k = state.unfelt, len(state.unfelt.variables)
     cma = CMAES(CMAES().population_size(k) << min(unfelt.searches // 2, MAX_DOUBLINGS))
@@ -145,7 +148,7 @@ def search_widely(state: LeaderView, rng: np.random.Generator) -> Procedure[Pair
     return (yield from search_leader(state, state.the_elite, cma, start, NARROWED, rng))
 
 
-def search_around(state: LeaderView, pair: Pair, rng: np.random.Generator) -> Procedure[Pair]:
+def search_around(state: DRCPlusState, pair: Pair, rng: np.random.Generator) -> Procedure[Pair]:
     """Search F around a pair's unfelt variables, exactly: at a kink of F, a descent ends early."""
     k = len(state.unfelt.variables)
     cma, around = CMAES(CMAES().population_size(k)), pair.x[state.unfelt.variables]
@@ -154,7 +157,7 @@ def search_around(state: LeaderView, pair: Pair, rng: np.random.Generator) -> Pr
 
 
 def search_leader(
-    state: LeaderView,
+    state: DRCPlusState,
     best: Pair,
     cma: CMAES,
     start: Start,
