@@ -54,7 +54,7 @@ def test_ties_are_resolved_for_the_leader() -> None:
     F, _, evaluations = errors("smd6", 1)
     assert F <= 1e-6 and evaluations < 5000
     problem = bilevo.problems.get("smd6")
-    blind = bilevo.minimize(problem, method=DRCPlus(optimism=False), rng=1, max_evals=5000)
+    blind = bilevo.minimize(problem, method=DRCPlus(optimism=False), rng=1, max_evals=evaluations)
     assert blind.F > 1e-6
 
 

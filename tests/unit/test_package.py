@@ -142,6 +142,7 @@ def test_a_first_run_loads_what_it_uses_only(monkeypatch: pytest.MonkeyPatch) ->
         "certificate",
         "competition",
         "descent",
+        "exact_descent",
         "experience",
         "fallback",
         "leader_gradient",

@@ -92,6 +92,16 @@ class Check:
         return len(self.local) >= ENOUGH_LOCAL and self.stands and same
 
     @property
+    def sees_many_basins(self) -> bool:
+        """Tell whether most local searches ended elsewhere than at the best answer.
+
+        Then the best basin may be one that no search has met, a step beside the best one met.
+        """
+        best = self.best.pair
+        away = sum(are_distinct(best, end.pair) for end in self.local if end.solved)
+        return away > len(self.local) / 2
+
+    @property
     def most_local(self) -> int:
         """Return how many local searches start from spread points at most."""
         return max(2 * ENOUGH_LOCAL, math.ceil(self.thorough * LOCAL_SEARCHES))
@@ -225,6 +235,8 @@ def search_from_all_over(
     again = yield from search_all(follower, starts)
     check.ends.append(end)
     check.found += with_best_parts(follower, [*found, *again])
+    if check.thorough >= 1 and check.sees_many_basins:
+        check.found.append((yield from hop_basins(follower, check.best, check.local)))
 
 
 def hop_if_refuted(follower: LocalFollower, check: Check, end: WarmTask) -> Procedure[WarmTask]:

@@ -350,17 +350,6 @@ def descent(
     return end, phi.steps
 
 
-def descend_by_differences(state: LeaderView, follower: WarmFollower) -> Procedure[SearchEnd]:
-    """Descend once more from the elite with measured curvatures, before a run ends.
-
-    Gradients from one follower say nothing of curvatures. Where these differ by many orders, a
-    descent may end with a gain left in the softest directions.
-    """
-    elite = state.the_elite
-    phi = Phi(state, follower, relaxed=False, repairs=elite.lower_violation > 0, adjoint=False)
-    return (yield from phi.minimize(elite.x))
-
-
 def start_descents(
     state: LeaderView, follower: WarmFollower, x: FloatArray
 ) -> Procedure[list[Pair]]:

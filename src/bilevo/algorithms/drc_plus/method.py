@@ -6,7 +6,7 @@ one step, because they start from answers of other followers (see warm_follower)
 ingredients build on that:
 
 - **Competition** (see competition). Only the followers of the better leaders are solved exactly.
-- **Descent** (`descend`; see descent, leader_gradient). A local search over x improves the leader.
+- **Descent** (`descend`; see descent, exact_descent, leader_gradient). A local search improves x.
 - **Global search.** Descents from altered copies of the elite (`hop`; see also unfelt) alternate
   with CMA-ES over x with restarts (`sample`), which gets a quarter of the evaluations. If a descent
   ends at a kink, a small CMA-ES follows (`polish`).
@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -47,13 +48,13 @@ from bilevo.algorithms.drc_plus.certificate import (
 )
 from bilevo.algorithms.drc_plus.competition import accept_best, compete
 from bilevo.algorithms.drc_plus.descent import (
-    descend_by_differences,
     descent,
     is_smooth_end,
     leading,
     may_end,
     start_descents,
 )
+from bilevo.algorithms.drc_plus.exact_descent import go_on_exactly, sample_on, settle_elite
 from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask
 from bilevo.algorithms.drc_plus.fallback import FallbackDRC, test_again, without_incumbents
 from bilevo.algorithms.drc_plus.leader_view import is_better
@@ -111,7 +112,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
     width: int = 1  # how many descents run side by side
 
     name = registered("drc-plus")
-    revision = 11
+    revision = 12
     certifies = True
     ctol = USUAL_CTOL
     State = DRCPlusState
@@ -213,14 +214,16 @@ class DRCPlus(Algorithm[DRCPlusState]):
 
         This check is more thorough after a long run. If it refutes the elite, the run continues.
         """
+        settled = not (state.stop and self.may_descend(state))
+        if not settled:
+            polish = partial(self.polish, spec, state)
+            settled = yield from settle_elite(spec, state, self.follower(spec, state), polish)
         target, spent = AtTarget(spec.target), first_met([budget_of(spec)], state.progress())
         if spent or state.stop or target.met(state.progress()):
-            if state.stop and self.may_descend(state):
-                yield from descend_by_differences(state, self.follower(spec, state))
             elite, thorough = state.the_elite, final_thoroughness(spec, state.total)
             yield from self.certify_elite(spec, state, thorough)
             moved = np.abs(state.the_elite.x - elite.x).max() > DISTINCT
-            if moved or are_distinct(state.the_elite, elite):
+            if moved or are_distinct(state.the_elite, elite) or not settled:
                 state.stop, state.fruitless = None, 0
         state.stop = first_met([target], state.progress()) or spent or state.stop
         if tie_stage_is_due(spec, state):
@@ -330,6 +333,9 @@ class DRCPlus(Algorithm[DRCPlusState]):
                 break
             if self.sees_branches(state) and not reached(spec, state.the_elite):
                 yield from follow_jump(state, follower, steps)
+            if not smooth:
+                end = yield from go_on_exactly(spec, state, follower, end)
+                smooth = is_smooth_end(state, end)
             if not smooth and end.hessian is not None:
                 yield from self.polish(spec, state, end.hessian, end.left)
             if smooth and is_just_missed(spec, state.the_elite):
@@ -376,13 +382,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
     ) -> Procedure[None]:
         """Run CMA-ES where a descent ended at a kink; the Hessian gives its first covariance."""
         search = LeaderSearch.around(state.the_elite.x, hessian, left)
-        record = [state.the_elite.F]
-        ends = AtTarget(spec.target), budget_of(spec)
-        while not (search.ended or first_met(ends, state.progress())):
-            yield from self.sample(spec, state, search)
-            record.append(state.the_elite.F)
-            if len(record) > 10 and record[-10] - record[-1] <= 0.05 * (record[0] - record[-1]):
-                break
+        yield from sample_on(spec, state, search, partial(self.sample, spec, state))
 
     def hop(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
         """Search variables that are not felt; if in vain, descend from a copy of the elite."""

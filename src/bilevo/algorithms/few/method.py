@@ -137,7 +137,7 @@ class Few(Algorithm[FewState]):
     """The method."""
 
     name = registered("few")
-    revision = 3
+    revision = 4
     ctol = USUAL_CTOL
     State = FewState
 

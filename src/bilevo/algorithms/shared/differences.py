@@ -72,6 +72,7 @@ class Sampler:
     derive: DeriveAt | None = None  # gives derivatives without differences, where it can
     bends: bool = False  # whether `derive` also gives Hessians, by differences of its gradients
     doubts: bool = False  # whether to note what errors differences may have
+    central: bool = False  # whether slopes are always measured on both sides
     points: int = 0
     point: FloatArray = field(default_factory=lambda: np.empty(0))  # the best point
     objective: float = math.inf
@@ -121,8 +122,8 @@ class Sampler:
         given = yield from self.given(point, values, curved and self.bends)
         if given is not None:
             return given
-        both = curved and self.left() >= 2 * d
-        h = self.distances(values, B) if both else self.difference
+        both = (curved or self.central) and self.left() >= 2 * d
+        h = self.distances(values, B) if both and curved else self.difference
         h_each = np.minimum(h, (self.high - self.low) / 2)
         up = np.where(point + h_each <= self.high, h_each, -h_each)
         if self.left() < d:

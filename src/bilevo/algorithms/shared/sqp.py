@@ -69,6 +69,7 @@ class LocalRule:
     trusting: bool = False  # a whole step that gains what was expected ends the search
     smooth: bool = False  # the objective is known to be smooth: the model is relied on more
     doubts: bool = False  # at active constraints, curvatures are measured before the search ends
+    central: bool = False  # slopes are always measured on both sides
     bends: bool = False  # differences of given gradients give the first Hessian
     # Steps that break constraints are corrected, and constraints that cannot change are left out.
     corrects: bool = False
@@ -100,7 +101,7 @@ def sqp(
     `derive` gives derivatives; where it cannot, differences replace them.
     """
     settings = rule.max_points, rule.difference, rule.unit
-    sampler = Sampler(at, low, high, *settings, derive, rule.bends, rule.trusting)
+    sampler = Sampler(at, low, high, *settings, derive, rule.bends, rule.trusting, rule.central)
     search = LocalSearch(sampler, rule)
     yield from search.begin(np.clip(point, low, high), hessian, values)
     while search.here is not None and not rule.done(sampler.point, sampler.objective):

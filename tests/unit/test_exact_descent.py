@@ -1,0 +1,51 @@
+"""Exact descents: runs go on until F is least, or say that they do not know."""
+
+import numpy as np
+
+import bilevo
+from bilevo.core.arrays import FloatArray
+
+CENTRE = np.array([0.7, 2.1, 1.6, -1.6])
+
+
+def oblique_valley(power: float) -> bilevo.Problem:
+    """Make a leader whose curvatures differ by 10^power, in directions between the axes."""
+    turned = np.linalg.qr(np.vander([1.0, 2.0, 3.0, 4.0]))[0]
+    curvatures = np.logspace(0, power, 4)
+
+    def F(x: FloatArray, y: FloatArray) -> FloatArray:
+        along = (x - CENTRE) @ turned
+        return np.asarray((curvatures * along**2).sum(axis=1) + ((y - x) ** 2).sum(axis=1))
+
+    def f(x: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(((y - x) ** 2).sum(axis=1))
+
+    box = [(-10.0, 10.0)] * 4
+    return bilevo.Problem(F, f, box, box, vectorized=True)
+
+
+def bent_valley(power: float) -> bilevo.Problem:
+    """Make Rosenbrock's valley of three variables, with sides as steep as 10^power."""
+
+    def F(x: FloatArray, y: FloatArray) -> FloatArray:
+        side = ((x[:, 1:] - x[:, :-1] ** 2) ** 2).sum(axis=1)
+        along = ((1 - x[:, :-1]) ** 2).sum(axis=1)
+        return np.asarray(10.0**power * side + along + ((y - x) ** 2).sum(axis=1))
+
+    def f(x: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(((y - x) ** 2).sum(axis=1))
+
+    box = [(-10.0, 10.0)] * 3
+    return bilevo.Problem(F, f, box, box, vectorized=True)
+
+
+def test_a_long_valley_between_the_axes_is_followed_to_its_end() -> None:
+    for seed in (1, 2):
+        result = bilevo.minimize(oblique_valley(6), rng=seed)
+        assert result.success and result.F < 1e-5
+
+
+def test_a_bent_valley_is_followed_to_its_end() -> None:
+    for seed in (2, 3):
+        result = bilevo.minimize(bent_valley(3), rng=seed)
+        assert result.success and result.F < 1e-5
