@@ -75,6 +75,21 @@ def hessian_cost(spec: Spec) -> int:
     return spec.m * (spec.m + 1) * (spec.n + 3)
 
 
+def is_affordable(phi: Phi, x: FloatArray) -> Procedure[bool]:
+    """Tell whether a Hessian of phi at x (m,) takes a small share of what was spent so far.
+
+    If it seems so, the follower of one neighbour is solved first, to see what followers really cost
+    here: in a curved valley of f they may cost twenty times as much as elsewhere.
+    """
+    state, spec = phi.state, phi.follower.spec
+    if hessian_cost(spec) > SHARE * state.total:
+        return False
+    before, step = state.total, np.zeros(spec.m)
+    step[0] = HESSIAN_DIFFERENCE if x[0] < 0.5 else -HESSIAN_DIFFERENCE
+    yield from phi.solved(x + step)
+    return spec.m * (spec.m + 1) * (state.total - before) <= SHARE * state.total
+
+
 def sample_on(
     spec: Spec,
     state: DRCPlusState,
@@ -99,7 +114,7 @@ def descend_exactly(state: DRCPlusState, follower: WarmFollower) -> Procedure[Se
     elite = state.the_elite
     phi = Phi(state, follower, relaxed=False, repairs=elite.lower_violation > 0, adjoint=False)
     hessian, spec = None, follower.spec
-    if not state.constrained and hessian_cost(spec) <= SHARE * state.total:
+    if not state.constrained and (yield from is_affordable(phi, elite.x)):
         hessian = yield from measured_hessian(phi, elite.x)
     start = state.the_elite.x
     rule = leader_rule(state, StallTest(), phi.over)
