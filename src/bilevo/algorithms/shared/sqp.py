@@ -154,6 +154,8 @@ class LocalSearch:
     source: HessianSource = HessianSource.LEARNT
     # The Hessian before it was measured again, as long as no step has gained more since.
     doubted: FloatArray | None = None
+    # Whether measured curvatures have helped so far: in a curved valley they spoil what was learnt.
+    rescaling: bool = True
     left: float = math.inf  # gain that the model expects from the next step
     converged: bool = False
 
@@ -243,8 +245,11 @@ class LocalSearch:
             self.left = rule.tolerance
             self.stop(converged=True)
             return
+        surprised = surprise > self.left / 4
+        if self.source is HessianSource.RESCALED:
+            self.rescaling = not surprised
         # With given gradients, curvatures would cost far more than another step.
-        misled = not here.given and self.rescales(model) and surprise > self.left / 4
+        misled = surprised and self.rescaling and not here.given and self.rescales(model)
         # Slopes are corrected by B, unless it may come from a kink.
         reliable = misled or (rule.smooth and surprise <= RELIABLE * self.left)
         B = model.B if reliable else None
