@@ -23,7 +23,7 @@ import numpy as np
 
 from bilevo.algorithms.drc_plus.method import DRCPlus
 from bilevo.algorithms.drc_plus.state import DRCPlusState
-from bilevo.algorithms.few.model_search import LevelModel, Models
+from bilevo.algorithms.few.model_search import LevelModel, answer, best_leader
 from bilevo.core.algorithm import Algorithm, registered
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import StopReason
@@ -36,7 +36,7 @@ from bilevo.optimizers.sampling import latin_hypercube
 
 FIRST_PAIRS = 2  # The first models are fitted to this number plus 2 (m + n) spread pairs.
 MOST_ANSWERS = 5  # The most evaluations of f in a row at one leader.
-SETTLED = 1e-6  # The follower is solved if models move its answer by less (fraction of the box).
+SETTLED = 1e-5  # The follower is solved if models move its answer by less (fraction of the box).
 SOLVED = 1e-4  # A pair counts as solved if models move its answer by less than this.
 KNOWN = 1e-5  # A pair is known if an evaluated one is closer.
 LOOKED_AT = 8  # How many of the best pairs are tested for being solved.
@@ -109,17 +109,23 @@ class FewState:
     def progress(self) -> Progress:
         return Progress(float(self.F[self.best]), float(self.violation[self.best]))
 
-    def models(self) -> Models | None:
-        """Fit models to all values of a moderate size; return None if these are too few."""
+    def lower_model(self, like: LevelModel | None = None) -> LevelModel | None:
+        """Fit models to all values of f and g of a moderate size; None if these are too few."""
+        usable = (np.abs(self.f) < HUGE) & (np.abs(self.g) < HUGE).all(axis=1)
+        return self._model(usable, self.f, self.g, like)
+
+    def upper_model(self) -> LevelModel | None:
+        """Fit models to all values of F and G of a moderate size; None if these are too few."""
+        usable = (np.abs(self.F) < HUGE) & (np.abs(self.G) < HUGE).all(axis=1)
+        return self._model(usable, self.F, self.G, None)
+
+    def _model(
+        self, usable: BoolArray, values: FloatArray, more: FloatArray, like: LevelModel | None
+    ) -> LevelModel | None:
         z = np.concatenate([self.x, self.y], axis=1)
-        lower = (np.abs(self.f) < HUGE) & (np.abs(self.g) < HUGE).all(axis=1)
-        upper = (np.abs(self.F) < HUGE) & (np.abs(self.G) < HUGE).all(axis=1)
-        if min(lower.sum(), upper.sum()) <= z.shape[1]:
+        if usable.sum() <= z.shape[1]:
             return None
-        return Models(
-            LevelModel.of(z[upper], self.F[upper], self.G[upper]),
-            LevelModel.of(z[lower], self.f[lower], self.g[lower]),
-        )
+        return LevelModel.of(z[usable], values[usable], more[usable], like)
 
     def is_known(self, x: FloatArray, y: FloatArray) -> bool:
         near = np.abs(np.concatenate([self.x - x, self.y - y], axis=1)).max(axis=1)
@@ -137,7 +143,7 @@ class Few(Algorithm[FewState]):
     """The method."""
 
     name = registered("few")
-    revision = 3
+    revision = 4
     ctol = USUAL_CTOL
     State = FewState
 
@@ -154,13 +160,15 @@ class Few(Algorithm[FewState]):
             return state
         if not len(state.x):
             yield from self.look_all_over(spec, state)
-        rng, models = stream(spec.seed, "few", state.generation), state.models()
-        if models is not None:
-            yield from self.try_leader(spec, state, models, rng)
-            yield from self.choose_best(spec, state, rng)
+        rng = stream(spec.seed, "few", state.generation)
+        upper, lower = state.upper_model(), state.lower_model()
+        usable = upper is not None and lower is not None
+        if upper is not None and lower is not None:
+            lower = yield from self.try_leader(spec, state, (upper, lower), rng)
+            yield from self.choose_best(spec, state, lower, rng)
         most = MOST_PAIRS * (spec.m + spec.n)
         reached = AtTarget(spec.target).met(state.progress())
-        if models is None or reached or state.stale >= MAX_STALE or len(state.x) >= most:
+        if not usable or reached or state.stale >= MAX_STALE or len(state.x) >= most:
             yield from self.hand_over(spec, state)
         return state
 
@@ -184,41 +192,51 @@ class Few(Algorithm[FewState]):
                 yield state.incumbent(0)
 
     def try_leader(
-        self, spec: Spec, state: FewState, models: Models, rng: np.random.Generator
-    ) -> Procedure[None]:
-        """Evaluate the leader that is best for the models, or else one far from all others."""
-        x, y = models.best_leader(state.best_leaders(), spec.n, rng)
+        self,
+        spec: Spec,
+        state: FewState,
+        models: tuple[LevelModel, LevelModel],
+        rng: np.random.Generator,
+    ) -> Procedure[LevelModel]:
+        """Evaluate the leader that is best for the models, or else one far from all others.
+
+        Return what the model of the follower is then.
+        """
+        upper, lower = models
+        x, y = best_leader(upper, lower, state.best_leaders(), spec.n, rng)
         if state.is_known(x, y):
             state.stale += 1
             drawn = rng.random((64, spec.m))
             far = np.abs(drawn[:, None] - state.x[None]).max(axis=2).min(axis=1)
             x = drawn[int(far.argmax())]
-            y = models.answer(x, np.full(spec.n, 0.5), rng)
+            y = answer(lower, x, np.full(spec.n, 0.5), rng)
         for _ in range(MOST_ANSWERS):
             if state.is_known(x, y) and (state.x == x).all(axis=1).any():
                 break
-            lower = yield from evaluate(Level.LOWER, x[None], y[None])
-            state.add(x[None], y[None], lower)
-            learnt = state.models()
-            moved = y if learnt is None else learnt.answer(x, y, rng)
+            values = yield from evaluate(Level.LOWER, x[None], y[None])
+            state.add(x[None], y[None], values)
+            lower = state.lower_model(lower) or lower
+            moved = answer(lower, x, y, rng)
             if np.abs(moved - y).max() < SETTLED:
                 break
             y = moved
         own = np.flatnonzero((state.x == x).all(axis=1))
         row = own[np.lexsort((state.f[own], state.lower_violation[own]))[:1]]
         if np.isnan(state.F[row[0]]):
-            upper = yield from evaluate(Level.UPPER, state.x[row], state.y[row])
-            state.set_upper(row, upper)
+            values = yield from evaluate(Level.UPPER, state.x[row], state.y[row])
+            state.set_upper(row, values)
+        return lower
 
-    def choose_best(self, spec: Spec, state: FewState, rng: np.random.Generator) -> Procedure[None]:
+    def choose_best(
+        self, spec: Spec, state: FewState, lower: LevelModel, rng: np.random.Generator
+    ) -> Procedure[None]:
         """Report the best pair among those whose follower is solved, as far as models tell."""
-        models = state.models()
         rows = np.flatnonzero(np.isfinite(state.F))
-        if models is None or not rows.size:
+        if not rows.size:
             return
         order = rows[np.lexsort((state.F[rows], state.violation[rows]))][:LOOKED_AT]
         moved = [
-            float(np.abs(models.answer(state.x[row], state.y[row], rng) - state.y[row]).max())
+            float(np.abs(answer(lower, state.x[row], state.y[row], rng) - state.y[row]).max())
             for row in order
         ]
         solved = [i for i, distance in enumerate(moved) if distance < SOLVED]
