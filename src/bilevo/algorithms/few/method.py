@@ -23,7 +23,15 @@ import numpy as np
 
 from bilevo.algorithms.drc_plus.method import DRCPlus
 from bilevo.algorithms.drc_plus.state import DRCPlusState
-from bilevo.algorithms.few.model_search import LevelModel, answer, best_leader
+from bilevo.algorithms.few.model_search import (
+    LevelModel,
+    answer,
+    best_leader,
+    best_of,
+    expected,
+    precise,
+    rough,
+)
 from bilevo.core.algorithm import Algorithm, registered
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import StopReason
@@ -37,12 +45,13 @@ from bilevo.optimizers.sampling import latin_hypercube
 FIRST_PAIRS = 2  # The first models are fitted to this number plus 2 (m + n) spread pairs.
 MOST_ANSWERS = 5  # The most evaluations of f in a row at one leader.
 SETTLED = 1e-5  # The follower is solved if models move its answer by less (fraction of the box).
-SOLVED = 1e-4  # A pair counts as solved if models move its answer by less than this.
 KNOWN = 1e-5  # A pair is known if an evaluated one is closer.
 LOOKED_AT = 8  # How many of the best pairs are tested for being solved.
 CLEARLY_BETTER = 1e-4  # A smaller gain of F, relative to F, does not count as one.
+EXPLORE = 3  # One of so many leaders is chosen far from others.
+DISTANCES = (0.2, 0.5, 0.9)  # How far at least, in parts of the largest distance.
 MAX_STALE = 3  # So many explored leaders in a row without a gain end the part with models.
-MOST_VARIABLES = 4  # With more variables of both levels, drc-plus takes over at once.
+MOST_VARIABLES = 6  # With more variables of both levels, drc-plus takes over at once.
 MOST_PAIRS = 20  # That part ends when there are this number of pairs for each variable.
 HUGE = 1e100  # Larger values are no use for models, and their sums would overflow.
 
@@ -60,6 +69,7 @@ class FewState:
     G: FloatArray  # (k, K)
     upper_violation: FloatArray
     best: int = -1  # the row of the best pair
+    order: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))  # the next best ones
     stale: int = 0
     generation: int = 0
     start: tuple[FloatArray, FloatArray] | None = None  # the pair from which drc-plus starts
@@ -132,10 +142,9 @@ class FewState:
         return bool(near.min() < KNOWN)
 
     def best_leaders(self) -> FloatArray:
-        """Return the leaders (k, m) of the best pairs by F."""
-        rows = np.flatnonzero(np.isfinite(self.F))
-        order = rows[np.lexsort((self.F[rows], self.violation[rows]))]
-        return self.x[order[:LOOKED_AT]]
+        """Return the leaders (k, m) of the best pairs."""
+        rows = self.order if len(self.order) else np.flatnonzero(np.isfinite(self.F))[:1]
+        return self.x[rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +174,7 @@ class Few(Algorithm[FewState]):
         usable = upper is not None and lower is not None
         if upper is not None and lower is not None:
             lower = yield from self.try_leader(spec, state, (upper, lower), rng)
-            yield from self.choose_best(spec, state, lower, rng)
+            yield from self.choose_best(spec, state, (upper, lower), rng)
         most = MOST_PAIRS * (spec.m + spec.n)
         reached = AtTarget(spec.target).met(state.progress())
         if not usable or reached or state.stale >= MAX_STALE or len(state.x) >= most:
@@ -203,13 +212,16 @@ class Few(Algorithm[FewState]):
         Return what the model of the follower is then.
         """
         upper, lower = models
-        x, y = best_leader(upper, lower, state.best_leaders(), spec.n, rng)
-        if state.is_known(x, y):
+        explores = state.generation % EXPLORE == 0
+        if not explores:
+            x, y = best_leader(upper, lower, state.best_leaders(), spec.n, rng)
+            explores = state.is_known(x, y)
+        if explores:
             state.stale += 1
-            drawn = rng.random((64, spec.m))
+            drawn = rng.random((64 * spec.m, spec.m))
             far = np.abs(drawn[:, None] - state.x[None]).max(axis=2).min(axis=1)
-            x = drawn[int(far.argmax())]
-            y = answer(lower, x, np.full(spec.n, 0.5), rng)
+            least = DISTANCES[state.stale % len(DISTANCES)] * far.max()
+            x, y = best_of(upper, lower, drawn[far >= least], spec.n, rng)
         for _ in range(MOST_ANSWERS):
             if state.is_known(x, y) and (state.x == x).all(axis=1).any():
                 break
@@ -228,19 +240,21 @@ class Few(Algorithm[FewState]):
         return lower
 
     def choose_best(
-        self, spec: Spec, state: FewState, lower: LevelModel, rng: np.random.Generator
+        self,
+        spec: Spec,
+        state: FewState,
+        models: tuple[LevelModel, LevelModel],
+        rng: np.random.Generator,
     ) -> Procedure[None]:
-        """Report the best pair among those whose follower is solved, as far as models tell."""
+        """Report the best pair, by the larger F of the pair and of the answer that is expected."""
         rows = np.flatnonzero(np.isfinite(state.F))
         if not rows.size:
             return
-        order = rows[np.lexsort((state.F[rows], state.violation[rows]))][:LOOKED_AT]
-        moved = [
-            float(np.abs(answer(lower, state.x[row], state.y[row], rng) - state.y[row]).max())
-            for row in order
-        ]
-        solved = [i for i, distance in enumerate(moved) if distance < SOLVED]
-        row = int(order[solved[0] if solved else int(np.argmin(moved))])
+        for count, widths in ((LOOKED_AT, rough(spec.n)), (LOOKED_AT, precise(spec.n))):
+            F = expected(*models, state.x[rows], state.y[rows], widths, rng)
+            rows = rows[np.lexsort((F, state.violation[rows]))][:count]
+        row = int(rows[0])
+        state.order = rows
         if row != state.best:
             gain = float(state.F[state.best]) - float(state.F[row])
             counts = gain > max(spec.ftol, CLEARLY_BETTER * abs(float(state.F[row])))

@@ -62,32 +62,28 @@ def answers(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the follower's answers (k, n) to leaders x (k, m), and their violations (k,).
 
-    `first` (k, n) are answers to begin with, beside points all over the box. Each further round
-    has one of the `widths`.
+    `first` (k, n) are answers to begin with, beside points all over the box; one of them stays
+    the answer if no other is better. Each further round has one of the `widths`.
     """
     (k, n), best = first.shape, first
-    rows, left = np.arange(k), np.zeros(k)
-    for width in (None, *widths):
+    rows, at_first = np.arange(k), (np.zeros(k), np.zeros(k))
+    for number, width in enumerate((None, *widths)):
         tried = _around(best, width, rng)
-        count = tried.shape[1]
-        z = np.concatenate([np.repeat(x, count, axis=0), tried.reshape(-1, n)], axis=1)
-        f, violation = lower(z)
-        chosen = _ranked(f, violation, count)
-        best, left = tried[rows, chosen], violation.reshape(k, count)[rows, chosen]
-    return best, left
+        z = np.concatenate([np.repeat(x, tried.shape[1], axis=0), tried.reshape(-1, n)], axis=1)
+        f, violation = (told.reshape(k, -1) for told in lower(z))
+        if not number:
+            at_first = f[:, 0], violation[:, 0]
+        chosen = _ranked(f, violation)
+        best, f, violation = tried[rows, chosen], f[rows, chosen], violation[rows, chosen]
+    same = (at_first[1] <= violation) & (at_first[0] - f <= SAME)
+    return np.where(same[:, None], first, best), np.where(same, at_first[1], violation)
 
 
 def answer(
     lower: LevelModel, x: FloatArray, y: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
-    """Return the follower's answer (n,) to one leader precisely; `y` is one to begin with.
-
-    If no answer is better than `y`, it is `y` itself.
-    """
-    widths = LINE_WIDTHS if len(y) == 1 else CLOUD_WIDTHS
-    found = answers(lower, x[None], y[None], widths, rng)[0][0]
-    (f, least), (violation, left) = lower(np.array([[*x, *y], [*x, *found]]))
-    return y if violation <= left and f - least <= SAME else np.asarray(found)
+    """Return the follower's answer (n,) to one leader precisely; `y` is one to begin with."""
+    return np.asarray(answers(lower, x[None], y[None], precise(len(y)), rng)[0][0])
 
 
 def best_leader(
@@ -106,14 +102,14 @@ def best_leader(
     for number in range(5 if m == 1 else 7):
         if n == 1:
             widths: Sequence[float] = LINE_WIDTHS[: number + 2]
-            precise = widths[-1] / LINE
+            error = widths[-1] / LINE
         else:
             widths = tuple(min(0.5, 4.0 * width) * 0.5**i for i in range(5))
-            precise = widths[-1] / 4.0
+            error = widths[-1] / 4.0
         y, violation = answers(lower, x, np.tile(y0, (len(x), 1)), widths, rng)
         F, more = upper(np.concatenate([x, y], axis=1))
-        violation = np.maximum(violation - 2.0 * precise, 0.0) + more
-        i = int(_ranked(F, violation, len(x))[0])
+        violation = np.maximum(violation - 2.0 * error, 0.0) + more
+        i = int(_ranked(F[None], violation[None])[0])
         best = (float(violation[i]), float(F[i])), x[i], y[i]
         y0 = y[i]
         x = _around(best[1][None], width, rng)[0]
@@ -122,11 +118,44 @@ def best_leader(
     return best[1], answer(lower, best[1], best[2], rng)
 
 
-def _ranked(objective: FloatArray, violation: FloatArray, count: int) -> FloatArray:
-    """Return which of each `count` rows is best: the first by violation, and then by objective."""
-    values, left = objective.reshape(-1, count), violation.reshape(-1, count)
-    least = left.min(axis=1, keepdims=True)
-    return np.asarray(np.where(left <= least, values, np.inf).argmin(axis=1))
+def expected(
+    upper: LevelModel,
+    lower: LevelModel,
+    x: FloatArray,
+    y: FloatArray,
+    widths: Sequence[float],
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Return the larger F (k,) of pairs and of the answers that models expect to their leaders."""
+    moved, _ = answers(lower, x, y, widths, rng)
+    own, then = (upper(np.concatenate([x, some], axis=1))[0] for some in (y, moved))
+    return np.maximum(own, then)
+
+
+def best_of(
+    upper: LevelModel, lower: LevelModel, drawn: FloatArray, n: int, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """Return the best leader (m,) among some, and the answer (n,) to it."""
+    y, violation = answers(lower, drawn, np.full((len(drawn), n), 0.5), rough(n), rng)
+    F, more = upper(np.concatenate([drawn, y], axis=1))
+    i = int(_ranked(F[None], violation[None] + more)[0])
+    return drawn[i], answer(lower, drawn[i], y[i], rng)
+
+
+def rough(n: int) -> Sequence[float]:
+    """Return the widths of a rough search of n variables."""
+    return LINE_WIDTHS[:2] if n == 1 else CLOUD_WIDTHS[1:11:2]
+
+
+def precise(n: int) -> Sequence[float]:
+    """Return the widths of a precise search of n variables."""
+    return LINE_WIDTHS if n == 1 else CLOUD_WIDTHS
+
+
+def _ranked(objective: FloatArray, violation: FloatArray) -> FloatArray:
+    """Return which point of each row is best: the first by violation, and then by objective."""
+    least = violation.min(axis=1, keepdims=True)
+    return np.asarray(np.where(violation <= least, objective, np.inf).argmin(axis=1))
 
 
 def _around(best: FloatArray, width: float | None, rng: np.random.Generator) -> FloatArray:
