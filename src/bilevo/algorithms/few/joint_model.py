@@ -57,7 +57,8 @@ class JointModels:
         scaled, mean, unit = _scaled(values, signed, exact)
         quadratics[exact] /= unit[exact, None, None]
         quadratics[exact, 0, 0] -= mean[exact] / unit[exact]
-        smooth, found = np.zeros_like(values), [None] * values.shape[1]
+        smooth = np.zeros_like(values)
+        found: list[Setting] = [None] * values.shape[1]
         if not exact.all():
             wanted = [None] * len(exact) if settings is None else settings
             rest = [j for j in range(len(exact)) if not exact[j]]

@@ -7,11 +7,11 @@ this value, and may now expect another answer to the same leader; then f is eval
 times. F is evaluated at the answer that the follower likes best. All values teach the models, so no
 evaluation serves one leader only.
 
-If the models propose what is known already, leaders far from all others are tried. When that does
-not help any more, or after a number of pairs, the run goes on as drc-plus from the best pair. It
-finds the last digits, searches on, and certifies. The course of a run does not depend on its
-limits. With more than `MOST_VARIABLES` variables, models would need too many pairs, and drc-plus
-takes over at once.
+If the best leader of the models is known already, or promises too little, the best one of those far
+from all others is tried. When that does not help any more, or after a number of pairs, the run goes
+on as drc-plus from the best pair. It finds the last digits, searches on, and certifies. The course
+of a run does not depend on its limits. With more than `MOST_VARIABLES` variables, models would need
+too many pairs, and drc-plus takes over at once.
 """
 
 from __future__ import annotations
@@ -23,15 +23,7 @@ import numpy as np
 
 from bilevo.algorithms.drc_plus.method import DRCPlus
 from bilevo.algorithms.drc_plus.state import DRCPlusState
-from bilevo.algorithms.few.model_search import (
-    LevelModel,
-    answer,
-    best_leader,
-    best_of,
-    expected,
-    precise,
-    rough,
-)
+from bilevo.algorithms.few.model_search import LevelModel, Models, answer, precise, rough
 from bilevo.core.algorithm import Algorithm, registered
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import StopReason
@@ -46,12 +38,12 @@ FIRST_PAIRS = 2  # The first models are fitted to this number plus 2 (m + n) spr
 MOST_ANSWERS = 5  # The most evaluations of f in a row at one leader.
 SETTLED = 1e-5  # The follower is solved if models move its answer by less (fraction of the box).
 KNOWN = 1e-5  # A pair is known if an evaluated one is closer.
-LOOKED_AT = 8  # How many of the best pairs are tested for being solved.
+LOOKED_AT = 8  # How many of the best pairs are compared by precise searches on models.
+PROMISE = 1e-4  # A leader is explored if the best one promises a smaller gain (units of F's model).
 CLEARLY_BETTER = 1e-4  # A smaller gain of F, relative to F, does not count as one.
-EXPLORE = 3  # One of so many leaders is chosen far from others.
-DISTANCES = (0.2, 0.5, 0.9)  # How far at least, in parts of the largest distance.
-MAX_STALE = 3  # So many explored leaders in a row without a gain end the part with models.
-MOST_VARIABLES = 6  # With more variables of both levels, drc-plus takes over at once.
+DISTANCES = (0.1, 0.3, 0.6)  # How far explored leaders are, as parts of the largest distance.
+MAX_STALE = 5  # So many explored leaders in a row without a gain end the part with models.
+MOST_VARIABLES = 5  # With more variables of both levels, drc-plus takes over at once.
 MOST_PAIRS = 20  # That part ends when there are this number of pairs for each variable.
 HUGE = 1e100  # Larger values are no use for models, and their sums would overflow.
 
@@ -69,7 +61,7 @@ class FewState:
     G: FloatArray  # (k, K)
     upper_violation: FloatArray
     best: int = -1  # the row of the best pair
-    order: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))  # the next best ones
+    order: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))  # the best rows
     stale: int = 0
     generation: int = 0
     start: tuple[FloatArray, FloatArray] | None = None  # the pair from which drc-plus starts
@@ -119,15 +111,17 @@ class FewState:
     def progress(self) -> Progress:
         return Progress(float(self.F[self.best]), float(self.violation[self.best]))
 
-    def lower_model(self, like: LevelModel | None = None) -> LevelModel | None:
-        """Fit models to all values of f and g of a moderate size; None if these are too few."""
+    def models(self) -> Models | None:
+        """Fit models to all values of a moderate size; return None if these are too few."""
+        usable = (np.abs(self.F) < HUGE) & (np.abs(self.G) < HUGE).all(axis=1)
+        upper = self._model(usable, self.F, self.G, None)
+        lower = self.lower_model(None)
+        return None if upper is None or lower is None else Models(upper, lower)
+
+    def lower_model(self, like: LevelModel | None) -> LevelModel | None:
+        """Fit models to f and g; see `LevelModel.of`."""
         usable = (np.abs(self.f) < HUGE) & (np.abs(self.g) < HUGE).all(axis=1)
         return self._model(usable, self.f, self.g, like)
-
-    def upper_model(self) -> LevelModel | None:
-        """Fit models to all values of F and G of a moderate size; None if these are too few."""
-        usable = (np.abs(self.F) < HUGE) & (np.abs(self.G) < HUGE).all(axis=1)
-        return self._model(usable, self.F, self.G, None)
 
     def _model(
         self, usable: BoolArray, values: FloatArray, more: FloatArray, like: LevelModel | None
@@ -140,11 +134,6 @@ class FewState:
     def is_known(self, x: FloatArray, y: FloatArray) -> bool:
         near = np.abs(np.concatenate([self.x - x, self.y - y], axis=1)).max(axis=1)
         return bool(near.min() < KNOWN)
-
-    def best_leaders(self) -> FloatArray:
-        """Return the leaders (k, m) of the best pairs."""
-        rows = self.order if len(self.order) else np.flatnonzero(np.isfinite(self.F))[:1]
-        return self.x[rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +159,13 @@ class Few(Algorithm[FewState]):
         if not len(state.x):
             yield from self.look_all_over(spec, state)
         rng = stream(spec.seed, "few", state.generation)
-        upper, lower = state.upper_model(), state.lower_model()
-        usable = upper is not None and lower is not None
-        if upper is not None and lower is not None:
-            lower = yield from self.try_leader(spec, state, (upper, lower), rng)
-            yield from self.choose_best(spec, state, (upper, lower), rng)
+        models = state.models()
+        if models is not None:
+            models = yield from self.try_leader(spec, state, models, rng)
+            yield from self.choose_best(spec, state, models, rng)
         most = MOST_PAIRS * (spec.m + spec.n)
         reached = AtTarget(spec.target).met(state.progress())
-        if not usable or reached or state.stale >= MAX_STALE or len(state.x) >= most:
+        if models is None or reached or state.stale >= MAX_STALE or len(state.x) >= most:
             yield from self.hand_over(spec, state)
         return state
 
@@ -201,33 +189,20 @@ class Few(Algorithm[FewState]):
                 yield state.incumbent(0)
 
     def try_leader(
-        self,
-        spec: Spec,
-        state: FewState,
-        models: tuple[LevelModel, LevelModel],
-        rng: np.random.Generator,
-    ) -> Procedure[LevelModel]:
-        """Evaluate the leader that is best for the models, or else one far from all others.
-
-        Return what the model of the follower is then.
-        """
-        upper, lower = models
-        explores = state.generation % EXPLORE == 0
-        if not explores:
-            x, y = best_leader(upper, lower, state.best_leaders(), spec.n, rng)
-            explores = state.is_known(x, y)
-        if explores:
+        self, spec: Spec, state: FewState, models: Models, rng: np.random.Generator
+    ) -> Procedure[Models]:
+        """Evaluate the best leader of the models, or else explore; return what models are then."""
+        lower = models.lower
+        x, y = models.best_leader(state.x[state.order], spec.n, rng)
+        if state.is_known(x, y) or not self.promises(state, models, x, y, rng):
             state.stale += 1
-            drawn = rng.random((64 * spec.m, spec.m))
-            far = np.abs(drawn[:, None] - state.x[None]).max(axis=2).min(axis=1)
-            least = DISTANCES[state.stale % len(DISTANCES)] * far.max()
-            x, y = best_of(upper, lower, drawn[far >= least], spec.n, rng)
+            x, y = self.far_leader(spec, state, models, rng)
         for _ in range(MOST_ANSWERS):
             if state.is_known(x, y) and (state.x == x).all(axis=1).any():
                 break
             values = yield from evaluate(Level.LOWER, x[None], y[None])
             state.add(x[None], y[None], values)
-            lower = state.lower_model(lower) or lower
+            lower = state.lower_model(like=lower) or lower
             moved = answer(lower, x, y, rng)
             if np.abs(moved - y).max() < SETTLED:
                 break
@@ -237,24 +212,44 @@ class Few(Algorithm[FewState]):
         if np.isnan(state.F[row[0]]):
             values = yield from evaluate(Level.UPPER, state.x[row], state.y[row])
             state.set_upper(row, values)
-        return lower
+        return Models(models.upper, lower)
+
+    def promises(
+        self,
+        state: FewState,
+        models: Models,
+        x: FloatArray,
+        y: FloatArray,
+        rng: np.random.Generator,
+    ) -> bool:
+        """Tell whether a pair promises a clearly better F than the best pair."""
+        best = [state.best]
+        if state.violation[state.best] > 0:
+            return True
+        now = models.expected(state.x[best], state.y[best], precise(len(y)), rng)
+        return bool(now[0] - models.F(x[None], y[None])[0][0] > PROMISE)
+
+    def far_leader(
+        self, spec: Spec, state: FewState, models: Models, rng: np.random.Generator
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the best leader that is far from all others, and the answer to it."""
+        drawn = rng.random((64 * spec.m, spec.m))
+        far = np.abs(drawn[:, None] - state.x[None]).max(axis=2).min(axis=1)
+        least = DISTANCES[state.stale % len(DISTANCES)] * far.max()
+        return models.best_of(drawn[far >= least], spec.n, rng)
 
     def choose_best(
-        self,
-        spec: Spec,
-        state: FewState,
-        models: tuple[LevelModel, LevelModel],
-        rng: np.random.Generator,
+        self, spec: Spec, state: FewState, models: Models, rng: np.random.Generator
     ) -> Procedure[None]:
-        """Report the best pair, by the larger F of the pair and of the answer that is expected."""
+        """Report the pair with the best F, where a follower that is not solved gains nothing."""
         rows = np.flatnonzero(np.isfinite(state.F))
         if not rows.size:
             return
-        for count, widths in ((LOOKED_AT, rough(spec.n)), (LOOKED_AT, precise(spec.n))):
-            F = expected(*models, state.x[rows], state.y[rows], widths, rng)
-            rows = rows[np.lexsort((F, state.violation[rows]))][:count]
-        row = int(rows[0])
+        for widths in (rough(spec.n), precise(spec.n)):
+            F = models.expected(state.x[rows], state.y[rows], widths, rng)
+            rows = rows[np.lexsort((F, state.violation[rows]))][:LOOKED_AT]
         state.order = rows
+        row = int(rows[0])
         if row != state.best:
             gain = float(state.F[state.best]) - float(state.F[row])
             counts = gain > max(spec.ftol, CLEARLY_BETTER * abs(float(state.F[row])))

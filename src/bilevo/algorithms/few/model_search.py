@@ -79,67 +79,68 @@ def answers(
     return np.where(same[:, None], first, best), np.where(same, at_first[1], violation)
 
 
-def answer(
-    lower: LevelModel, x: FloatArray, y: FloatArray, rng: np.random.Generator
-) -> FloatArray:
+def answer(lower: LevelModel, x: FloatArray, y: FloatArray, rng: np.random.Generator) -> FloatArray:
     """Return the follower's answer (n,) to one leader precisely; `y` is one to begin with."""
     return np.asarray(answers(lower, x[None], y[None], precise(len(y)), rng)[0][0])
 
 
-def best_leader(
-    upper: LevelModel, lower: LevelModel, known: FloatArray, n: int, rng: np.random.Generator
-) -> tuple[FloatArray, FloatArray]:
-    """Return the best leader (m,) of the models, and the answer (n,) to it.
+@dataclass(frozen=True, slots=True, eq=False)
+class Models:
+    """Models of both levels."""
 
-    `known` (k, m) are good leaders, which are tried beside those all over the box. Answers are
-    the more precise the closer leaders are, and so is what counts as the same violation.
-    """
-    m = known.shape[1]
-    line = np.linspace(0.0, 1.0, LEADERS)[:, None]
-    x = np.concatenate([line if m == 1 else rng.random((LEADERS, m)), known])
-    best: tuple[tuple[float, float], FloatArray, FloatArray] | None = None
-    y0, width = np.full(n, 0.5), 0.05 if m == 1 else 0.3
-    for number in range(5 if m == 1 else 7):
-        if n == 1:
-            widths: Sequence[float] = LINE_WIDTHS[: number + 2]
-            error = widths[-1] / LINE
-        else:
-            widths = tuple(min(0.5, 4.0 * width) * 0.5**i for i in range(5))
-            error = widths[-1] / 4.0
-        y, violation = answers(lower, x, np.tile(y0, (len(x), 1)), widths, rng)
-        F, more = upper(np.concatenate([x, y], axis=1))
-        violation = np.maximum(violation - 2.0 * error, 0.0) + more
-        i = int(_ranked(F[None], violation[None])[0])
-        best = (float(violation[i]), float(F[i])), x[i], y[i]
-        y0 = y[i]
-        x = _around(best[1][None], width, rng)[0]
-        width *= 0.12 if m == 1 else 0.5
-    assert best is not None
-    return best[1], answer(lower, best[1], best[2], rng)
+    upper: LevelModel
+    lower: LevelModel
 
+    def F(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return F and its violation (k,) at pairs."""
+        return self.upper(np.concatenate([x, y], axis=1))
 
-def expected(
-    upper: LevelModel,
-    lower: LevelModel,
-    x: FloatArray,
-    y: FloatArray,
-    widths: Sequence[float],
-    rng: np.random.Generator,
-) -> FloatArray:
-    """Return the larger F (k,) of pairs and of the answers that models expect to their leaders."""
-    moved, _ = answers(lower, x, y, widths, rng)
-    own, then = (upper(np.concatenate([x, some], axis=1))[0] for some in (y, moved))
-    return np.maximum(own, then)
+    def expected(
+        self, x: FloatArray, y: FloatArray, widths: Sequence[float], rng: np.random.Generator
+    ) -> FloatArray:
+        """Return the larger F (k,) of pairs and of the answers that are expected to their leaders.
 
+        So a pair whose follower is not solved gains nothing.
+        """
+        moved, _ = answers(self.lower, x, y, widths, rng)
+        return np.maximum(self.F(x, y)[0], self.F(x, moved)[0])
 
-def best_of(
-    upper: LevelModel, lower: LevelModel, drawn: FloatArray, n: int, rng: np.random.Generator
-) -> tuple[FloatArray, FloatArray]:
-    """Return the best leader (m,) among some, and the answer (n,) to it."""
-    y, violation = answers(lower, drawn, np.full((len(drawn), n), 0.5), rough(n), rng)
-    F, more = upper(np.concatenate([drawn, y], axis=1))
-    i = int(_ranked(F[None], violation[None] + more)[0])
-    return drawn[i], answer(lower, drawn[i], y[i], rng)
+    def best_of(
+        self, x: FloatArray, n: int, rng: np.random.Generator
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the best leader (m,) of some (k, m), and the answer (n,) to it."""
+        y, violation = answers(self.lower, x, np.full((len(x), n), 0.5), rough(n), rng)
+        F, more = self.F(x, y)
+        i = int(_ranked(F[None], violation[None] + more)[0])
+        return x[i], answer(self.lower, x[i], y[i], rng)
+
+    def best_leader(
+        self, known: FloatArray, n: int, rng: np.random.Generator
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the best leader (m,) of all, and the answer (n,) to it.
+
+        `known` (k, m) are good leaders, which are tried beside those all over the box. The closer
+        leaders are, the more precise are answers, and the smaller is a violation that counts.
+        """
+        m = known.shape[1]
+        line = np.linspace(0.0, 1.0, LEADERS)[:, None]
+        x = np.concatenate([line if m == 1 else rng.random((LEADERS, m)), known])
+        first, width = np.full(n, 0.5), 0.05 if m == 1 else 0.3
+        best = x[0], first
+        for number in range(5 if m == 1 else 7):
+            if n == 1:
+                widths: Sequence[float] = LINE_WIDTHS[: number + 2]
+                error = 2.0 * widths[-1] / LINE
+            else:
+                widths = tuple(min(0.5, 4.0 * width) * 0.5**i for i in range(5))
+                error = 0.5 * widths[-1]
+            y, violation = answers(self.lower, x, np.tile(first, (len(x), 1)), widths, rng)
+            F, more = self.F(x, y)
+            i = int(_ranked(F[None], np.maximum(violation - error, 0.0)[None] + more)[0])
+            best, first = (x[i], y[i]), y[i]
+            x = _around(x[i][None], width, rng)[0]
+            width *= 0.12 if m == 1 else 0.5
+        return best[0], answer(self.lower, *best, rng)
 
 
 def rough(n: int) -> Sequence[float]:
