@@ -44,7 +44,8 @@ CLEARLY_BETTER = 1e-4  # A smaller gain of F, relative to F, does not count as o
 DISTANCES = (0.1, 0.3, 0.6)  # How far explored leaders are, as parts of the largest distance.
 MAX_STALE = 5  # So many explored leaders in a row without a gain end the part with models.
 MOST_VARIABLES = 5  # With more variables of both levels, drc-plus takes over at once.
-MOST_PAIRS = 20  # That part ends when there are this number of pairs for each variable.
+MOST_PAIRS = 30, 14  # That part ends after so many pairs, and so many more for each variable.
+SLIGHT = 1e-7  # Smaller violations are errors of models (as parts of the largest violation).
 HUGE = 1e100  # Larger values are no use for models, and their sums would overflow.
 
 
@@ -101,6 +102,17 @@ class FewState:
     def violation(self) -> FloatArray:
         with np.errstate(over="ignore"):
             return np.asarray(self.lower_violation + self.upper_violation)
+
+    @property
+    def slight(self) -> float:
+        """Return up to which violation a pair may owe it to an error of the models."""
+        violation = self.violation
+        return SLIGHT * float(violation[np.isfinite(violation)].max(initial=0.0))
+
+    @property
+    def clear_violation(self) -> FloatArray:
+        """Return violations (k,), of which all slight ones are the same; feasible pairs have 0."""
+        return np.where(self.violation > 0, np.maximum(self.violation, self.slight), 0.0)
 
     def incumbent(self, row: int) -> Incumbent:
         """Return a row as the best pair; without a finite f it has no F either."""
@@ -163,7 +175,7 @@ class Few(Algorithm[FewState]):
         if models is not None:
             models = yield from self.try_leader(spec, state, models, rng)
             yield from self.choose_best(spec, state, models, rng)
-        most = MOST_PAIRS * (spec.m + spec.n)
+        most = MOST_PAIRS[0] + MOST_PAIRS[1] * (spec.m + spec.n)
         reached = AtTarget(spec.target).met(state.progress())
         if models is None or reached or state.stale >= MAX_STALE or len(state.x) >= most:
             yield from self.hand_over(spec, state)
@@ -224,7 +236,7 @@ class Few(Algorithm[FewState]):
     ) -> bool:
         """Tell whether a pair promises a clearly better F than the best pair."""
         best = [state.best]
-        if state.violation[state.best] > 0:
+        if state.violation[state.best] > state.slight:
             return True
         now = models.expected(state.x[best], state.y[best], precise(len(y)), rng)
         return bool(now[0] - models.F(x[None], y[None])[0][0] > PROMISE)
@@ -247,7 +259,7 @@ class Few(Algorithm[FewState]):
             return
         for widths in (rough(spec.n), precise(spec.n)):
             F = models.expected(state.x[rows], state.y[rows], widths, rng)
-            rows = rows[np.lexsort((F, state.violation[rows]))][:LOOKED_AT]
+            rows = rows[np.lexsort((F, state.clear_violation[rows]))][:LOOKED_AT]
         state.order = rows
         row = int(rows[0])
         if row != state.best:
