@@ -164,6 +164,7 @@ class Session:
     def _look_for_doubts(self, state: AlgorithmState) -> Procedure[None]:
         best, first = self.record.best, not self.record.history.count
         assert best is not None  # the contract has checked that
+        first = getattr(state, "looks_for_doubts", first)
         if (yield from self._doubts.look(best, first, state.stop is not None)):
             self._tell_best(best)
 

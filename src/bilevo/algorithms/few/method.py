@@ -32,6 +32,7 @@ from bilevo.core.problem import Spec
 from bilevo.core.request import Incumbent, Level, Procedure, Values, evaluate
 from bilevo.core.stop_rules import AtTarget, Progress
 from bilevo.core.streams import stream
+from bilevo.core.tolerances import rounding
 from bilevo.optimizers.sampling import latin_hypercube
 
 FIRST_PAIRS = 2  # The first models are fitted to this number plus 2 (m + n) spread pairs.
@@ -65,6 +66,7 @@ class FewState:
     order: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))  # the best rows
     stale: int = 0
     generation: int = 0
+    looks_for_doubts: bool = False  # whether drc-plus has taken over in this generation
     start: tuple[FloatArray, FloatArray] | None = None  # the pair from which drc-plus starts
     told: Incumbent | None = None  # the last best pair, once drc-plus has taken over
     plus: DRCPlusState | None = None
@@ -155,6 +157,7 @@ class Few(Algorithm[FewState]):
     name = registered("few")
     revision = 4
     ctol = USUAL_CTOL
+    certifies = True
     State = FewState
 
     def init(self, spec: Spec) -> Procedure[FewState]:
@@ -166,6 +169,7 @@ class Few(Algorithm[FewState]):
         state.generation += 1
         state.executions, state.survived = np.ones(1, np.int64), np.ones(1, np.bool_)
         if state.plus is not None:
+            state.looks_for_doubts = False
             yield from self.go_on(spec, state)
             return state
         if not len(state.x):
@@ -282,6 +286,7 @@ class Few(Algorithm[FewState]):
         state.start = state.x[state.best].copy(), state.y[state.best].copy()
         state.told = state.incumbent(state.best)
         state.plus = yield from DRCPlus().init(self.start_of(spec, state))
+        state.looks_for_doubts = True
 
     def go_on(self, spec: Spec, state: FewState) -> Procedure[None]:
         """Make a generation of drc-plus."""
@@ -317,6 +322,6 @@ class Few(Algorithm[FewState]):
         """
         if own is None or other.certified:
             return True
-        if np.array_equal(own.x, other.x) and other.f <= own.f:
+        if np.array_equal(own.x, other.x) and own.f - other.f > rounding(own.f):
             return True
         return (other.violation, other.F) <= (own.violation, own.F)
