@@ -78,7 +78,7 @@ class Watched(Few):
             answer = yield request
 
 
-def run(problem: Problem, calls: Calls, seed: int, **limits: int) -> None:
+def run(problem: Problem, calls: Calls, seed: int, **limits: Any) -> None:
     found = bilevo.minimize(problem, method=Watched(calls), rng=seed, target=False, **limits)
     assert found.nfev == calls.all
 
@@ -111,8 +111,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=71_001, help="seed of the first run")
     parser.add_argument("--limit", type=int, default=500, help="evaluations of a run")
     given = parser.parse_args()
-    head = ["problem", "of F", "of f", "simulations", "until solved", "simulations", "ratio"]
-    lines = [head]
+    head = ["problem", "of F", "of f", "simulations", "evaluations until solved"]
+    lines = [[*head, "simulations until solved", "ratio of these"]]
     for name in PROBLEMS:
         made = [compare(name, given.seed + i, given.limit) for i in range(given.runs)]
         middle = [median(column) for column in zip(*made, strict=True)]
