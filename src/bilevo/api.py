@@ -98,7 +98,7 @@ def minimize(
         1 says that a variable is a whole number, as SciPy's `integrality` does.
     method : str or algorithm, optional
         A name from `bilevo list`, an algorithm object, or None for the default. That is drc-plus;
-        few for up to three variables and 500 evaluations; trust-region where `follower` is a
+        few for up to five variables and 1,000 evaluations; trust-region where `follower` is a
         solver; and moves where variables are whole. "drc-cma-es" is the published DRC method.
     rng : int, SeedSequence, Generator or None, optional
         The source of random numbers. The default is 1, so the same call gives the same result

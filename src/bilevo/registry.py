@@ -17,7 +17,7 @@ from bilevo.core.algorithm import Algorithm, Followers, require_algorithm
 
 DEFAULT_METHOD = "drc-plus"
 DEFAULT_FOR_FEW = "few"  # the default for `FEW_VARIABLES` and limits of `FEW_EVALS` or less
-FEW_VARIABLES, FEW_EVALS = 3, 500
+FEW_VARIABLES, FEW_EVALS = 5, 1000
 DEFAULT_FOR_FOLLOWERS = "trust-region"  # the default if the follower is a solver
 DEFAULT_FOR_WHOLE = "moves"  # the default if there are whole numbers or choices
 DEFAULT_FOR_STANCES = "nested-ties"  # the default with another stance than the optimistic one
@@ -97,7 +97,7 @@ _METHODS["nested-ties"] = _ours(
     "NestedTies", 2026, "every leader is judged by the tie that its stance expects"
 )
 
-_METHODS["few"] = _ours("Few", 2026, "models of both levels, for few evaluations of two variables")
+_METHODS["few"] = _ours("Few", 2026, "models of both levels, for few evaluations")
 
 
 def methods() -> dict[str, Method]:

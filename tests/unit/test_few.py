@@ -5,7 +5,7 @@ import pytest
 
 import bilevo
 from bilevo import Problem, minimize
-from bilevo.algorithms.few.joint_model import JointModel
+from bilevo.algorithms.few.joint_model import JointModels
 from bilevo.core.budget import OWN_ENDS
 from bilevo.problems import get
 
@@ -21,6 +21,12 @@ def f(x, y):
     return (y[0] - x[0]) ** 2 + 0.1 * y[0]
 
 
+def model_of(points, values, signed=False):
+    """A model of one function, in the units of its values."""
+    models = JointModels.of(points, values[:, None], np.array([signed]))
+    return lambda others: models.mean[0] + models.unit[0] * models(others)[:, 0]
+
+
 @pytest.mark.parametrize("signed", [False, True])
 def test_a_model_of_a_quadratic_is_exact(signed):
     points, others = RNG.random((12, 3)), RNG.random((20, 3))
@@ -28,27 +34,51 @@ def test_a_model_of_a_quadratic_is_exact(signed):
     def quadratic(z):
         return 1 + z @ [3.0, -2.0, 1.0] + (z @ [1.0, 2.0, -1.0]) ** 2
 
-    model = JointModel.of(points, quadratic(points), signed)
-    assert model(others) == pytest.approx(quadratic(others), abs=1e-4)
+    model = model_of(points, quadratic(points), signed)
+    assert model(others) == pytest.approx(quadratic(others), abs=1e-10)
+
+
+def test_a_function_with_a_kink_is_not_taken_for_a_quadratic():
+    points, others = RNG.random((30, 2)), RNG.random((20, 2))
+
+    def kinked(z):
+        return np.abs(z[:, 0] - 0.5) + z[:, 1]
+
+    models = JointModels.of(points, kinked(points)[:, None], np.array([False]))
+    assert models.settings[0] is not None
+    model = model_of(points, kinked(points))
+    assert model(points) == pytest.approx(kinked(points), abs=1e-4)
+    assert model(others) == pytest.approx(kinked(others), abs=0.2)
+
+
+def test_models_with_the_settings_of_others_meet_the_same_values():
+    points = RNG.random((40, 2))
+    values = np.sin(3 * points) + points[:, ::-1] ** 3
+    signed = np.array([False, True])
+    first = JointModels.of(points[:39], values[:39], signed)
+    then = JointModels.of(points, values, signed, first.settings)
+    assert then.settings == first.settings
+    assert then.mean + then.unit * then(points) == pytest.approx(values, abs=1e-4)
 
 
 def test_a_model_meets_the_values_of_a_smooth_function():
     points = RNG.random((40, 2))
     values = np.sin(3 * points[:, 0]) + points[:, 1] ** 3
-    assert JointModel.of(points, values)(points) == pytest.approx(values, abs=1e-4)
+    assert model_of(points, values)(points) == pytest.approx(values, abs=1e-4)
 
 
 def test_a_model_keeps_the_order_of_values_over_many_orders():
     points = np.linspace(0, 1, 21)[:, None]
     values = 10 ** (8 * np.abs(points[:, 0] - 0.3))
-    told = JointModel.of(points, values)(points)
+    told = model_of(points, values)(points)
     assert told.argmin() == values.argmin()
 
 
-def test_it_is_chosen_where_the_limit_is_small_and_levels_have_one_variable():
+def test_it_is_chosen_where_the_limit_is_small_and_there_are_few_variables():
     assert minimize(F, f, BOX, BOX, max_evals=60).method == "few"
-    assert minimize(F, f, BOX, BOX, max_evals=5000).method == "drc-plus"
-    assert minimize(get("smd1"), max_evals=60).method == "drc-plus"
+    assert minimize(F, f, BOX, BOX, max_evals=1001).method == "drc-plus"
+    assert minimize(get("smd1"), max_evals=60).method == "few"
+    assert minimize(get("smd1", 2, 4), max_evals=60).method == "drc-plus"
     assert minimize(F, f, BOX, BOX, max_evals=60, method="drc-plus").method == "drc-plus"
 
 
@@ -80,7 +110,7 @@ def test_a_run_goes_on_as_drc_plus_and_is_certified():
 
 
 def test_more_variables_are_left_to_drc_plus():
-    found = minimize(get("smd1"), method="few", rng=2, max_evals=2000)
+    found = minimize(get("smd1", 3, 3), method="few", rng=2, max_evals=4000)
     assert found.success
 
 
@@ -125,3 +155,26 @@ def test_success_is_claimed_only_with_a_certificate():
     found = minimize(F, f, BOX, BOX, max_evals=30)
     assert not found.success and not found.certified
     assert bilevo.verify(Problem(F, f, BOX, BOX), minimize(F, f, BOX, BOX, method="few")).confirmed
+
+
+def test_a_follower_that_is_indifferent_at_the_best_leader_loses_nothing():
+    found = minimize(get("yezza1996ex31"), max_evals=60, target=False, rng=31)
+    assert abs(found.F - 1.5) <= 5e-3
+
+
+@pytest.mark.parametrize("seed", [303, 307])
+def test_an_answer_where_the_feasible_answers_shrink_to_a_point_is_found(seed):
+    found = minimize(get("colson2002bipa2"), max_evals=80, target=False, rng=seed)
+    assert found.feasible and abs(found.F - 17) <= 0.08
+
+
+def test_a_user_who_rounds_is_warned_once_drc_plus_takes_over():
+    calls = []
+
+    def rounded(x, y):
+        calls.append(1)
+        return (round(y[0]) - 1.7 * x[0]) ** 2 + 0.1 * round(y[0])
+
+    with pytest.warns(UserWarning, match="f changes in steps along y"):
+        found = minimize(F, rounded, [(0, 20)], [(0, 30)], max_evals=200, method="few")
+    assert found.nfev_lower == len(calls) and not found.success

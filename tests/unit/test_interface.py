@@ -216,8 +216,9 @@ def test_a_first_answer_leads_to_a_basin_that_a_search_from_scratch_misses() -> 
 
 
 def test_a_first_answer_that_is_no_better_costs_one_evaluation() -> None:
-    usual = minimize(get("smd1"), max_evals=400, keep_archive=True).archive()
-    told = minimize(get("smd1"), max_evals=400, keep_archive=True, y0=[9.0, 9.0, 1.0]).archive()
+    options = {"method": "drc-plus", "max_evals": 400, "keep_archive": True}
+    usual = minimize(get("smd1"), **options).archive()
+    told = minimize(get("smd1"), y0=[9.0, 9.0, 1.0], **options).archive()
     assert told.y[1].tolist() == [9.0, 9.0, 1.0]
     rest = np.delete(told.y, 1, axis=0)
     assert np.array_equal(rest[:200], usual.y[:200])

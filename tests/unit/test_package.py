@@ -116,7 +116,7 @@ def test_importing_bilevo_is_light() -> None:
 
 def test_a_first_run_loads_what_it_uses_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BILEVO_KERNEL", "numpy")
-    run = "bilevo.minimize(bilevo.problems.get('smd1'), max_evals=50)"
+    run = "bilevo.minimize(bilevo.problems.get('smd1'), max_evals=50, method='drc-plus')"
     found = loaded_by(f"import bilevo; {run}")
     others = {"cloudpickle", "cyclopts", "loky", "matplotlib", "polars", "rich"}
     assert not found & (others | {"bilevo.verification.by_search", "bilevo.run.pool", "sklearn"})

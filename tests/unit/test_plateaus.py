@@ -113,11 +113,11 @@ def test_declared_whole_numbers_are_no_plateaus() -> None:
 
 
 def test_a_resumed_run_remembers_that_functions_round(tmp_path) -> None:
-    for limit in (600, 1200):
+    for limit in (600, 1000):
         with pytest.warns(UserWarning):
             part = bilevo.minimize(rounded_y(), run_dir=tmp_path, max_evals=limit)
     with pytest.warns(UserWarning):
-        whole = bilevo.minimize(rounded_y(), max_evals=1200)
+        whole = bilevo.minimize(rounded_y(), max_evals=1000)
     assert (part.x == whole.x).all() and part.nfev == whole.nfev
     assert part.message == whole.message and REMEDY in part.message
 

@@ -29,7 +29,7 @@ def test_pictures_are_drawn(tmp_path, kind: str) -> None:
 
 
 def test_a_run_without_a_generation_cannot_be_drawn() -> None:
-    result = bilevo.minimize(bilevo.problems.get("smd1"), max_evals=70)
+    result = bilevo.minimize(bilevo.problems.get("smd1"), method="drc-plus", max_evals=70)
     with pytest.raises(ValueError, match="no generation to show"):
         plot.allocation({"drc": result})
 

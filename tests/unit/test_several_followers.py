@@ -497,10 +497,10 @@ def two(play: str = "nash") -> Problem:
 @pytest.mark.filterwarnings("ignore:workers slow this run down")
 @pytest.mark.parametrize("play", ["nash", "independent"])
 def test_runs_with_workers_and_resumed_runs_are_the_same(play: str, tmp_path: Path) -> None:
-    plain = minimize(two(play), max_evals=1200)
-    parallel = minimize(two(play), max_evals=1200, workers=2)
+    plain = minimize(two(play), max_evals=1000)
+    parallel = minimize(two(play), max_evals=1000, workers=2)
     minimize(two(play), max_evals=600, run_dir=tmp_path)
-    resumed = minimize(two(play), max_evals=1200, run_dir=tmp_path)
+    resumed = minimize(two(play), max_evals=1000, run_dir=tmp_path)
     for other in (parallel, resumed, bilevo.load(tmp_path)):
         assert other.x.tobytes() == plain.x.tobytes() and other.y.tobytes() == plain.y.tobytes()
         assert other.nfev == plain.nfev and other.message == plain.message

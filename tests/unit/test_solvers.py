@@ -12,6 +12,7 @@ from solvers import HALF, Exact, F, Opaque, Walker, f, problem
 import bilevo
 from bilevo import BadValue, minimize, verify
 from bilevo.core.algorithm import Followers
+from bilevo.core.budget import OWN_ENDS
 from bilevo.lab.checks import checked
 from bilevo.registry import driving
 
@@ -74,6 +75,32 @@ def test_a_follower_tells_what_its_steps_really_cost() -> None:
 
     with pytest.raises(BadValue, match="spent 7 in a step; its `cost` says at most 5"):
         minimize(problem(Spendthrift(cost=5)))
+
+
+class Cheap(Walker):
+    """Its steps cost 2, and might cost 20."""
+
+    def __init__(self) -> None:
+        super().__init__(cost=20)
+
+    def spent(self, state: Any) -> int:
+        return 2 * int(state.steps)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("limit", [200, 330, 500])
+def test_a_limit_leaves_less_unused_than_a_step_may_cost(method: str, limit: int) -> None:
+    result = minimize(problem(Cheap()), method=method, max_evals=limit)
+    assert limit - 20 < result.nfev <= limit or result.status in OWN_ENDS
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_steps_that_a_limit_has_parted_are_found_by_a_longer_run(method: str, tmp_path) -> None:
+    for limit in (150, 171, 400):
+        parted = minimize(problem(Cheap()), method=method, max_evals=limit, run_dir=tmp_path)
+    whole = minimize(problem(Cheap()), method=method, max_evals=400)
+    assert (parted.x == whole.x).all() and parted.F == whole.F
+    assert (parted.nfev_upper, parted.nfev_lower) == (whole.nfev_upper, whole.nfev_lower)
 
 
 @pytest.mark.parametrize("told", [2.5, np.nan, np.inf])

@@ -71,7 +71,7 @@ def test_methods_that_cannot_take_a_stance_say_so_by_name(method: str) -> None:
 def test_the_default_method_takes_every_stance() -> None:
     result = bilevo.minimize(SIMPLE, stance="pessimistic", max_evals=50)
     assert (result.method, result.stance) == ("nested-ties", Stance.PESSIMISTIC)
-    assert bilevo.minimize(SIMPLE, max_evals=600).method == "drc-plus"
+    assert bilevo.minimize(SIMPLE, max_evals=1200).method == "drc-plus"
 
 
 def test_a_known_optimum_is_no_target_of_another_stance() -> None:

@@ -81,7 +81,7 @@ def test_a_problem_of_the_suites_is_continued_by_a_command(tmp_path: Path) -> No
     detail = watcher.detail(watcher.ids()[0])
     assert detail is not None
     assert detail["resume"][0] == (
-        f"bilevo solve smd1 --dim 2,3 --method drc-plus --seed 7 --run-dir '{folder}'"
+        f"bilevo solve smd1 --dim 2,3 --method few --seed 7 --run-dir '{folder}'"
     )
 
 

@@ -64,7 +64,8 @@ class Algorithm(Protocol[StateT]):
         Any other algorithm searches the decoded box, and its certificates do not count there.
     certifies
         Whether it checks its answers by independent searches from its first generation on; False by
-        default. If True, the driver looks after that generation for functions that round inside.
+        default. If True, the driver looks after that generation for functions that round inside; a
+        state with a member `looks_for_doubts` says after which generation instead.
     takes_stance
         Whether it searches the follower's ties for `Spec.stance` and `Spec.tie_tol`. By default it
         does not: it is only used if the stance is optimistic and `tie_tol` is not given.

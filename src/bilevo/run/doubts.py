@@ -44,8 +44,8 @@ class Doubts:
     def look(self, best: Incumbent, first: bool, last: bool) -> Procedure[bool]:
         """Look for functions that change in steps; return True if that is new, and warn.
 
-        This is done after the first generation of a method that certifies its answers, and again
-        after the last one if the best pair is certified.
+        This is done after the first generation of a method that certifies its answers, or after
+        the one that its state names, and again after the last one if the best pair is certified.
         """
         due = (first and self._certifies) or (last and best.certified)
         if not (due and self._may_look) or self._steps:

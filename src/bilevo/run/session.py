@@ -130,6 +130,8 @@ class Session:
         self._choices = problem.x_bounds.choices, problem.y_bounds.choices
         self.own_time = 0.0  # seconds spent by the algorithm
         self._refused = 0  # evaluations of steps for which a limit left no room
+        self._steps: StepBatch | None = None  # all steps that were asked for last
+        self._taken: list[StepOutcome] = []  # the outcomes of the first of them
         self._unused = 0  # evaluations of a part of a batch, which the algorithm does not see
         self.is_cut = False  # whether the present batch is only the part for which there is room
         self._step_cost, self._equilibrium = spec.step_cost or 0, spec.equilibrium
@@ -164,6 +166,7 @@ class Session:
     def _look_for_doubts(self, state: AlgorithmState) -> Procedure[None]:
         best, first = self.record.best, not self.record.history.count
         assert best is not None  # the contract has checked that
+        first = getattr(state, "looks_for_doubts", first)
         if (yield from self._doubts.look(best, first, state.stop is not None)):
             self._tell_best(best)
 
@@ -187,21 +190,11 @@ class Session:
             self._take_steps(answers)
 
     def _take_part(self, answers: Answers) -> None:
-        """Count the answers to a part of a batch, after which there is no room, and end the run.
-
-        The algorithm does not see them: it cannot go on without the rest. A run with a larger limit
-        in the same directory finds them in the journal.
-        """
-        if isinstance(self.batch, Batch):
-            assert isinstance(answers, Evaluated)
-            self.record.note_failures(self.batch, self.batch.y, answers.errors)
-            made = len(answers.objective)
-        else:
-            assert isinstance(answers, list)  # gradients are not limited
-            self._list_failed(answers)
-            made = sum(step.cost for step in answers)
-        self._unused = made
-        self.end(StopReason.MAX_EVALS, made)
+        """Count the part of a batch for which there was room, and end; a longer run goes on."""
+        assert isinstance(self.batch, Batch) and isinstance(answers, Evaluated)
+        self.record.note_failures(self.batch, self.batch.y, answers.errors)
+        self._unused = len(answers.objective)
+        self.end(StopReason.MAX_EVALS, self._unused)
 
     def _take_values(self, answers: Evaluated) -> None:
         assert isinstance(self.batch, Batch)
@@ -263,24 +256,23 @@ class Session:
         self._resume(Slopes(objective_x, objective_y, constraints_x, constraints_y, spent))
 
     def _take_steps(self, steps: list[StepOutcome]) -> None:
-        assert isinstance(self.batch, StepBatch)
-        y = self._list_failed(steps)
-        self.record.counts[Level.LOWER] += sum(step.cost for step in steps)
-        f, violation = (np.array([step[column] for step in steps]) for column in (1, 2))
-        done = np.array([step.done for step in steps])
+        """Take the outcomes of steps, and go on when all that were asked for are there."""
+        assert isinstance(self.batch, StepBatch) and self._steps is not None
+        errors = {row: step.error for row, step in enumerate(steps) if step.error is not None}
+        self.record.note_failures(self.batch, np.array([step.y for step in steps]), errors)
+        self.record.count(self.batch, sum(step.cost for step in steps))
+        self._taken += steps
+        if len(self._taken) < len(self._steps.x):
+            self._hand_out_steps()
+            return
+        y, f, violation, done = (
+            np.array(column) for column in list(zip(*self._taken, strict=True))[:4]
+        )
         tolerance = self._tolerances[Level.LOWER]
         for row in np.flatnonzero((violation > 0) & (violation <= tolerance.ctol)):
-            tolerance.remember(self.batch.x[row], y[row], violation[row])
+            tolerance.remember(self._steps.x[row], y[row], violation[row])
             violation[row] = 0.0  # a violation that a solver reports has no scale, so ctol is used
         self._resume(StepValues(y, f, violation, done, self.record.counts[Level.LOWER]))
-
-    def _list_failed(self, steps: list[StepOutcome]) -> FloatArray:
-        """List the steps that failed; return the answers (k, n) of all steps."""
-        assert isinstance(self.batch, StepBatch)
-        y = np.array([step.y for step in steps])
-        errors = {row: step.error for row, step in enumerate(steps) if step.error is not None}
-        self.record.note_failures(self.batch, y, errors)
-        return y
 
     def _resume(self, answer: Answer | None) -> None:
         """Run the algorithm to its next batch, or to its end."""
@@ -321,6 +313,9 @@ class Session:
         Return the answer at once if nothing must be evaluated for it.
         """
         batch, known = self._in_users_units(request), 0
+        if isinstance(batch, StepBatch):
+            self._steps, self._taken = batch, []
+            return self._hand_out_steps()
         if isinstance(batch, Batch):
             batch = self._translated(batch)
             known = self._saved[Saved.FOR_LEVEL]
@@ -336,6 +331,20 @@ class Session:
             return self._values(Evaluated.nothing())
         else:
             self.batch = batch
+        return None
+
+    def _hand_out_steps(self) -> Answer | None:
+        """Make the next batch: all steps that are left, or those whose largest cost has room."""
+        assert self._steps is not None
+        left = rows_of(self._steps, slice(len(self._taken), None))
+        room, self.batch = self._room(left, 0) if self._limited else len(left.x), None
+        if room < min(len(left.x), 1):
+            self._unused = sum(step.cost for step in self._taken)
+            self.end(StopReason.MAX_EVALS)
+        elif self.clock.left <= 0:
+            self.end(StopReason.MAX_TIME)
+        else:
+            self.batch = rows_of(left, slice(room))
         return None
 
     def _translated(self, asked: Batch) -> Batch:

@@ -7,11 +7,11 @@ this value, and may now expect another answer to the same leader; then f is eval
 times. F is evaluated at the answer that the follower likes best. All values teach the models, so no
 evaluation serves one leader only.
 
-If the models propose what is known already, leaders far from all others are tried. When that does
-not help any more, or after a number of pairs, the run goes on as drc-plus from the best pair. It
-finds the last digits, searches on, and certifies. The course of a run does not depend on its
-limits. With more than `MOST_VARIABLES` variables, models would need too many pairs, and drc-plus
-takes over at once.
+If the best leader of the models is known already, or promises too little, the best one of those far
+from all others is tried. When that does not help any more, or after a number of pairs, the run goes
+on as drc-plus from the best pair. It finds the last digits, searches on, and certifies. The course
+of a run does not depend on its limits. With more than `MOST_VARIABLES` variables, models would need
+too many pairs, and drc-plus takes over at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 
 from bilevo.algorithms.drc_plus.method import DRCPlus
 from bilevo.algorithms.drc_plus.state import DRCPlusState
-from bilevo.algorithms.few.model_search import LevelModel, Models
+from bilevo.algorithms.few.model_search import LevelModel, Models, answer, precise, rough
 from bilevo.core.algorithm import Algorithm, registered
 from bilevo.core.arrays import BoolArray, FloatArray, IntArray
 from bilevo.core.budget import StopReason
@@ -32,18 +32,21 @@ from bilevo.core.problem import Spec
 from bilevo.core.request import Incumbent, Level, Procedure, Values, evaluate
 from bilevo.core.stop_rules import AtTarget, Progress
 from bilevo.core.streams import stream
+from bilevo.core.tolerances import rounding
 from bilevo.optimizers.sampling import latin_hypercube
 
 FIRST_PAIRS = 2  # The first models are fitted to this number plus 2 (m + n) spread pairs.
 MOST_ANSWERS = 5  # The most evaluations of f in a row at one leader.
-SETTLED = 1e-6  # The follower is solved if models move its answer by less (fraction of the box).
-SOLVED = 1e-4  # A pair counts as solved if models move its answer by less than this.
+SETTLED = 1e-5  # The follower is solved if models move its answer by less (fraction of the box).
 KNOWN = 1e-5  # A pair is known if an evaluated one is closer.
-LOOKED_AT = 8  # How many of the best pairs are tested for being solved.
+LOOKED_AT = 8  # How many of the best pairs are compared by precise searches on models.
+PROMISE = 1e-4  # A leader is explored if the best one promises a smaller gain (units of F's model).
 CLEARLY_BETTER = 1e-4  # A smaller gain of F, relative to F, does not count as one.
-MAX_STALE = 3  # So many explored leaders in a row without a gain end the part with models.
-MOST_VARIABLES = 4  # With more variables of both levels, drc-plus takes over at once.
-MOST_PAIRS = 20  # That part ends when there are this number of pairs for each variable.
+DISTANCES = (0.1, 0.3, 0.6)  # How far explored leaders are, as parts of the largest distance.
+MAX_STALE = 5  # So many explored leaders in a row without a gain end the part with models.
+MOST_VARIABLES = 5  # With more variables of both levels, drc-plus takes over at once.
+MOST_PAIRS = 30, 14  # That part ends after so many pairs, and so many more for each variable.
+SLIGHT = 1e-7  # Smaller violations are errors of models (as parts of the largest violation).
 HUGE = 1e100  # Larger values are no use for models, and their sums would overflow.
 
 
@@ -60,8 +63,10 @@ class FewState:
     G: FloatArray  # (k, K)
     upper_violation: FloatArray
     best: int = -1  # the row of the best pair
+    order: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))  # the best rows
     stale: int = 0
     generation: int = 0
+    looks_for_doubts: bool = False  # whether drc-plus has taken over in this generation
     start: tuple[FloatArray, FloatArray] | None = None  # the pair from which drc-plus starts
     told: Incumbent | None = None  # the last best pair, once drc-plus has taken over
     plus: DRCPlusState | None = None
@@ -100,6 +105,17 @@ class FewState:
         with np.errstate(over="ignore"):
             return np.asarray(self.lower_violation + self.upper_violation)
 
+    @property
+    def slight(self) -> float:
+        """Return up to which violation a pair may owe it to an error of the models."""
+        violation = self.violation
+        return SLIGHT * float(violation[np.isfinite(violation)].max(initial=0.0))
+
+    @property
+    def clear_violation(self) -> FloatArray:
+        """Return violations (k,), of which all slight ones are the same; feasible pairs have 0."""
+        return np.where(self.violation > 0, np.maximum(self.violation, self.slight), 0.0)
+
     def incumbent(self, row: int) -> Incumbent:
         """Return a row as the best pair; without a finite f it has no F either."""
         violation, f = float(self.violation[row]), float(self.f[row])
@@ -111,25 +127,27 @@ class FewState:
 
     def models(self) -> Models | None:
         """Fit models to all values of a moderate size; return None if these are too few."""
+        usable = (np.abs(self.F) < HUGE) & (np.abs(self.G) < HUGE).all(axis=1)
+        upper = self._model(usable, self.F, self.G, None)
+        lower = self.lower_model(None)
+        return None if upper is None or lower is None else Models(upper, lower)
+
+    def lower_model(self, like: LevelModel | None) -> LevelModel | None:
+        """Fit models to f and g; see `LevelModel.of`."""
+        usable = (np.abs(self.f) < HUGE) & (np.abs(self.g) < HUGE).all(axis=1)
+        return self._model(usable, self.f, self.g, like)
+
+    def _model(
+        self, usable: BoolArray, values: FloatArray, more: FloatArray, like: LevelModel | None
+    ) -> LevelModel | None:
         z = np.concatenate([self.x, self.y], axis=1)
-        lower = (np.abs(self.f) < HUGE) & (np.abs(self.g) < HUGE).all(axis=1)
-        upper = (np.abs(self.F) < HUGE) & (np.abs(self.G) < HUGE).all(axis=1)
-        if min(lower.sum(), upper.sum()) <= z.shape[1]:
+        if usable.sum() <= z.shape[1]:
             return None
-        return Models(
-            LevelModel.of(z[upper], self.F[upper], self.G[upper]),
-            LevelModel.of(z[lower], self.f[lower], self.g[lower]),
-        )
+        return LevelModel.of(z[usable], values[usable], more[usable], like)
 
     def is_known(self, x: FloatArray, y: FloatArray) -> bool:
         near = np.abs(np.concatenate([self.x - x, self.y - y], axis=1)).max(axis=1)
         return bool(near.min() < KNOWN)
-
-    def best_leaders(self) -> FloatArray:
-        """Return the leaders (k, m) of the best pairs by F."""
-        rows = np.flatnonzero(np.isfinite(self.F))
-        order = rows[np.lexsort((self.F[rows], self.violation[rows]))]
-        return self.x[order[:LOOKED_AT]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +157,7 @@ class Few(Algorithm[FewState]):
     name = registered("few")
     revision = 4
     ctol = USUAL_CTOL
+    certifies = True
     State = FewState
 
     def init(self, spec: Spec) -> Procedure[FewState]:
@@ -150,15 +169,17 @@ class Few(Algorithm[FewState]):
         state.generation += 1
         state.executions, state.survived = np.ones(1, np.int64), np.ones(1, np.bool_)
         if state.plus is not None:
+            state.looks_for_doubts = False
             yield from self.go_on(spec, state)
             return state
         if not len(state.x):
             yield from self.look_all_over(spec, state)
-        rng, models = stream(spec.seed, "few", state.generation), state.models()
+        rng = stream(spec.seed, "few", state.generation)
+        models = state.models()
         if models is not None:
-            yield from self.try_leader(spec, state, models, rng)
-            yield from self.choose_best(spec, state, rng)
-        most = MOST_PAIRS * (spec.m + spec.n)
+            models = yield from self.try_leader(spec, state, models, rng)
+            yield from self.choose_best(spec, state, models, rng)
+        most = MOST_PAIRS[0] + MOST_PAIRS[1] * (spec.m + spec.n)
         reached = AtTarget(spec.target).met(state.progress())
         if models is None or reached or state.stale >= MAX_STALE or len(state.x) >= most:
             yield from self.hand_over(spec, state)
@@ -185,44 +206,66 @@ class Few(Algorithm[FewState]):
 
     def try_leader(
         self, spec: Spec, state: FewState, models: Models, rng: np.random.Generator
-    ) -> Procedure[None]:
-        """Evaluate the leader that is best for the models, or else one far from all others."""
-        x, y = models.best_leader(state.best_leaders(), spec.n, rng)
-        if state.is_known(x, y):
+    ) -> Procedure[Models]:
+        """Evaluate the best leader of the models, or else explore; return what models are then."""
+        lower = models.lower
+        x, y = models.best_leader(state.x[state.order], spec.n, rng)
+        if state.is_known(x, y) or not self.promises(state, models, x, y, rng):
             state.stale += 1
-            drawn = rng.random((64, spec.m))
-            far = np.abs(drawn[:, None] - state.x[None]).max(axis=2).min(axis=1)
-            x = drawn[int(far.argmax())]
-            y = models.answer(x, np.full(spec.n, 0.5), rng)
+            x, y = self.far_leader(spec, state, models, rng)
         for _ in range(MOST_ANSWERS):
             if state.is_known(x, y) and (state.x == x).all(axis=1).any():
                 break
-            lower = yield from evaluate(Level.LOWER, x[None], y[None])
-            state.add(x[None], y[None], lower)
-            learnt = state.models()
-            moved = y if learnt is None else learnt.answer(x, y, rng)
+            values = yield from evaluate(Level.LOWER, x[None], y[None])
+            state.add(x[None], y[None], values)
+            lower = state.lower_model(like=lower) or lower
+            moved = answer(lower, x, y, rng)
             if np.abs(moved - y).max() < SETTLED:
                 break
             y = moved
         own = np.flatnonzero((state.x == x).all(axis=1))
         row = own[np.lexsort((state.f[own], state.lower_violation[own]))[:1]]
         if np.isnan(state.F[row[0]]):
-            upper = yield from evaluate(Level.UPPER, state.x[row], state.y[row])
-            state.set_upper(row, upper)
+            values = yield from evaluate(Level.UPPER, state.x[row], state.y[row])
+            state.set_upper(row, values)
+        return Models(models.upper, lower)
 
-    def choose_best(self, spec: Spec, state: FewState, rng: np.random.Generator) -> Procedure[None]:
-        """Report the best pair among those whose follower is solved, as far as models tell."""
-        models = state.models()
+    def promises(
+        self,
+        state: FewState,
+        models: Models,
+        x: FloatArray,
+        y: FloatArray,
+        rng: np.random.Generator,
+    ) -> bool:
+        """Tell whether a pair promises a clearly better F than the best pair."""
+        best = [state.best]
+        if state.violation[state.best] > state.slight:
+            return True
+        now = models.expected(state.x[best], state.y[best], precise(len(y)), rng)
+        return bool(now[0] - models.F(x[None], y[None])[0][0] > PROMISE)
+
+    def far_leader(
+        self, spec: Spec, state: FewState, models: Models, rng: np.random.Generator
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the best leader that is far from all others, and the answer to it."""
+        drawn = rng.random((64 * spec.m, spec.m))
+        far = np.abs(drawn[:, None] - state.x[None]).max(axis=2).min(axis=1)
+        least = DISTANCES[state.stale % len(DISTANCES)] * far.max()
+        return models.best_of(drawn[far >= least], spec.n, rng)
+
+    def choose_best(
+        self, spec: Spec, state: FewState, models: Models, rng: np.random.Generator
+    ) -> Procedure[None]:
+        """Report the pair with the best F, where a follower that is not solved gains nothing."""
         rows = np.flatnonzero(np.isfinite(state.F))
-        if models is None or not rows.size:
+        if not rows.size:
             return
-        order = rows[np.lexsort((state.F[rows], state.violation[rows]))][:LOOKED_AT]
-        moved = [
-            float(np.abs(models.answer(state.x[row], state.y[row], rng) - state.y[row]).max())
-            for row in order
-        ]
-        solved = [i for i, distance in enumerate(moved) if distance < SOLVED]
-        row = int(order[solved[0] if solved else int(np.argmin(moved))])
+        for widths in (rough(spec.n), precise(spec.n)):
+            F = models.expected(state.x[rows], state.y[rows], widths, rng)
+            rows = rows[np.lexsort((F, state.clear_violation[rows]))][:LOOKED_AT]
+        state.order = rows
+        row = int(rows[0])
         if row != state.best:
             gain = float(state.F[state.best]) - float(state.F[row])
             counts = gain > max(spec.ftol, CLEARLY_BETTER * abs(float(state.F[row])))
@@ -243,6 +286,7 @@ class Few(Algorithm[FewState]):
         state.start = state.x[state.best].copy(), state.y[state.best].copy()
         state.told = state.incumbent(state.best)
         state.plus = yield from DRCPlus().init(self.start_of(spec, state))
+        state.looks_for_doubts = True
 
     def go_on(self, spec: Spec, state: FewState) -> Procedure[None]:
         """Make a generation of drc-plus."""
@@ -278,6 +322,6 @@ class Few(Algorithm[FewState]):
         """
         if own is None or other.certified:
             return True
-        if np.array_equal(own.x, other.x) and other.f <= own.f:
+        if np.array_equal(own.x, other.x) and own.f - other.f > rounding(own.f):
             return True
         return (other.violation, other.F) <= (own.violation, own.F)
