@@ -1,5 +1,7 @@
 """Branches of followers: leaders that are explored, and jumps of the answer."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from driven import Driven
@@ -13,6 +15,7 @@ from bilevo.algorithms.drc_plus.branches import (
     distinct_answers,
     explore_leaders,
     has_jumped,
+    has_several,
     is_between,
     jumps_between,
     locate_change,
@@ -157,6 +160,25 @@ def test_fewer_leaders_are_looked_at_if_followers_have_one_answer(
     rng = stream(1, "explore")
     tasks, found = scene.driven.run(explore_leaders(scene.state, scene.follower, rng))
     assert found == several and len(tasks) == leaders
+
+
+def ended(y: float, f: float, solved: bool) -> WarmTask:
+    """Return the task of a search of y that has ended, settled or not."""
+    made = Pair(np.array([0.5]), np.array([y]), f, 0.0)
+    return replace(WarmTask.of_pair(made, np.empty(0)), solved=solved)
+
+
+def test_a_follower_has_several_answers_if_settled_searches_end_apart() -> None:
+    follower = Scene(BETTER_HALF).follower
+    assert not has_several(follower, [ended(0.2, 1.0, True), ended(0.9, 2.0, False)])
+    assert has_several(follower, [ended(0.2, 1.0, True), ended(0.9, 2.0, True)])
+    assert has_several(follower, [ended(0.2, 1.0, False)])
+
+
+def test_a_long_search_that_ends_beside_a_settled_one_is_no_second_answer() -> None:
+    follower = Scene(BETTER_HALF).follower
+    assert not has_several(follower, [ended(0.201, 0.9, False), ended(0.2, 1.0, True)])
+    assert has_several(follower, [ended(0.5, 0.9, False), ended(0.2, 1.0, True)])
 
 
 @pytest.mark.rest
