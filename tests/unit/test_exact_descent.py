@@ -1,8 +1,14 @@
 """Exact descents: runs go on until F is least, or say that they do not know."""
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import numpy as np
+import pytest
 
 import bilevo
+from bilevo.algorithms.drc_plus.exact_descent import go_on_exactly
+from bilevo.algorithms.shared.sqp import SearchEnd
 from bilevo.core.arrays import FloatArray
 
 CENTRE = np.array([0.7, 2.1, 1.6, -1.6])
@@ -47,3 +53,13 @@ def test_a_long_valley_between_the_axes_is_followed_to_its_end() -> None:
 def test_a_bent_valley_is_followed_to_its_end() -> None:
     results = [bilevo.minimize(bent_valley(3), rng=seed) for seed in (2, 3)]
     assert all(result.F < 1e-5 and result.success for result in results)
+
+
+def test_with_constraints_a_usual_descent_is_the_last_one_before_the_end() -> None:
+    state: Any = SimpleNamespace(constrained=True, total=10**9)
+    spec: Any = SimpleNamespace(m=2, n=2)
+    end = SearchEnd(np.zeros(2), 1.0, 0.0, 10, converged=False)
+    further = go_on_exactly(spec, state, cast(Any, None), end)
+    with pytest.raises(StopIteration) as stopped:
+        next(further)
+    assert stopped.value.value is end

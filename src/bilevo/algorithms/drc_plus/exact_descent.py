@@ -64,8 +64,11 @@ def settle_elite(
 def go_on_exactly(
     spec: Spec, state: DRCPlusState, follower: WarmFollower, end: SearchEnd
 ) -> Procedure[SearchEnd]:
-    """Return the end of an exact descent from the elite, or the given end if it costs too much."""
-    if may_end(spec, state) or hessian_cost(spec) > SHARE * state.total:
+    """Return the end of an exact descent from the elite, or the given end if it costs too much.
+
+    With constraints no Hessian is measured, and a descent by differences is long.
+    """
+    if state.constrained or may_end(spec, state) or hessian_cost(spec) > SHARE * state.total:
         return end
     return (yield from descend_exactly(state, follower))
 
@@ -109,7 +112,7 @@ def sample_on(
 def descend_exactly(state: DRCPlusState, follower: WarmFollower) -> Procedure[SearchEnd]:
     """Descend from the elite with slopes by central differences, and maybe a measured Hessian.
 
-    With constraints of the leader, a search needs the Hessian of the Lagrangian instead.
+    With constraints, a search needs the Hessian of the Lagrangian instead.
     """
     elite = state.the_elite
     phi = Phi(state, follower, relaxed=False, repairs=elite.lower_violation > 0, adjoint=False)

@@ -112,7 +112,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
     width: int = 1  # how many descents run side by side
 
     name = registered("drc-plus")
-    revision = 12
+    revision = 13
     certifies = True
     ctol = USUAL_CTOL
     State = DRCPlusState
