@@ -85,7 +85,7 @@ FRUITLESS_AT_JUMPS = 12  # The same if F has jumps.
 POLISH_RADIUS = 0.01  # The first radius of the region that searches the last digits.
 SMALL_GAIN = 1e-6  # A region ends if it expects a smaller gain, in units of the spread of F.
 SLOW_GAIN = 3e-3  # Swaps are tried once the expected gain is smaller, in the same units.
-SWAPS = 5  # The most swaps of the answer that a region tries.
+SWAPS = 5  # The most swaps that are tried before a region ends without a gain.
 SWAP_MARGIN = 0.1  # The follower of a swap is solved to about this part of the spread of F.
 HOPE = 0.2  # A region behind the answer ends if it expects a smaller part of the difference.
 MAX_KNOWN = 1000  # The most leaders that are remembered.
@@ -103,6 +103,7 @@ class TrustRegionState(DRCRaceState):
     racing: bool = False  # whether the run goes on as drc-race
     rough: bool = False  # whether the last region was rough, so that a descent is next
     swapped: list[FloatArray] = field(default_factory=list)  # swaps that have been tried
+    swaps_before: int = 0  # how many of these were tried until a swap was better
     starts: list[FloatArray] = field(default_factory=list)  # where regions have started
     jumps: bool = False  # whether F has jumps or plateaus
     polled: bool = False  # whether the box's faces beside the answer have been tried
@@ -183,9 +184,10 @@ class TrustRegion(Algorithm[TrustRegionState]):
         while state.region is not None:
             trial = state.region.trial(state.known, self.negligible(spec, state))
             if trial is not None:
-                swap = self.swap_of(state, state.region, trial)
-                if swap is not None:
-                    return (yield from self.try_swap(spec, state, state.region.centre, swap))
+                if self.slows(state, state.region, trial):
+                    swap = self.swap_of(state, state.region.centre, state.region.settings)
+                    if swap is not None:
+                        return (yield from self.try_swap(spec, state, state.region.centre, swap))
                 return (yield from self.try_leader(spec, state, state.region, trial))
             self.end_region(spec, state, state.region)
         if state.polished:
@@ -233,14 +235,19 @@ class TrustRegion(Algorithm[TrustRegionState]):
             self.end_region(spec, state, region)
         return [task]
 
-    def swap_of(self, state: TrustRegionState, region: Region, trial: Trial) -> FloatArray | None:
-        """Return a swap of the answer to try before its region goes on to small gains, if any."""
+    def slows(self, state: TrustRegionState, region: Region, trial: Trial) -> bool:
+        """Tell whether the answer's region goes on to small gains only."""
         slow = 0 < trial.gain <= SLOW_GAIN * state.F_spread or region.radius < SMALL_RADIUS
-        answers = region.centre.task == state.the_elite.task
-        if not (slow and answers) or region.swaps >= SWAPS:
+        return slow and region.centre.task == state.the_elite.task
+
+    def swap_of(
+        self, state: TrustRegionState, answer: Known, settings: FloatArray
+    ) -> FloatArray | None:
+        """Return a swap of the answer to try next; each fruitless region allows one more."""
+        most = state.swaps_before + SWAPS + state.fruitless
+        if len(state.swapped) >= most or not answer.usable:
             return None
-        region.swaps += 1
-        return promising_swap(region, state.known, state.swapped)
+        return promising_swap(answer, settings, state.known, state.swapped)
 
     def try_swap(
         self, spec: Spec, state: TrustRegionState, centre: Known, x: FloatArray
@@ -254,6 +261,7 @@ class TrustRegion(Algorithm[TrustRegionState]):
         yield from accept_best(spec, state, [task])
         if state.the_elite.task == found.task:
             state.swapped.append(centre.x)
+            state.swaps_before = len(state.swapped)
             state.ends.append(centre.x)
             state.region = region_at(spec, state, found, RESTART_RADIUS, fruitful=True)
         return [task]
@@ -302,7 +310,7 @@ class TrustRegion(Algorithm[TrustRegionState]):
         return tasks
 
     def start_region(self, spec: Spec, state: TrustRegionState) -> Procedure[list[RaceTask]]:
-        """Start a region at the answer, anywhere, or where a model of the box expects a gain."""
+        """Start a region at the answer at first and at last, and elsewhere in between."""
         if self.polishes(state) and state.jumps and not state.polled:
             return (yield from self.poll_faces(spec, state))
         answer = [point for point in state.known if point.task == state.the_elite.task]
@@ -312,6 +320,13 @@ class TrustRegion(Algorithm[TrustRegionState]):
             return (yield from self.search(spec, state))
         if self.polishes(state):
             return []
+        swap = self.swap_of(state, answer[0], state.surface) if answer else None
+        if swap is not None:
+            return (yield from self.try_swap(spec, state, answer[0], swap))
+        return (yield from self.restart(spec, state))
+
+    def restart(self, spec: Spec, state: TrustRegionState) -> Procedure[list[RaceTask]]:
+        """Start a region anywhere, or where a model of the box expects a gain."""
         rng = stream(spec.seed, "restart", state.generation)
         if len(state.ends) % 2:
             return (yield from self.start_alone(spec, state, rng))

@@ -94,7 +94,6 @@ class Region:
     # How far below 0 the models of G (c,) must be; empty if the models have not erred yet.
     margins: FloatArray = field(default_factory=lambda: np.empty(0))
     own: list[Known] | None = None  # the only leaders that its model learns from; None: all
-    swaps: int = 0  # how many swaps of its centre have been tried
 
     @property
     def rough(self) -> bool:

@@ -22,10 +22,13 @@ SAME_SWAP = 0.1  # A swap this near to an earlier one repeats it.
 
 
 def promising_swap(
-    region: Region, known: list[Known], tried: list[FloatArray]
+    answer: Known, settings: FloatArray, known: list[Known], tried: list[FloatArray]
 ) -> FloatArray | None:
-    """Return the most promising swap of a region's centre, or None if all have been tried."""
-    centre = region.centre.x
+    """Return the most promising swap of the answer, or None if all have been tried.
+
+    `settings` are those of the last model.
+    """
+    centre = answer.x
     swaps = [
         swapped(centre, i, j)
         for i, j in combinations(range(len(centre)), 2)
@@ -35,10 +38,10 @@ def promising_swap(
     if not swaps:
         return None
     trials, points = np.array(swaps), [point for point in known if point.usable]
-    wide = Region(region.centre, region.settings, FIRST_RADIUS)
-    surface = wide.surface(points, np.array([point.x for point in points]))
+    region = Region(answer, settings, FIRST_RADIUS)
+    surface = region.surface(points, np.array([point.x for point in points]))
     F = np.array([surface.at(trial)[0][0] for trial in trials]) - surface.deviations(trials)
-    rises = (F - region.centre.F) / ((trials - centre) ** 2).sum(axis=1)
+    rises = (F - answer.F) / ((trials - centre) ** 2).sum(axis=1)
     best: FloatArray = trials[int(rises.argmin())]
     return best
 
