@@ -84,6 +84,7 @@ FRUITLESS = 8
 FRUITLESS_AT_JUMPS = 12  # The same if F has jumps.
 POLISH_RADIUS = 0.01  # The first radius of the region that searches the last digits.
 SMALL_GAIN = 1e-6  # A region ends if it expects a smaller gain, in units of the spread of F.
+SMALL_GAIN_AT_JUMPS = 1e-5  # The same once F has risen where a small region predicted a fall.
 SLOW_GAIN = 3e-3  # Swaps are tried once the expected gain is smaller, in the same units.
 SWAPS = 5  # The most swaps that are tried before a region ends without a gain.
 SWAP_MARGIN = 0.1  # The follower of a swap is solved to about this part of the spread of F.
@@ -211,7 +212,10 @@ class TrustRegion(Algorithm[TrustRegionState]):
     def negligible(self, spec: Spec, state: TrustRegionState) -> float:
         """Return the largest expected gain for which a region does not go on."""
         least = 0.1 * state.F_scale.tolerance(spec.ftol)
-        return least if self.polishes(state) else max(least, SMALL_GAIN * state.F_spread)
+        if self.polishes(state):
+            return least
+        jumps = state.region is not None and state.region.jumps
+        return max(least, (SMALL_GAIN_AT_JUMPS if jumps else SMALL_GAIN) * state.F_spread)
 
     def try_leader(
         self, spec: Spec, state: TrustRegionState, region: Region, trial: Trial
