@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -121,6 +122,21 @@ class Warm(Walker):
 
     def hint(self, state: Walk) -> list[float]:
         return [state.y.sum(), state.steps]
+
+
+class Steady(Warm):
+    """Does not depend on luck, so that trust-region searches in regions."""
+
+    def start(self, x: Any, rng: np.random.Generator, near: Any = None) -> Walk:
+        return super().start(x, np.random.default_rng(1), near)
+
+
+class SlowSteady(Steady):
+    """Takes two milliseconds for a step."""
+
+    def advance(self, state: Walk) -> Walk:
+        time.sleep(0.002)
+        return super().advance(state)
 
 
 @dataclass

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import solvers
+from solvers import SlowSteady, Steady
 
 import bilevo
 import bilevo.run.directory
@@ -110,6 +112,20 @@ def two_followers(
         play=play,
     )
     _make(game, out, run_dir=run_dir, rng=seed, workers=workers, max_evals=limit)
+
+
+def own_solver(
+    run_dir: Path | None,
+    out: Path,
+    method: str,
+    seed: int,
+    workers: int | None = None,
+    limit: int = 1000,
+) -> None:
+    """A run with a problem's own solver, like `medium`."""
+    follower = Steady() if workers is None else SlowSteady()
+    walk = solvers.problem(follower)
+    _make(walk, out, run_dir=run_dir, method=method, rng=seed, workers=workers, max_evals=limit)
 
 
 def _make(problem: bilevo.Problem, out: Path, **options: Any) -> None:

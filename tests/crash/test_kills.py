@@ -10,7 +10,16 @@ import crashes
 import numpy as np
 import psutil
 import pytest
-from crashes import METHODS, course, left_after, medium, small, start, two_followers
+from crashes import (
+    METHODS,
+    course,
+    left_after,
+    medium,
+    own_solver,
+    small,
+    start,
+    two_followers,
+)
 
 import bilevo
 from bilevo.run.lock import DirectoryLock
@@ -99,6 +108,15 @@ def test_killing_the_parent_of_workers_leaves_no_orphans_and_changes_nothing(
     kills = trials(8, 100) // 2
     killed_runs(tmp_path, kills, 100 + part, longest=1.5, workers=2)
     figure(21, kills, "kills")
+
+
+@pytest.mark.rest
+def test_killing_the_parent_of_a_solvers_workers_leaves_no_orphans_and_changes_nothing(
+    tmp_path: Path, trials, figure
+) -> None:
+    kills, kinds = trials(4, 50), ("trust-region",)
+    killed_runs(tmp_path, kills, 102, longest=1.5, workers=2, make=own_solver, kinds=kinds)
+    figure(21, kills, "kills while trust-region drives a solver")
 
 
 def await_lock(run_dir: Path, pid: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pytest
 from crashes import boundaries, course, start
-from solvers import Exact, Opaque, Walk, Walker, Warm, problem
+from solvers import Exact, Opaque, SlowSteady, Steady, Walk, Walker, problem
 
 import bilevo
 from bilevo import RunMismatch
@@ -28,13 +28,6 @@ def everything_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(follower: Any, run_dir: Path | None, **options: Any) -> bilevo.Result:
     return bilevo.minimize(problem(follower), run_dir=run_dir, **{**OPTIONS, **options})
-
-
-class Steady(Warm):
-    """Does not depend on luck, so that trust-region searches in regions."""
-
-    def start(self, x: Any, rng: np.random.Generator, near: Any = None) -> Walk:
-        return super().start(x, np.random.default_rng(1), near)
 
 
 TRUSTING = {"method": "trust-region"}
@@ -247,10 +240,6 @@ class SlowWalker(Walker):
     def advance(self, state: Any) -> Any:
         time.sleep(0.002)
         return super().advance(state)
-
-
-class SlowSteady(Steady, SlowWalker):
-    pass
 
 
 def to_the_end(run_dir: Path | None, out: Path, method: str, workers: int | None) -> None:

@@ -13,11 +13,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
 import pytest
+import solvers
 from crashes import METHODS, SMALL, course, f, left_after, problem, slow_f, small
+from solvers import SlowSteady, Steady
 
 import bilevo
 from bilevo.core.request import Level
@@ -63,40 +66,70 @@ def test_every_executor_gives_the_same_bits(cells: str, figure) -> None:
     figure(11, len(METHODS) * len(found), "runs in 12 cells with one fingerprint per method")
 
 
+class Killer(threading.Thread):
+    """Kills workers now and then, until it has killed enough or is told to stop."""
+
+    def __init__(self, wanted: int) -> None:
+        super().__init__()
+        self.wanted, self.killed, self.over = wanted, 0, threading.Event()
+        self.rng = np.random.default_rng(1)
+
+    def run(self) -> None:
+        while not (self.over.is_set() or self.done):
+            running = [p for p in psutil.Process().children() if "popen_loky" in command(p)]
+            if running:
+                os.kill(int(self.rng.choice([p.pid for p in running])), signal.SIGKILL)
+                self.killed += 1
+            time.sleep(self.rng.uniform(0.0, 0.3))
+
+    @property
+    def done(self) -> bool:
+        return self.killed >= self.wanted
+
+    def __enter__(self) -> "Killer":
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.over.set()
+        self.join()
+
+
 @pytest.mark.rest
 def test_killed_workers_are_replaced_and_their_points_repeated(trials, figure) -> None:
     options = {**SMALL, "budget": bilevo.Budget(lower_max=60, upper_max=4000), "max_evals": 20_000}
-    wanted, killed, rng = trials(30, 300), 0, np.random.default_rng(1)
-    over = threading.Event()
-
-    def killer() -> None:
-        nonlocal killed
-        while killed < wanted and not over.is_set():
-            running = [p for p in psutil.Process().children() if "popen_loky" in command(p)]
-            if running:
-                os.kill(int(rng.choice([p.pid for p in running])), signal.SIGKILL)
-                killed += 1
-            time.sleep(rng.uniform(0.0, 0.3))
 
     def stop_when_done(result: bilevo.Result) -> None:
-        if killed >= wanted:
+        if killer.done:
             raise StopIteration
 
-    thread = threading.Thread(target=killer)
-    thread.start()
-    result = bilevo.minimize(
-        problem(2, slow_f), workers=2, retries=10_000, callback=stop_when_done, **options
-    )
-    over.set()
-    thread.join()
-    assert killed >= wanted and result.failures == 0
+    with Killer(trials(30, 300)) as killer:
+        result = bilevo.minimize(
+            problem(2, slow_f), workers=2, retries=10_000, callback=stop_when_done, **options
+        )
+    assert killer.done and result.failures == 0
 
     def stop_there(so_far: bilevo.Result) -> None:
         if so_far.nit == result.nit:
             raise StopIteration
 
     assert course(result) == course(bilevo.minimize(problem(2), callback=stop_there, **options))
-    figure(6, killed, "kills of workers")
+    figure(6, killer.killed, "kills of workers")
+
+
+@pytest.mark.rest
+def test_killed_workers_of_a_solver_are_replaced_and_their_steps_repeated(trials, figure) -> None:
+    options: dict[str, Any] = {"method": "trust-region", "max_evals": 400}
+    runs = []
+    with Killer(trials(10, 100)) as killer:
+        while not killer.done:
+            walk = solvers.problem(SlowSteady())
+            seed = len(runs)
+            runs.append(bilevo.minimize(walk, workers=2, retries=10_000, rng=seed, **options))
+    for seed, result in enumerate(runs):
+        calm = bilevo.minimize(solvers.problem(Steady()), rng=seed, **options)
+        assert result.failures == 0 and course(result) == course(calm)
+    figure(6, killer.killed, "kills of workers while trust-region drives a solver")
 
 
 def test_a_worker_that_dies_while_it_starts_is_charged_to_nobody() -> None:

@@ -22,6 +22,7 @@ from bilevo.algorithms.trust_region.region import (
     independent_directions,
 )
 from bilevo.algorithms.trust_region.surface import Seen, Surface, first_settings, lowest
+from bilevo.algorithms.trust_region.swaps import promising_swap
 from bilevo.algorithms.trust_region.tasks import Bar
 from bilevo.run import directory
 
@@ -240,6 +241,77 @@ def test_solvers_that_need_luck_are_raced() -> None:
     ages = np.array(list(lucky.taken.values()))
     assert (ages <= 3).mean() > 0.3 and (ages == 30).any()
     assert len(raced.history[-1].executions) > 1
+
+
+class Rounds:
+    """Two producers who answer each other, one round a step; x is a tax on each unit."""
+
+    costs = np.array([10.0, 20.0])
+
+    def __init__(self, at_random: bool) -> None:
+        self.at_random = at_random
+
+    def start(self, x: Any, rng: np.random.Generator) -> dict[str, Any]:
+        q = rng.uniform(0, 60, 2) if self.at_random else np.zeros(2)
+        return {"tax": float(x[0]), "q": q, "change": math.inf}
+
+    def advance(self, state: Any) -> Any:
+        old, q = state["q"], state["q"].copy()
+        for i in (0, 1):  # the other one's q is known, and the price is 100 - sum of q - tax
+            q[i] = np.clip((100 - state["tax"] - self.costs[i] - q[1 - i]) / 2, 0, 60)
+        return {**state, "q": q, "change": float(np.abs(q - old).max())}
+
+    def best(self, state: Any) -> tuple[Any, float, float]:
+        return state["q"], state["change"], 0.0
+
+    def done(self, state: Any) -> bool:
+        return bool(state["change"] < 1e-8)
+
+
+def welfare(x: Any, q: Any) -> float:
+    total = q.sum()
+    profits = (100 - total - x[0] - Rounds.costs) @ q
+    return float(-(total**2 / 2 + profits + x[0] * total - 0.4 * total**2 - q[1] ** 2 / 2))
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("at_random", [False, True])
+def test_rounds_of_best_responses_end_at_the_best_tax(at_random: bool) -> None:
+    taxed = Problem(welfare, None, [(0, 60)], [(0, 60)] * 2, follower=Rounds(at_random))
+    runs = [minimize(taxed, rng=seed) for seed in range(10)]
+    for result in runs:
+        assert result.success and result.certified
+        assert pytest.approx(-1904.878, abs=1e-3) == result.F
+
+
+def test_searches_that_come_together_are_not_raced() -> None:
+    class Halving(Told):
+        """Begins elsewhere each time, and halves its distance to the answer."""
+
+        def best(self, state: Any) -> tuple[Any, float, float]:
+            off = state["luck"] * 0.5 ** state["steps"]
+            return np.array([bowl(state["x"], 1) + off]), -state["steps"], 0.0
+
+    together = Halving(bowl, steps=40, luck=0.1)
+    result = run(together, 2, max_evals_lower=2000)
+    ages = np.array(list(together.taken.values()))
+    assert result.F < 1e-4 and (ages == 40).mean() > 0.3
+
+
+def test_values_are_exchanged_where_a_model_expects_the_smallest_rise() -> None:
+    def value(x: Any) -> float:  # the first two variables do the same work
+        return float((1 - min(x[0] + x[1], 1)) ** 2 + 0.1 * x[1] + (x[2:] ** 2).sum())
+
+    answer = np.array([0.0, 0.9, 0.0, 0.0])
+    spread = np.random.default_rng(3).random((40, 4))
+    places = np.vstack([answer, answer + 0.3 * (spread[:20] - answer), spread[20:]])
+    known = [Known(x, value(x), 0.0, np.zeros(1), task) for task, x in enumerate(places)]
+    first = promising_swap(known[0], first_settings(4), known, [])
+    assert first is not None and first.tolist() == [0.9, 0.0, 0.0, 0.0]
+    second = promising_swap(known[0], first_settings(4), known, [first])
+    assert second is not None and second[0] == 0.0
+    tried = [first, second, *(np.array(x) for x in ([0.0, 0.0, 0.9, 0.0], [0.0, 0.0, 0.0, 0.9]))]
+    assert promising_swap(known[0], first_settings(4), known, tried) is None
 
 
 @pytest.mark.parametrize("kind", [Walker, Warm])

@@ -11,14 +11,17 @@ Solvers are expensive, so a leader should be chosen by all that is known. A run 
                where a model of the whole box (that of drc-race) expects a gain, or at a good
                leader far from earlier regions. A region that lags behind, or repeats another one,
                ends early.
+    swap       When the region of the answer expects only small gains, the values of two variables
+               are exchanged, a few times (`swaps`). A better leader starts a region.
     descent    If a region is rough, F has jumps. Then CMA-ES goes on near the best leader, as in
                drc-race: offers and tolls often stand on a jump.
     race       If the solver's answers depend on luck and take many steps, as in training, F is too
                noisy for a region. Then the run goes on as drc-race, in which leaders compete.
 
-Luck is noticed at the beginning: the best of the first leaders takes its first steps twice. If both
-searches give the same answers to the bit, or are done at once, regions are used. They are also used
-if the answers are equilibria of several followers, which are no matter of luck.
+Luck is noticed at the beginning (`luck`): the best of the first leaders takes its first steps
+twice. If both searches give the same answers to the bit, come together, or are done at once,
+regions are used. They are also used if the answers are equilibria of several followers, which are
+no matter of luck.
 
 Each search starts near the nearest finished one, if the solver can do that. A follower that is not
 finished ranks leaders: its search ends as soon as its F, with a margin for the changes to come, is
@@ -50,12 +53,12 @@ from bilevo.algorithms.drc_race.method import (
     tasks_to_continue,
     thinned,
 )
-from bilevo.algorithms.shared.leader import (
-    leader_ranking,
-    solver_searches,
-)
+from bilevo.algorithms.shared.leader import leader_ranking
+from bilevo.algorithms.trust_region.edges import Edge, nearest_edge
+from bilevo.algorithms.trust_region.luck import depends_on_luck
 from bilevo.algorithms.trust_region.region import FIRST_RADIUS, SMALL_RADIUS, Known, Region, Trial
 from bilevo.algorithms.trust_region.surface import first_settings
+from bilevo.algorithms.trust_region.swaps import promising_swap
 from bilevo.algorithms.trust_region.tasks import Bar, known_of, solve, spread_of
 from bilevo.core.algorithm import Algorithm, Followers, registered
 from bilevo.core.arrays import FloatArray
@@ -70,7 +73,6 @@ from bilevo.optimizers.sampling import latin_hypercube
 FIRST_LEADERS = 5  # The first leaders are this number, and one more for every four variables.
 RACERS = 4  # How many more leaders a race begins with.
 RESTARTS = 4  # The number of leaders that a restart proposes.
-HALVINGS = 6  # How often the way to the edge of a plateau is halved.
 RESTART_RADIUS = 0.2  # The first radius of a region that a restart begins.
 # How far from all earlier regions a region starts, in turn, in units of the box's diagonal.
 LEFT_OUT = (0.1, 0.3, 0.2)
@@ -81,27 +83,13 @@ TWIN = 0.02
 FRUITLESS = 8
 FRUITLESS_AT_JUMPS = 12  # The same if F has jumps.
 POLISH_RADIUS = 0.01  # The first radius of the region that searches the last digits.
-EDGE_WIDTH = 1e-3  # The edge of a plateau is known if it lies between leaders this near.
-SMALL_GAIN = 1e-5  # A region ends if it expects a smaller gain, in units of the spread of F.
+SMALL_GAIN = 1e-6  # A region ends if it expects a smaller gain, in units of the spread of F.
+SMALL_GAIN_AT_JUMPS = 1e-5  # The same once F has risen where a small region predicted a fall.
+SLOW_GAIN = 3e-3  # Swaps are tried once the expected gain is smaller, in the same units.
+SWAPS = 5  # The most swaps that are tried before a region ends without a gain.
+SWAP_MARGIN = 0.1  # The follower of a swap is solved to about this part of the spread of F.
 HOPE = 0.2  # A region behind the answer ends if it expects a smaller part of the difference.
 MAX_KNOWN = 1000  # The most leaders that are remembered.
-
-
-@dataclass(slots=True, eq=False)
-class Edge:
-    """The edge of a plateau, between a leader on it and another one: it is found by halving."""
-
-    on: Known
-    off: Known
-    left: int = HALVINGS
-
-    @property
-    def middle(self) -> FloatArray:
-        return 0.5 * (self.on.x + self.off.x)
-
-    @property
-    def width(self) -> float:
-        return float(np.abs(self.on.x - self.off.x).max())
 
 
 @dataclass(slots=True, eq=False)
@@ -115,6 +103,8 @@ class TrustRegionState(DRCRaceState):
     edge: Edge | None = None
     racing: bool = False  # whether the run goes on as drc-race
     rough: bool = False  # whether the last region was rough, so that a descent is next
+    swapped: list[FloatArray] = field(default_factory=list)  # swaps that have been tried
+    swaps_before: int = 0  # how many of these were tried until a swap was better
     starts: list[FloatArray] = field(default_factory=list)  # where regions have started
     jumps: bool = False  # whether F has jumps or plateaus
     polled: bool = False  # whether the box's faces beside the answer have been tried
@@ -128,7 +118,7 @@ class TrustRegion(Algorithm[TrustRegionState]):
     race: DRCRace = field(default_factory=DRCRace)
 
     name = registered("trust-region")
-    revision = 2
+    revision = 3
     ctol = USUAL_CTOL
     State = TrustRegionState
     followers = Followers.SOLVER
@@ -173,7 +163,8 @@ class TrustRegion(Algorithm[TrustRegionState]):
         yield from together(task.take_round(state) for task in tasks)
         best = tasks[leader_ranking([task.pair for task in tasks])[0]]
         if not spec.equilibrium and not all(task.follower.finished for task in tasks):
-            state.racing = yield from self.depends_on_luck(spec, state, best)
+            size = np.median([abs(task.pair.y) for task in tasks], axis=0)
+            state.racing = yield from depends_on_luck(spec, state, best, size)
         if state.racing:
             more = new_tasks(spec, state, latin_hypercube(RACERS, spec.m, rng))
             yield from together(task.take_round(state) for task in more)
@@ -189,21 +180,15 @@ class TrustRegion(Algorithm[TrustRegionState]):
         yield from accept_best(spec, state, tasks)
         return tasks
 
-    def depends_on_luck(
-        self, spec: Spec, state: TrustRegionState, task: RaceTask
-    ) -> Procedure[bool]:
-        """Take the first steps of a task again; tell whether they lead to another answer."""
-        (again,) = solver_searches(spec, state, task.pair.x[None])
-        while again.executions < task.age and not again.finished:
-            yield from again.execute()
-        found = again.answer
-        return not task.pair.answers_alike(found.y, found.f, found.lower_violation)
-
     def search(self, spec: Spec, state: TrustRegionState) -> Procedure[list[RaceTask]]:
         """Try a leader in the region. Without a region, make a descent, or start a region."""
         while state.region is not None:
             trial = state.region.trial(state.known, self.negligible(spec, state))
             if trial is not None:
+                if self.slows(state, state.region, trial):
+                    swap = self.swap_of(state, state.region.centre, state.region.settings)
+                    if swap is not None:
+                        return (yield from self.try_swap(spec, state, state.region.centre, swap))
                 return (yield from self.try_leader(spec, state, state.region, trial))
             self.end_region(spec, state, state.region)
         if state.polished:
@@ -227,7 +212,10 @@ class TrustRegion(Algorithm[TrustRegionState]):
     def negligible(self, spec: Spec, state: TrustRegionState) -> float:
         """Return the largest expected gain for which a region does not go on."""
         least = 0.1 * state.F_scale.tolerance(spec.ftol)
-        return least if self.polishes(state) else max(least, SMALL_GAIN * state.F_spread)
+        if self.polishes(state):
+            return least
+        jumps = state.region is not None and state.region.jumps
+        return max(least, (SMALL_GAIN_AT_JUMPS if jumps else SMALL_GAIN) * state.F_spread)
 
     def try_leader(
         self, spec: Spec, state: TrustRegionState, region: Region, trial: Trial
@@ -251,6 +239,37 @@ class TrustRegion(Algorithm[TrustRegionState]):
             self.end_region(spec, state, region)
         return [task]
 
+    def slows(self, state: TrustRegionState, region: Region, trial: Trial) -> bool:
+        """Tell whether the answer's region goes on to small gains only."""
+        slow = 0 < trial.gain <= SLOW_GAIN * state.F_spread or region.radius < SMALL_RADIUS
+        return slow and region.centre.task == state.the_elite.task
+
+    def swap_of(
+        self, state: TrustRegionState, answer: Known, settings: FloatArray
+    ) -> FloatArray | None:
+        """Return a swap of the answer to try next; each fruitless region allows one more."""
+        most = state.swaps_before + SWAPS + state.fruitless
+        if len(state.swapped) >= most or not answer.usable:
+            return None
+        return promising_swap(answer, settings, state.known, state.swapped)
+
+    def try_swap(
+        self, spec: Spec, state: TrustRegionState, centre: Known, x: FloatArray
+    ) -> Procedure[list[RaceTask]]:
+        """Try a swap of the answer; if it is better, a region goes on from there."""
+        state.swapped.append(x)
+        (task,) = self.tasks_near(spec, state, x[None])
+        bar = Bar(centre.F, SWAP_MARGIN * state.F_spread) if centre.violation == 0 else None
+        yield from solve(state, task, bar)
+        (found,) = remember(state, [task])
+        yield from accept_best(spec, state, [task])
+        if state.the_elite.task == found.task:
+            state.swapped.append(centre.x)
+            state.swaps_before = len(state.swapped)
+            state.ends.append(centre.x)
+            state.region = region_at(spec, state, found, RESTART_RADIUS, fruitful=True)
+        return [task]
+
     def end_region(self, spec: Spec, state: TrustRegionState, region: Region) -> None:
         """Note where a region has ended, and whether it was of use."""
         state.ends.append(region.centre.x)
@@ -262,20 +281,7 @@ class TrustRegion(Algorithm[TrustRegionState]):
         state.surface, state.surface_learnt = region.settings, region.learnt
         state.jumps = state.jumps or region.jumps or region.level
         if region.level and not state.polished:
-            state.edge = self.nearest_edge(spec, state, region.centre)
-
-    def nearest_edge(self, spec: Spec, state: TrustRegionState, on: Known) -> Edge | None:
-        """Return the nearest edge of the plateau that a leader stands on, if one is known."""
-        negligible = self.negligible(spec, state)
-        level = [point for point in state.known if point.usable and on.ties(point, negligible)]
-        others = [point for point in state.known if point.usable and not on.ties(point, negligible)]
-        if not others:
-            return None
-        places = np.array([point.x for point in level])
-        away = [np.linalg.norm(places - point.x, axis=1) for point in others]
-        nearest = int(np.argmin([distances.min() for distances in away]))
-        edge = Edge(level[int(away[nearest].argmin())], others[nearest])
-        return None if edge.width < EDGE_WIDTH else edge
+            state.edge = nearest_edge(state.known, region.centre, self.negligible(spec, state))
 
     def halve(self, spec: Spec, state: TrustRegionState, edge: Edge) -> Procedure[list[RaceTask]]:
         """Try the middle between the plateau and its surroundings; a better one starts a region."""
@@ -308,7 +314,7 @@ class TrustRegion(Algorithm[TrustRegionState]):
         return tasks
 
     def start_region(self, spec: Spec, state: TrustRegionState) -> Procedure[list[RaceTask]]:
-        """Start a region at the answer, anywhere, or where a model of the box expects a gain."""
+        """Start a region at the answer at first and at last, and elsewhere in between."""
         if self.polishes(state) and state.jumps and not state.polled:
             return (yield from self.poll_faces(spec, state))
         answer = [point for point in state.known if point.task == state.the_elite.task]
@@ -318,6 +324,13 @@ class TrustRegion(Algorithm[TrustRegionState]):
             return (yield from self.search(spec, state))
         if self.polishes(state):
             return []
+        swap = self.swap_of(state, answer[0], state.surface) if answer else None
+        if swap is not None:
+            return (yield from self.try_swap(spec, state, answer[0], swap))
+        return (yield from self.restart(spec, state))
+
+    def restart(self, spec: Spec, state: TrustRegionState) -> Procedure[list[RaceTask]]:
+        """Start a region anywhere, or where a model of the box expects a gain."""
         rng = stream(spec.seed, "restart", state.generation)
         if len(state.ends) % 2:
             return (yield from self.start_alone(spec, state, rng))

@@ -105,7 +105,7 @@ class Region:
         points = [point for point in known if point.usable]
         x = np.array([point.x for point in points])
         while self.radius > FINE:
-            surface = self._surface(points, x)
+            surface = self.surface(points, x)
             if not self.doubtful:
                 found, useful = self._lowest(surface, x)
                 self.gain = found.gain
@@ -129,7 +129,7 @@ class Region:
         near = [points[i] for i in np.flatnonzero(away <= NEAR * self.radius)]
         return all(self.centre.ties(point, negligible) for point in near)
 
-    def _surface(self, points: list[Known], x: FloatArray) -> Surface:
+    def surface(self, points: list[Known], x: FloatArray) -> Surface:
         """Return a model of the leaders near the centre."""
         centre, radius, m = self.centre.x, self.radius, len(self.centre.x)
         away = np.abs(x - centre).max(axis=1)
