@@ -79,7 +79,7 @@ class Moves(Algorithm[MovesState]):
     """Moves over whole numbers and choices, local searches of real numbers, and certificates."""
 
     name = registered("moves")
-    revision = 3
+    revision = 4
     ctol = USUAL_CTOL
     whole = True
     State = MovesState
