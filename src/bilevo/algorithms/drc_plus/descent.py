@@ -66,6 +66,7 @@ class Phi:
     corrected: WarmTask | None = None  # a step that had a wrong answer, with a better one
     chosen: IntArray | None = None  # the only variables that searches change; None for all
     outside: int = 0  # steps in a row that violated the leader's constraints while `relaxed`
+    seen: dict[bytes, WarmTask] = field(default_factory=dict)  # with constraints: all tasks, by x
 
     def derive(self, point: FloatArray) -> Procedure[Derivatives | None]:
         """Return the derivatives of phi at the end of the last step; None to take differences."""
@@ -114,7 +115,10 @@ class Phi:
         self.derived = pair, gradient
 
     def __call__(self, rows: FloatArray) -> Procedure[Values]:
-        state = self.state
+        state, known = self.state, [self.seen.get(row.tobytes()) for row in rows]
+        again = [task for task in known if task is not None]
+        if len(again) == len(rows):  # a search with constraints begins where one without them began
+            return self.values(again)
         tasks = yield from together(self.solved(row) for row in rows)
         self.constrained = tasks[0].G.size > 0
         if len(tasks) == 1:  # a step of the search, not finite differences
@@ -128,6 +132,8 @@ class Phi:
                     tasks[i] = yield from state.test_against_neighbours(self.follower, task)
                 if state.is_improved_by(tasks[i].pair):
                     yield from state.accept_elite(tasks[i].pair)
+        if self.constrained:
+            self.seen |= {row.tobytes(): task for row, task in zip(rows, tasks, strict=True)}
         return self.values(tasks)
 
     def minimize(self, x: FloatArray, values: Values | None = None) -> Procedure[SearchEnd]:
@@ -159,7 +165,7 @@ class Phi:
 
         The search begins where the other one began, and if that fails, where it ended.
         """
-        self.relaxed = False
+        self.relaxed, self.outside = False, 0
         values = yield from self(end.point[None])
         if not 0 < values.violation[0] < math.inf:
             return end
