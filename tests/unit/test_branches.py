@@ -20,7 +20,7 @@ from bilevo.algorithms.drc_plus.branches import (
     jumps_between,
     locate_change,
 )
-from bilevo.algorithms.drc_plus.descent import LeaderView, descent
+from bilevo.algorithms.drc_plus.descent import LeaderView, Phi, descent
 from bilevo.algorithms.drc_plus.experience import Experience, WarmTask
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair
@@ -160,6 +160,27 @@ def test_fewer_leaders_are_looked_at_if_followers_have_one_answer(
     rng = stream(1, "explore")
     tasks, found = scene.driven.run(explore_leaders(scene.state, scene.follower, rng))
     assert found == several and len(tasks) == leaders
+
+
+def test_a_search_with_constraints_solves_no_follower_again() -> None:
+    problem = Problem(
+        lambda x, y: x[0] + y[0],
+        lambda x, y: (y[0] - x[0]) ** 2,
+        [(0, 1)],
+        [(0, 1)],
+        G=lambda x, y: 0.5 - x[0],
+    )
+    scene = Scene(problem)
+    task = scene.task(0.3, 0.3)
+    scene.state.elite = task.pair
+    scene.state.known.learn(task.pair)
+    phi, rows = Phi(scene.state, scene.follower), np.array([[0.2], [0.21]])
+    relaxed = scene.driven.run(phi(rows))
+    before, phi.relaxed = dict(scene.driven.counts), False
+    values = scene.driven.run(phi(rows))
+    assert scene.driven.counts == before and (values.objective == relaxed.objective).all()
+    assert relaxed.violation.tolist() == [0.0, 0.0]
+    assert values.violation == pytest.approx([0.3, 0.29])
 
 
 def ended(y: float, f: float, solved: bool) -> WarmTask:
