@@ -34,6 +34,9 @@ from bilevo.core.request import Procedure, Values
 
 SLOPE_DIFFERENCE = 2.0**-26  # Distance of neighbours that give slopes; about sqrt(machine epsilon).
 MARGIN = 1e-9  # The default of `LocalRule.margin`.
+# In a curved valley measured curvatures spoil what was learnt of its direction. After this many
+# disappointing steps with measured curvatures in a row, steps that disappoint cause no measuring.
+MOST_SPOILT = 2
 TRIALS = 8  # How many step lengths are tried before a direction is given up.
 RELIABLE = 0.1  # A model is reliable if a gain differs from what it expects by less than this.
 SMALL_SURPRISE = 1e-2  # A model without kinks misses the gain of a step by less than this part.
@@ -154,8 +157,7 @@ class LocalSearch:
     source: HessianSource = HessianSource.LEARNT
     # The Hessian before it was measured again, as long as no step has gained more since.
     doubted: FloatArray | None = None
-    # Whether measured curvatures have helped so far: in a curved valley they spoil what was learnt.
-    rescaling: bool = True
+    spoilt: int = 0  # how often in a row a step disappointed although curvatures were measured
     left: float = math.inf  # gain that the model expects from the next step
     converged: bool = False
 
@@ -247,9 +249,10 @@ class LocalSearch:
             return
         surprised = surprise > self.left / 4
         if self.source is HessianSource.RESCALED:
-            self.rescaling = not surprised
+            self.spoilt = self.spoilt + 1 if surprised else 0
         # With given gradients, curvatures would cost far more than another step.
-        misled = surprised and self.rescaling and not here.given and self.rescales(model)
+        misled = surprised and self.spoilt < MOST_SPOILT and not here.given
+        misled = misled and self.rescales(model)
         # Slopes are corrected by B, unless it may come from a kink.
         reliable = misled or (rule.smooth and surprise <= RELIABLE * self.left)
         B = model.B if reliable else None
