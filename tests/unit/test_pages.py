@@ -20,7 +20,10 @@ from bilevo.algorithms.drc_plus import (
     certificate,
     competition,
     descent,
+    exact_descent,
+    leader_gradient,
     method,
+    unfelt,
     warm_follower,
 )
 from bilevo.cli import app
@@ -153,7 +156,8 @@ def test_the_page_on_drc_plus_tells_every_switch_and_names_what_there_is() -> No
     rows = re.findall(r"^\| `(\w+)` \|.*\| (.*) \|$", page, re.MULTILINE)
     switches = [field.name for field in fields(DRCPlus) if field.default is True]
     assert [name for name, _ in rows] == switches
-    modules = (descent, warm_follower, method, box_search, branches, certificate, competition)
+    modules = descent, warm_follower, method, box_search, branches, certificate, competition
+    modules += exact_descent, leader_gradient, unfelt
     found = {name: value for module in modules for name, value in vars(module).items()}
     found |= {module.__name__.rpartition(".")[2]: module for module in modules}
     for owner, attribute in re.findall(r"`(\w+)\.(\w+)`", " ".join(where for _, where in rows)):
