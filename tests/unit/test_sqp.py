@@ -77,8 +77,7 @@ def test_follows_a_curved_valley(d: int, most: int) -> None:
     assert answer.point == pytest.approx(0.5, abs=1e-4)
 
 
-@pytest.mark.parametrize("smooth", [False, True])
-def test_a_trusting_search_follows_a_narrow_valley_as_fast_as_another(smooth: bool) -> None:
+def test_a_trusting_search_follows_a_narrow_smooth_valley_as_fast_as_another() -> None:
     def valley(u: np.ndarray) -> float:
         z = 20 * u - 10
         return float((1000 * (z[1:] - z[:-1] ** 2) ** 2 + (z[:-1] - 1) ** 2).sum())
@@ -87,7 +86,7 @@ def test_a_trusting_search_follows_a_narrow_valley_as_fast_as_another(smooth: bo
     for trusting in (False, True):
         starts = 0.5 + 0.1 * np.random.default_rng(3).uniform(-1, 1, (6, 3))
         ends = [
-            Driver(valley).run(list(start), 3000, trusting=trusting, smooth=smooth)
+            Driver(valley).run(list(start), 3000, trusting=trusting, smooth=True)
             for start in starts
         ]
         assert all(end.objective < 1e-4 for end in ends)

@@ -35,7 +35,8 @@ from bilevo.core.request import Procedure, Values
 SLOPE_DIFFERENCE = 2.0**-26  # Distance of neighbours that give slopes; about sqrt(machine epsilon).
 MARGIN = 1e-9  # The default of `LocalRule.margin`.
 # In a curved valley measured curvatures spoil what was learnt of its direction. After this many
-# disappointing steps with measured curvatures in a row, steps that disappoint cause no measuring.
+# disappointing steps with measured curvatures in a row, a search of a smooth objective measures no
+# more. If the objective may not be smooth, its curvatures show whether the search has settled.
 MOST_SPOILT = 2
 TRIALS = 8  # How many step lengths are tried before a direction is given up.
 RELIABLE = 0.1  # A model is reliable if a gain differs from what it expects by less than this.
@@ -251,8 +252,8 @@ class LocalSearch:
         if self.source is HessianSource.RESCALED:
             self.spoilt = self.spoilt + 1 if surprised else 0
         # With given gradients, curvatures would cost far more than another step.
-        misled = surprised and self.spoilt < MOST_SPOILT and not here.given
-        misled = misled and self.rescales(model)
+        measures = not here.given and not (rule.smooth and self.spoilt >= MOST_SPOILT)
+        misled = surprised and measures and self.rescales(model)
         # Slopes are corrected by B, unless it may come from a kink.
         reliable = misled or (rule.smooth and surprise <= RELIABLE * self.left)
         B = model.B if reliable else None
