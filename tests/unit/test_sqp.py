@@ -94,6 +94,14 @@ def test_a_trusting_search_follows_a_narrow_smooth_valley_as_fast_as_another() -
     assert points[True] < 2.5 * points[False]
 
 
+def test_huge_values_are_no_error() -> None:
+    def huge(u: np.ndarray) -> float:
+        return 1e200 * (sphere(u) + 0.01 * float((u**3).sum()))
+
+    answer = Driver(huge).run([0.9, 0.1, 0.5], trusting=True, smooth=True)
+    assert answer.objective < huge(np.full(3, 0.3)) < huge(np.full(3, 0.35))
+
+
 def test_needs_few_points_for_the_follower_of_smd1() -> None:
     problem, rng = get("smd1"), np.random.default_rng(3)
     bounds, points = problem.y_bounds, []

@@ -242,7 +242,7 @@ class LocalSearch:
         # An error of the model changes the gain to first order, but what is left to second order.
         left = surprise
         if rule.smooth and surprise <= SMALL_SURPRISE * self.left:
-            left = min(surprise, 4 * surprise**2 / max(self.left, TINY))
+            left = min(surprise, 4 * surprise * surprise / max(self.left, TINY))
         doubtful = rule.doubts and bool(proposal.multipliers.any())
         if rule.trusting and whole and feasible and not doubtful and left < rule.tolerance:
             self.left = rule.tolerance
