@@ -27,7 +27,7 @@ from benchmarks.timing import say
 from bilevo.algorithms.few.method import Few, FewState
 from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Problem, Spec
-from bilevo.core.request import Incumbent, Procedure
+from bilevo.core.request import Incumbent, Procedure, Request, relayed
 from bilevo.core.space import UnitBox
 from bilevo.lab.show.formats import show
 
@@ -66,16 +66,12 @@ class Watched(Few):
     calls: Calls = field(default_factory=Calls)
 
     def generation(self, spec: Spec, state: FewState) -> Procedure[FewState]:
-        requests, answer = Few.generation(self, spec, state), None
-        while True:
-            try:
-                request = requests.send(answer)
-            except StopIteration as end:
-                done: FewState = end.value
-                return done
+        def noted(request: Request) -> Request:
             if isinstance(request, Incumbent):
                 self.calls.best.append((self.calls.all, request))
-            answer = yield request
+            return request
+
+        return relayed(Few.generation(self, spec, state), noted, lambda _, values: values)
 
 
 def run(problem: Problem, calls: Calls, seed: int, **limits: Any) -> None:

@@ -68,7 +68,7 @@ class FallbackDRC(DRC):
             state.elite = candidate
 
 
-def test_again(
+def retest_smoothness(
     follower: LocalFollower, state: DRCPlusState, rng: np.random.Generator
 ) -> Procedure[None]:
     """Search the elite's follower locally; if these searches settle, the fallback ends."""

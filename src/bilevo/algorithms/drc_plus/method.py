@@ -56,7 +56,7 @@ from bilevo.algorithms.drc_plus.descent import (
 )
 from bilevo.algorithms.drc_plus.exact_descent import go_on_exactly, sample_on, settle_elite
 from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask
-from bilevo.algorithms.drc_plus.fallback import FallbackDRC, test_again, without_incumbents
+from bilevo.algorithms.drc_plus.fallback import FallbackDRC, retest_smoothness, without_incumbents
 from bilevo.algorithms.drc_plus.leader_view import is_better
 from bilevo.algorithms.drc_plus.state import DRCPlusState, LeaderSearch, budget_of
 from bilevo.algorithms.drc_plus.tie_stage import note_ties, resolve_all_ties, tie_stage_is_due
@@ -274,7 +274,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
             state.fallback = yield from drc.start_at(spec, state.the_elite)
             state.smoothness_at = state.total
         if state.total >= RETEST * state.smoothness_at:
-            yield from test_again(
+            yield from retest_smoothness(
                 self.follower(spec, state), state, state.stream(spec, "smoothness")
             )
             if not state.known.rough:
