@@ -218,6 +218,13 @@ def test_times_are_of_completed_runs_that_have_one() -> None:
         curves.times(runs(foreign))
 
 
+def test_processor_times_go_before_times_on_the_clock() -> None:
+    busy = {"F": 1.0, "nfev_lower": 10, "time": 60.0, "processor_time": 2.0}
+    older = {"F": 1.0, "nfev_lower": 10, "time": 3.0, "processor_time": math.nan, "number": 1}
+    found = curves.times(runs(busy, older))
+    assert found.per_run["drc-cma-es", Case("smd1", 2, 3)].median == 2.5
+
+
 def test_cliques_are_the_largest_groups_within_the_critical_difference() -> None:
     average = {"d": 4.0, "a": 1.0, "c": 2.5, "b": 1.5}
     assert curves.cliques(average, 1.0) == [("a", "b"), ("b", "c")]

@@ -159,9 +159,9 @@ def test_a_name_in_a_file_loads_no_code(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_stored_runs_of_ours_import_and_export_unchanged(tmp_path: Path) -> None:
-    export_csv(import_csv(STORED), tmp_path / "again.csv")
-    new = STORED.read_bytes().replace(b",budget,", b",max_evals,", 1)
-    assert (tmp_path / "again.csv").read_bytes() == new
+    export_csv(import_csv(STORED), tmp_path / "once.csv")
+    export_csv(import_csv(tmp_path / "once.csv"), tmp_path / "again.csv")
+    assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "once.csv").read_bytes()
     assert import_csv(tmp_path / "again.csv").equals(import_csv(STORED))
 
 
@@ -192,8 +192,8 @@ def any_runs(draw: st.DrawFn) -> pl.DataFrame:
     signed = ("F", "f", "F_verified", "follower_gap", "F_star", "f_star")
     row |= dict.fromkeys(signed, numbers)
     distances = st.floats(0) | st.just(math.nan)
-    positive = ("violation", "Acc_u", "Acc_l", "verified", "violation_verified", "time")
-    row |= dict.fromkeys(positive, distances)
+    positive = ("violation", "Acc_u", "Acc_l", "verified", "violation_verified")
+    row |= dict.fromkeys((*positive, "time", "processor_time"), distances)
     row |= dict.fromkeys(("nfev_upper", "nfev_lower"), counts)
     row |= dict.fromkeys(("seed", "nit", "near", "revision"), st.none() | counts)
     row |= dict.fromkeys(("error", "form", "version", "kernel", "machine", "made"), st.text())

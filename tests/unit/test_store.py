@@ -162,6 +162,17 @@ def test_only_one_campaign_writes_at_a_time(tmp_path) -> None:
     Store(tmp_path).__exit__()
 
 
+def test_files_of_earlier_versions_lack_processor_times(tmp_path) -> None:
+    older = frame([row(0)]).drop("processor_time")
+    older.write_parquet(tmp_path / "runs-000001-000001.parquet")
+    with Store(tmp_path) as kept:
+        kept.add(frame([row(1, processor_time=0.5)]))
+        kept.merge()
+    found = runs(tmp_path)
+    assert found.columns == list(store.RUNS)
+    assert found["processor_time"].is_nan().to_list() == [True, False]
+
+
 def test_what_is_no_store_is_named(tmp_path) -> None:
     with pytest.raises(ValueError, match="has no stored runs"):
         runs(tmp_path)

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any, Literal
 
 import numpy as np
@@ -64,6 +64,7 @@ def _run_row(task: Task) -> Row:
     run, began = task.run, perf_counter()
     problem = named_problem(run.problem, run.m, run.n)
     algorithm = task.form.algorithm()
+    used = thread_time()
     result = minimize(
         problem,
         method=algorithm,
@@ -74,8 +75,9 @@ def _run_row(task: Task) -> Row:
         stance=task.form.ties.stance.value,
         tie_tol=task.form.ties.tolerance,
     )
+    used = thread_time() - used
     late = result.status == StopReason.MAX_TIME
-    row = {} if late else result_columns(problem, result)
+    row = {} if late else {**result_columns(problem, result), "processor_time": used}
     if late or perf_counter() - began > (task.max_time or math.inf):
         return failed(task, too_long(task))
     return {**_named(task), **row, "revision": algorithm.revision}

@@ -42,7 +42,7 @@ RUNS: dict[str, Any] = {
     **dict.fromkeys(("F_verified", "verified", "follower_gap"), pl.Float64),
     **dict.fromkeys(("violation_verified", "F_star", "f_star"), pl.Float64),
     **dict.fromkeys(("nfev_upper", "nfev_lower", "nit", "near"), pl.Int64),
-    "time": pl.Float64,
+    **dict.fromkeys(("time", "processor_time"), pl.Float64),
     **dict.fromkeys(("status", "error", "form"), pl.String),
     "revision": pl.Int64,
     **dict.fromkeys(("version", "kernel", "machine", "made"), pl.String),
@@ -53,6 +53,7 @@ HISTORY: dict[str, Any] = {  # the columns of a history, beside the run's key
     **dict.fromkeys(("F", "f", "violation"), pl.Float64),
     **{"executions": pl.List(pl.Int32), "survived": pl.List(pl.Boolean)},
 }
+ADDED = {"processor_time"}  # Columns that files of earlier versions lack.
 COLUMNS = {**RUNS, "history": pl.Struct({name: pl.List(kind) for name, kind in HISTORY.items()})}
 
 
@@ -228,7 +229,10 @@ def read_file(path: Path, columns: list[str]) -> pl.DataFrame:
     try:
         with opened(path, MAX_FILE) as file:
             _require_moderate(file)
-            found = pl.read_parquet(file, columns=columns)
+            there = pl.read_parquet_schema(file)
+            file.seek(0)
+            wanted = [name for name in columns if name in there or name not in ADDED]
+            found = pl.read_parquet(file, columns=wanted)
     except FileNotFoundError:
         raise
     except Exception as error:
@@ -239,7 +243,8 @@ def read_file(path: Path, columns: list[str]) -> pl.DataFrame:
             raise ValueError(f"{path} is no file of stored runs: {name} is {kind}")
         if name in KEY and found[name].has_nulls():
             raise ValueError(f"{path} is no file of stored runs: {name} is not always there")
-    return found
+    none = [pl.lit(None, COLUMNS[name]).alias(name) for name in columns if name not in wanted]
+    return found.with_columns(none).select(columns)
 
 
 def _require_moderate(file: BinaryIO) -> None:

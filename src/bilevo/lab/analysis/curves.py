@@ -282,8 +282,13 @@ def allocation(history: pl.DataFrame, runs: pl.DataFrame, case: Case) -> Allocat
 
 
 def times(runs: pl.DataFrame) -> Times:
-    """Compute seconds per run and per evaluation, without runs that failed or have no time."""
-    timed = runs.filter(pl.col("time").is_finite() & (pl.col("status") != FAILED))
+    """Compute seconds per run and per evaluation, without runs that failed or have no time.
+
+    They are seconds of processor time; runs without these have the time on the clock.
+    """
+    used = pl.col("processor_time").fill_nan(None)
+    timed = runs.with_columns(time=pl.coalesce(used, "time"))
+    timed = timed.filter(pl.col("time").is_finite() & (pl.col("status") != FAILED))
     if timed.is_empty():
         raise ValueError("no run has a time: they are older data or other programs' results")
     timed = timed.with_columns(each=pl.col("time") / pl.max_horizontal(_evaluations(), pl.lit(1)))

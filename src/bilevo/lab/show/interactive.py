@@ -62,7 +62,8 @@ ABOUT = {  # the title of a chart, what it shows, and the name of its menu of vi
     ),
     "runtime": (
         "Running time",
-        "Median over runs, with quartiles. Times depend on the machine, and on what else it does.",
+        "Median over runs, with quartiles: processor time, or the clock's if a run has none. "
+        "Times depend on the machine.",
         "Time of",
     ),
 }
