@@ -1,12 +1,17 @@
 """Load the modules that runs need, once, in the server that the runs are forked from.
 
-Each run would otherwise spend more time on loading scipy and compiled kernels than on optimizing.
+Each run would otherwise spend more time on loading scipy, scikit-learn and compiled kernels than on
+optimizing.
 """
 
 import signal
 from contextlib import suppress
 
 import scipy.optimize  # noqa: F401
+
+with suppress(ImportError):  # BLEAQ-II and SA-BL-IMODE say what to install
+    import sklearn.cluster
+    import sklearn.neighbors  # noqa: F401
 
 from bilevo import algorithms, kernels
 
