@@ -1,5 +1,6 @@
 """Statistics: agreement with scipy.stats called directly on stored runs, and what always holds."""
 
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -194,3 +195,24 @@ def test_nothing_and_infinity_have_a_median() -> None:
     nothing, lost = np.empty(0), np.array([1.0, np.inf, np.inf, np.inf])
     assert np.isnan(statistics.median(nothing)) and np.isnan(statistics.spread(nothing))
     assert statistics.median(lost) == np.inf and np.isnan(statistics.spread(lost[1:]))
+
+
+@pytest.mark.parametrize("below", range(5))
+def test_a_published_median_is_tested_by_counting_all_orders_of_both_samples(below: int) -> None:
+    ours, theirs = 4, 5
+    counts = []
+    for places in combinations(range(ours + theirs), theirs):
+        middle = places[theirs // 2]
+        counts.append(middle - theirs // 2)  # how many of ours lie below their median
+    tails = [sum(count <= below for count in counts), sum(count >= below for count in counts)]
+    values = np.array([1.0] * below + [3.0] * (ours - below))
+    expected = min(1.0, 2 * min(tails) / len(counts))
+    assert statistics.control_median(values, 2.0, theirs) == pytest.approx(expected)
+
+
+def test_a_value_that_is_printed_like_the_median_counts_on_the_side_that_says_less() -> None:
+    above = np.linspace(200, 300, 20)
+    apart = statistics.control_median(np.append(above, 124.6), 123, 21)
+    alike = statistics.control_median(np.append(above, 123.4), 123, 21)
+    assert apart < 0.001 < alike
+    assert statistics.control_median(np.full(21, 123.4), 123, 21) == 1

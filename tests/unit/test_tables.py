@@ -316,8 +316,25 @@ def test_the_agreement_names_the_problems_that_are_far_from_the_paper() -> None:
     assert table.header[:2] == ["method", "smd (2, 3)"] and "smd (30, 30)" in table.header
     assert len(table.rows) == 8
     line = [cell if isinstance(cell, str) else cell.written for cell in table.rows[0]]
-    assert line == ["drc-cma-es", "1, 2, 3 of 4", *["no runs"] * 4, "smd4 (2, 3) 2.5"]
+    assert line == ["drc-cma-es", "1, 2, 3 of 4", *["no runs"] * 4, "0 of 0", "smd4 (2, 3) 2.5"]
     assert "--baseline FILE" in made(rows, "agreement").notes[0]
+
+
+def test_differences_are_told_from_chance_if_there_are_enough_runs() -> None:
+    theirs = round(printed("smd1", 2, 3, "drc-cma-es", "FEs"))
+    other = round(printed("smd2", 2, 3, "drc-cma-es", "FEs"))
+    few = round(printed("smd3", 2, 3, "drc-cma-es", "FEs"))
+    rows = [
+        *(run("drc-cma-es", i, "smd1", nfev_lower=2 * theirs + i) for i in range(21)),
+        *(run("drc-cma-es", i, "smd2", nfev_lower=other + 999 * (i - 8)) for i in range(21)),
+        *(run("drc-cma-es", i, "smd3", nfev_lower=9 * few) for i in range(3)),
+    ]
+    table = made(rows, "differences", baseline=PAPER)
+    (line,) = table.rows
+    assert line[:2] == ["drc-cma-es", "smd1 (2, 3)"]
+    assert table.notes[0].startswith("1 of 2 problems")
+    of_all = made(rows, "agreement", baseline=PAPER).rows[0]
+    assert [cell if isinstance(cell, str) else cell.written for cell in of_all][-2] == "1 of 2"
 
 
 def test_signed_ranks_take_runs_of_the_same_number() -> None:
@@ -354,7 +371,8 @@ def test_reconstructions_are_called_so_in_every_table() -> None:
         table = made(rows, kind, baseline=PAPER)
         names = [*table.header, *(cell for line in table.rows for cell in line)]
         told = [name for name in names if isinstance(name, str) and "reconstruction" in name]
-        assert len(told) == {"summary": 1, "solved": 6, "groups": 0, "sensitivity": 0}.get(kind, 2)
+        none = dict.fromkeys(("groups", "sensitivity", "differences"), 0)
+        assert len(told) == {"summary": 1, "solved": 6, **none}.get(kind, 2)
 
 
 def test_other_programs_results_are_no_reconstructions_of_ours() -> None:

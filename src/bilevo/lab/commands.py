@@ -42,9 +42,9 @@ def table(
     paths
         Directories of `bilevo bench`, or CSV files.
     kind
-        best, groups, accuracy, evaluations, total, real, effort, ranks, agreement, summary, solved,
-        ablation or sensitivity; several are separated by commas. The default is accuracy,
-        evaluations and total, and real if an optimum is not known.
+        best, groups, accuracy, evaluations, total, real, effort, ranks, agreement, differences,
+        summary, solved, ablation or sensitivity; several are separated by commas. The default is
+        accuracy, evaluations and total, and real if an optimum is not known.
     form
         text, markdown, csv, latex or latex-document (a complete document); several are
         separated by commas.

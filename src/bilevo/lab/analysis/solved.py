@@ -4,8 +4,6 @@ effort     the evaluations that it takes to come near the optimum, and the share
 solved     the number of runs that found the verified optimum (`samples.Group.solved`), and their
            evaluations relative to the baseline's reference method
 ablation   evaluations and solved runs of many forms of a method, relative to the reference
-agreement  on how many problems of each size evaluations are near those of a baseline, at a glance
-summary    how near median evaluations are to the medians of a baseline
 """
 
 from __future__ import annotations
@@ -17,12 +15,10 @@ import numpy as np
 from bilevo.lab.analysis import table_parts as parts
 from bilevo.lab.analysis.baseline import Baseline
 from bilevo.lab.analysis.samples import (
-    EVALUATIONS,
     F_ERROR,
     F_LOWER_ERROR,
     Case,
     Group,
-    registered_methods,
 )
 from bilevo.lab.analysis.statistics import median
 from bilevo.lab.analysis.table_parts import PLAIN, SHARE, WHOLE, Cell, Study, Table, TableRow
@@ -34,9 +30,6 @@ MEANING = (
 )
 RATIO = "of the baseline's"
 WITHIN = (("Acc_u", NEAR), ("Acc_u", 1e-6), ("verified", NEAR))  # The shares of runs in "effort".
-FACTORS = (1.1, 1.5, 2.0)  # "summary" counts the problems within these factors of a baseline.
-FAR = FACTORS[-1]
-NO_BASELINE = "There is no baseline to compare with: --baseline FILE names one."
 NO_OPTIMUM = "No optimum is known."
 
 
@@ -179,116 +172,3 @@ def ablation(study: Study) -> Table:
     return Table(
         "ablation", "Ablation", ["method", "evaluations", "at most", "solved"], rows, notes
     )
-
-
-def agreement(study: Study) -> Table:
-    """Show for each method and size on how many problems our evaluations are near the baseline's.
-
-    The last column names the problems that are farther away than the last of FACTORS.
-    """
-    if (baseline := study.baseline) is None:
-        return Table("agreement", "Agreement with a baseline", ["method"], [], [NO_BASELINE])
-    title = f"Agreement with {baseline.name}"
-    if not study.is_comparable:
-        return Table("agreement", title, ["method"], [], [baseline.left_out])
-    printed = {(case, name): value for (case, name, key), value in baseline.medians.items()
-               if key == "FEs"}  # fmt: skip
-    places: dict[str, list[Case]] = {}
-    for case in sorted({case for case, _ in printed}, key=lambda case: case.order):
-        places.setdefault(f"{case.suite} {case.size}", []).append(case)
-    rows: list[TableRow] = []
-    for name in baseline.methods:
-        ratios = {
-            case: _median_evaluations(study.groups[case].get(name)) / printed[case, name]
-            for case in study.groups
-            if (case, name) in printed
-        }
-        ratios = {case: ratio for case, ratio in ratios.items() if ratio > 0}
-        cells = [_agreement_cell(cases, ratios) for cases in places.values()]
-        far = [f"{case} {_ratio(ratio)}" for case, ratio in ratios.items() if _apart(ratio) > FAR]
-        words = "; ".join(far) or ("none" if ratios else "")
-        rows.append([_label(study, name), *cells, Cell(np.nan, text=words, named=True)])
-    factors = [f"{factor:g}" for factor in FACTORS]
-    notes = [
-        f"On how many problems our median evaluations of both levels are within a factor of "
-        f"{', '.join(factors)} of those that {baseline.name} prints, and of how many. "
-        f"Farther: the problems beyond a factor of {FAR:g}, and our "
-        "evaluations divided by the printed ones.",
-    ]
-    header = ["method", *places, f"farther than {FAR:g}"]
-    return Table("agreement", title, header, rows, notes)
-
-
-def _label(study: Study, method: str) -> str:
-    """Return the name of a method in tables, even if it has no runs."""
-    if method in study.statuses:
-        return study.label(method)
-    known = registered_methods().get(method)
-    return parts.method_label(method, "" if known is None else str(known.status))
-
-
-def _agreement_cell(cases: list[Case], ratios: dict[Case, float]) -> Cell:
-    here = [_apart(ratios[case]) for case in cases if case in ratios]
-    if not here:
-        return Cell(np.nan, text="no runs")
-    within = [sum(ratio <= factor for ratio in here) for factor in FACTORS]
-    return Cell(within[-1], WHOLE, text=f"{', '.join(map(str, within))} of {len(here)}")
-
-
-def _apart(ratio: float) -> float:
-    """Return a ratio or its inverse, whichever is larger."""
-    return max(ratio, 1 / ratio)
-
-
-def _ratio(ratio: float) -> str:
-    return f"{ratio:.2g}" if ratio < 100 else f"{ratio:.0f}"
-
-
-def summary(study: Study) -> Table:
-    """Show, for each method of the baseline, on how many problems our medians are near its own."""
-    if (baseline := study.baseline) is None:
-        return Table("summary", "Closeness to a baseline", ["method"], [], [NO_BASELINE])
-    factors = ", ".join(f"{factor:g}" for factor in FACTORS)
-    near = f"Acc_u <= {NEAR:.0e}"
-    header = ["method", "status", "(m, n)", "problems"]
-    header += [f"{key} within {factors}" for key in EVALUATIONS]
-    header += ["sum of FEs", "baseline's sum", "ratio", near, f"baseline's {near}"]
-    rows: list[TableRow] = []
-    for method in baseline.methods if study.is_comparable else ():
-        sizes: dict[str, dict[Case, Group]] = {}
-        for case, of in study.groups.items():
-            if method in of and (case, method, "FEs") in baseline.medians:
-                sizes.setdefault(case.size, {})[case] = of[method]
-        for size, cases in sizes.items():
-            about = [method, study.statuses[method], size]
-            rows.append([*about, *_closeness(baseline, method, cases)])
-    notes = parts.baseline_notes(study, rows=[])
-    if rows:
-        notes = [
-            *parts.run_notes(study),
-            f"On how many problems our median evaluations are within a factor of {factors} of "
-            f"those of {baseline.name}; the sums of these medians; and on how many problems most "
-            f"of our runs, and the baseline's median, have an Acc_u of at most {NEAR:.0e}.",
-        ]
-    return Table("summary", f"Closeness to {baseline.name}", header, rows, notes)
-
-
-def _closeness(baseline: Baseline, method: str, cases: dict[Case, Group]) -> list[Cell]:
-    """Return the cells of a method for the cases of one size."""
-    line = [Cell(len(cases), WHOLE)]
-    for key in EVALUATIONS:
-        pairs = [
-            (median(group.sample(key)), baseline.medians[case, method, key])
-            for case, group in cases.items()
-            if (case, method, key) in baseline.medians
-        ]
-        apart = [max(ours / theirs, theirs / max(ours, 1)) for ours, theirs in pairs]
-        within = [sum(ratio <= factor for ratio in apart) for factor in FACTORS]
-        text = ", ".join(map(str, within)) if pairs else None
-        line.append(Cell(within[0] if pairs else np.nan, WHOLE, text=text))
-    ours, theirs = (float(np.sum(side)) for side in zip(*pairs, strict=True))
-    near = sum(group.share_within("Acc_u", NEAR) > 0.5 for group in cases.values())
-    printed = [baseline.medians.get((case, method, "Acc_u")) for case in cases]
-    good = [value <= NEAR for value in printed if value is not None]
-    line += [Cell(ours, WHOLE), Cell(theirs, WHOLE), Cell(ours / theirs, PLAIN)]
-    return [*line, Cell(near, WHOLE), Cell(sum(good) if good else np.nan, WHOLE)]

@@ -11,6 +11,9 @@
 - A test is made only if the samples are large enough to show a difference at all.
 - Holm's correction is written here because scipy has only the correction of Benjamini and Hochberg,
   which controls another error. Verdicts use the latter.
+- A published median, without its sample, is compared with a sample by Mathisen's test: if both are
+  from one distribution, the number of our values below their median has a negative hypergeometric
+  distribution.
 - Ranks, the Friedman test and Nemenyi's critical difference follow J. Demsar, "Statistical
   comparisons of classifiers over multiple data sets", JMLR 7, 2006.
 """
@@ -22,11 +25,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bilevo.core.arrays import FloatArray
 
 Test = Literal["rank-sum", "signed-rank"]
 ALPHA = 0.05  # The usual level of significance.
+DIGITS = 3  # Published medians have at least so many digits.
 MIN_METHODS = 3  # The fewest methods that a Friedman test can compare.
 
 
@@ -114,6 +119,33 @@ def stratified_rank_sum(pairs: Iterable[tuple[FloatArray, FloatArray]]) -> Compa
     if variance == 0:
         return Comparison(1.0, 0.0)
     return Comparison(math.erfc(abs(total) / math.sqrt(2 * variance)), total)
+
+
+def control_median(values: FloatArray, median: float, size: int) -> float:
+    """Return p of a test of a sample against another one of which only the median is known.
+
+    The test counts the values below the median of the other sample, which has `size` values (H. C.
+    Mathisen, "A method of testing the hypothesis that two samples are from the same population",
+    Annals of Mathematical Statistics 14, 1943). Published medians are rounded, so values that equal
+    the median in its first DIGITS digits may lie on either side of it; p is the largest possible.
+    """
+    rounded = np.array([float(f"{value:.{DIGITS - 1}e}") for value in values])
+    below = np.arange((rounded < median).sum(), (rounded <= median).sum() + 1)
+    return _control_p(below, len(values), size)
+
+
+def least_control_p(ours: int, theirs: int) -> float:
+    """Return the smallest p that `control_median` can give for samples of these sizes."""
+    return _control_p(np.zeros(1), ours, theirs)
+
+
+def _control_p(below: FloatArray | NDArray[np.int64], ours: int, theirs: int) -> float:
+    """Return the largest two-sided p of these counts of our values below their median."""
+    from scipy import stats
+
+    count = stats.nhypergeom(ours + theirs, ours, (theirs + 1) // 2)
+    tails = np.minimum(count.cdf(below), count.sf(below - 1))
+    return min(1.0, 2 * float(tails.max()))
 
 
 def find_test(name: str) -> Callable[[FloatArray, FloatArray], Comparison]:

@@ -6,7 +6,8 @@
     total         evaluations of both levels together, and the share that the reference saves
     real          F, f and evaluations on problems whose optimum is not known
     ranks         average ranks over problems, and effect sizes
-    effort, solved, ablation, agreement, summary   see `solved`
+    effort, solved, ablation              see `solved`
+    agreement, differences, summary       see `agreement`
     sensitivity   what settings do to evaluations and answers, see `sensitivity`
 
 Medians are of what completed runs report, feasible or not. Marks are those of the DRC paper: "+" if
@@ -23,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from bilevo.lab.analysis import best, samples, sensitivity, solved, statistics
+from bilevo.lab.analysis import agreement, best, samples, sensitivity, solved, statistics
 from bilevo.lab.analysis import table_parts as parts
 from bilevo.lab.analysis.samples import ACCURACIES, EVALUATIONS, QUALITIES, Case, Group
 from bilevo.lab.analysis.table_parts import DOUBT, SIGNS, WHOLE, Cell, Study, Table, TableRow
@@ -324,8 +325,9 @@ TABLES: dict[str, Callable[[Study], Table]] = {
     "real": real,
     "effort": solved.effort,
     "ranks": average_ranks,
-    "agreement": solved.agreement,
-    "summary": solved.summary,
+    "agreement": agreement.agreement,
+    "differences": agreement.differences,
+    "summary": agreement.summary,
     "solved": solved.solved,
     "ablation": solved.ablation,
     "sensitivity": sensitivity.sensitivity,
