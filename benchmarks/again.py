@@ -1,22 +1,33 @@
 """Make stored runs again: `python -m benchmarks.again --runs 40 --seed 17`.
 
 Runs of docs/data are drawn at random, one of each method in turn. A line for each run says whether
-its number of evaluations and its answer are the same as the stored ones. `--out` writes the new
-answers to a file, exact to the last bit, so that two versions can be compared.
+its evaluations and its answer are the same as the stored ones to the last bit, or close (the same
+evaluations, and F to nine digits), or different. `--out` writes the new answers to a file, exact to
+the last bit, so that two versions can be compared.
+
+Sums are rounded in another way by other kernels of OpenBLAS. So a run is made again with one thread
+and the kernels that its row names, or with those for AVX-512 if it names none. A processor without
+AVX-512 cannot repeat all runs to the bit.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from itertools import chain, zip_longest
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from bilevo.lab.analysis.samples import base_method
-from bilevo.lab.campaign import Task, carry_out
+from bilevo.lab.campaign import CORE, Task, carry_out
 from bilevo.lab.grids import settings_of
 from bilevo.lab.plans import Form, Run, read_plan
 from bilevo.lab.store import FAILED, Row, runs
@@ -26,6 +37,7 @@ ROOT = Path(__file__).parents[1]
 PLANS = ("ablation.toml", "drc-plus-ablation.toml", "weights.toml")
 FORMS = [read_plan(ROOT / "plans" / name) for name in PLANS]
 MAX_EVALUATIONS = 400_000  # Runs with more evaluations than this are not made again.
+NATIVE = "SkylakeX"  # The kernels of OpenBLAS on the machine that made most of the runs.
 KEPT = ("seed", "nfev_upper", "nfev_lower", "status", "F", "f", "violation", "x", "y")
 
 
@@ -60,6 +72,38 @@ def made_again(row: Row) -> Row:
     return carry_out(Task(run, form_of(run.method)))
 
 
+@contextmanager
+def processes() -> Iterator[Callable[[Row], Row]]:
+    """Give a function like `made_again` that uses the kernels of OpenBLAS that rows name.
+
+    OpenBLAS chooses its kernels when it is loaded, so each choice has a process of its own.
+    """
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    pools: dict[str, ProcessPoolExecutor] = {}
+
+    def make(row: Row) -> Row:
+        named = re.search(rf"{CORE} (\w+)", row["machine"] or "")
+        os.environ[CORE] = core = named.group(1) if named else NATIVE
+        if core not in pools:
+            pools[core] = ProcessPoolExecutor(1, get_context("spawn"))
+        return pools[core].submit(made_again, row).result()
+
+    try:
+        yield make
+    finally:
+        for pool in pools.values():
+            pool.shutdown()
+
+
+def likeness(row: Row, again: Row) -> str:
+    """Say how alike a stored run and the same run made again are."""
+    if all(again[key] == row[key] for key in KEPT):
+        return "same"
+    counts = all(again[key] == row[key] for key in ("nfev_upper", "nfev_lower", "status"))
+    close = abs(again["F"] - row["F"]) <= 1e-9 * abs(row["F"]) + 1e-12
+    return "close" if counts and close else "DIFFERENT"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=40)
@@ -68,13 +112,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     answers: dict[str, Any] = {}
-    for row in drawn(options.runs, options.seed, options.data):
-        again = made_again(row)
-        name = " ".join(str(row[key]) for key in Run.__slots__)
-        answers[name] = {key: again[key] for key in KEPT}
-        counts = all(again[key] == row[key] for key in ("nfev_upper", "nfev_lower", "status"))
-        close = abs(again["F"] - row["F"]) <= 1e-9 * abs(row["F"]) + 1e-12
-        print(f"{'same' if counts and close else 'DIFFERENT':9} {name}", flush=True)
+    found: Counter[str] = Counter()
+    with processes() as make:
+        for row in drawn(options.runs, options.seed, options.data):
+            again = make(row)
+            name = " ".join(str(row[key]) for key in Run.__slots__)
+            answers[name] = {key: again[key] for key in KEPT}
+            found[likeness(row, again)] += 1
+            print(f"{likeness(row, again):9} {name}", flush=True)
+    print(", ".join(f"{count} {how}" for how, count in found.items()))
     if options.out is not None:
         options.out.write_text(json.dumps(answers, indent=1) + "\n")
 

@@ -89,6 +89,14 @@ def test_a_row_says_what_a_run_gave_and_what_is_true() -> None:
     assert len(row["x"]) == 2 and len(row["y"]) == 3 and row["kernel"] in ("numpy", "numba")
 
 
+def test_a_row_names_the_kernels_of_openblas_if_they_were_chosen(monkeypatch) -> None:
+    monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
+    assert "OPENBLAS" not in carry_out(task("smd1", "bl-cma-es", budget=100))["machine"]
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
+    row = carry_out(task("smd1", "bl-cma-es", budget=100))
+    assert row["machine"].endswith(", OPENBLAS_CORETYPE Haswell")
+
+
 def test_a_budget_ends_a_run_and_a_target_need_not() -> None:
     short = carry_out(task("smd1", "bl-cma-es", budget=500))
     assert short["status"] == "max_evals" and short["nfev_upper"] + short["nfev_lower"] <= 500

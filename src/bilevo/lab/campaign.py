@@ -39,6 +39,7 @@ from bilevo.version import __version__
 
 SETTINGS = "settings.json"  # The file of settings in the directory of the runs.
 MAX_SETTINGS = 2**24  # The largest file of settings, in bytes.
+CORE = "OPENBLAS_CORETYPE"  # The variable by which one chooses the kernels of OpenBLAS.
 NEAR = 1e-4  # The largest |F - F*| that counts as near the optimum.
 
 
@@ -141,10 +142,15 @@ def _named(task: Task) -> Row:
 
 
 def _here() -> Row:
-    """Describe the software and the machine that a run is made with."""
+    """Describe the software and the machine that a run is made with.
+
+    The kernels of OpenBLAS belong to it if they were chosen by hand, because other kernels round
+    differently.
+    """
     system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     libraries = f"Python {platform.python_version()}, numpy {np.__version__}"
-    return {"version": __version__, "machine": f"{system}, {libraries}"}
+    kernels = f", {CORE} {core}" if (core := os.environ.get(CORE)) else ""
+    return {"version": __version__, "machine": f"{system}, {libraries}{kernels}"}
 
 
 def evaluations_until_near(result: Result, best_F: float) -> int:
