@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -12,14 +13,17 @@ from PIL import Image
 import bilevo
 from bilevo import plot
 from bilevo.core.result import Generation
+from bilevo.lab.bench import bench
 from bilevo.lab.choices import Which
 from bilevo.lab.show.figures import draw
 
 PICTURES = Path(__file__).parent / "pictures"
 DATA = Path(__file__).parent / "data"
+PLANS = Path(__file__).parents[1] / "plans"
 THUMBNAIL = (360, 240)  # The largest size of a picture in the gallery, in pixels.
 GALLERY = ("electricity", "gold_mining", "pricing", "roads", "tolls_nine_nodes_landscape", "tuning")
 METHODS = {"bl-cma-es": "BL-CMA-ES: each to its end", "drc-cma-es": "DRC-CMA-ES: they compete"}
+ALLOCATED = "drc-cma-es,bl-cma-es,tlea-cma-es"  # The methods in the paper's picture.
 
 # Sizes (in pixels) and times (in seconds) of the animation.
 WIDTH, HEIGHT, BASE, UNIT, BAR = 640, 300, 250, 10, 22
@@ -37,6 +41,8 @@ def main() -> None:
     plot.save(tie(), PICTURES / "tie.svg")
     plot.save(idea(), PICTURES / "idea.svg")
     plot.save(weights(), PICTURES / "weights.svg")
+    plot.save(paper_allocation(), PICTURES / "paper_allocation.svg")
+    plot.save(paper_times(), PICTURES / "paper_times.svg")
     shown = {title: first_generation(problem, method) for method, title in METHODS.items()}
     (PICTURES / "competition.svg").write_text(animation(shown), encoding="utf-8")
     for name in GALLERY:
@@ -101,6 +107,19 @@ def weights() -> Figure:
     """Draw what the settings of DRC-CMA-ES do, from the stored runs."""
     paths = [DATA / "runs_weights.csv", DATA / "runs_2_3.csv"]
     return draw("sensitivity", *Which().runs_and_history(paths))
+
+
+def paper_allocation() -> Figure:
+    """Draw what the DRC paper draws of SMD1: the run of median cost of three methods."""
+    with TemporaryDirectory() as place:
+        folder, plan = Path(place) / "runs", PLANS / "paper.toml"
+        bench(plan, problems="smd1", dim=("2,3",), methods=ALLOCATED, out=folder, progress=False)
+        return draw("allocation", *Which().runs_and_history([folder]))
+
+
+def paper_times() -> Figure:
+    """Draw the processor time of the stored runs with thirty variables at each level."""
+    return draw("runtime", *Which().runs_and_history([DATA / "runs_30_30.csv"]))
 
 
 def tie() -> Figure:
