@@ -50,6 +50,11 @@ def troubled(task: Task) -> store.Row:
     return made_up(task)
 
 
+def telling_what_is_loaded(task: Task) -> store.Row:
+    costly = ("scipy.optimize", "sklearn.cluster", "sklearn.neighbors")
+    return made_up(task, error=" ".join(name for name in costly if name in sys.modules))
+
+
 def slow(task: Task) -> store.Row:
     time.sleep(0.2)
     return made_up(task)
@@ -242,6 +247,11 @@ def test_rows_can_be_read_while_a_campaign_runs(tmp_path) -> None:
     for _ in complete(tmp_path, PLAN, lambda tasks: map(made_up, tasks)):
         seen.append(len(store.runs(tmp_path)))
     assert seen == list(range(1, len(TASKS) + 1))
+
+
+def test_runs_do_not_load_costly_libraries_one_by_one() -> None:
+    (row,) = workers.by_processes(TASKS[:1], 1, telling_what_is_loaded)
+    assert row["error"] == "scipy.optimize sklearn.cluster sklearn.neighbors"
 
 
 def test_runs_that_raise_die_or_hang_are_rows_and_end_nothing() -> None:
