@@ -286,7 +286,7 @@ def times(runs: pl.DataFrame) -> Times:
 
     They are seconds of processor time; runs without these have the time on the clock.
     """
-    used = pl.col("processor_time").fill_nan(None)
+    used = pl.col("^processor_time$").fill_nan(None)  # a frame may lack the column
     timed = runs.with_columns(time=pl.coalesce(used, "time"))
     timed = timed.filter(pl.col("time").is_finite() & (pl.col("status") != FAILED))
     if timed.is_empty():
