@@ -43,7 +43,7 @@ def seen(z, F, f):
 
 
 @pytest.mark.parametrize("seed", [11, 12, 13])
-@pytest.mark.parametrize(("name", "simulations"), [("smd1", 160), ("smd6", 100)])
+@pytest.mark.parametrize(("name", "simulations"), [("smd1", 160), ("smd6", 120)])
 def test_a_simulator_is_solved_with_few_simulations(name, simulations, seed):
     found = minimize(joint(name), max_evals=simulations, target=False, rng=seed)
     assert found.nfev <= simulations
