@@ -46,6 +46,7 @@ LOOKED_AT = 8  # How many of the best pairs are compared by precise searches on 
 PROMISE = 1e-4  # A leader is explored if the best one promises a smaller gain (units of F's model).
 CLEARLY_BETTER = 1e-4  # A smaller gain of F, relative to F, does not count as one.
 DISTANCES = (0.1, 0.3, 0.6)  # How far explored leaders are, as parts of the largest distance.
+UNSOLVED = 0.01  # Models do not solve a follower if they still move its answer by more.
 MAX_UNSOLVED = 2  # After so many leaders in a row without an answer, a joint run looks closer.
 MAX_STALE = 5  # So many explored leaders in a row without a gain end the part with models.
 MOST_VARIABLES = 5  # With more variables of both levels, drc-plus takes over at once.
@@ -125,18 +126,18 @@ class Few(Algorithm[FewState]):
         if state.is_known(x, y) or not self.promises(state, models, x, y, rng):
             state.stale += 1
             x, y = self.far_leader(spec, state, models, rng)
+        missed = 0.0
         for _ in range(MOST_ANSWERS):
             if state.is_known(x, y) and (state.x == x).all(axis=1).any():
                 break
             yield from state.see(spec, np.concatenate([x, y])[None])
             lower = state.lower_model(like=lower) or lower
             moved = answer(lower, x, y, rng)
-            if np.abs(moved - y).max() < SETTLED:
-                state.unsolved = 0
+            missed = float(np.abs(moved - y).max())
+            if missed < SETTLED:
                 break
             y = moved
-        else:
-            state.unsolved += 1
+        state.unsolved = state.unsolved + 1 if missed > UNSOLVED else 0
         row = state.row_at(x)
         if np.isnan(state.F[row]):
             yield from state.see_upper(np.array([row]))
