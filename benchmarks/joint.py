@@ -2,18 +2,18 @@
 
     python -m benchmarks.joint --seed 9201
 
-The first run of `few`, the default for such limits, has two functions and a limit on all
-evaluations. The second run has the same problem as a simulator that returns F and f together
-(`Problem.joint`). It takes the same course, up to the evaluations of the first run at each level.
-Functions and simulators count their own calls.
+A problem is solved with two functions, and as a simulator that returns F and f together
+(`Problem.joint`). Functions and simulators count their own calls.
 
-A run has solved a problem from when on all its best pairs have a relative error of at most 1e-2
-(see benchmarks.few).
+The first table has runs of `few`, the default for a limit on evaluations, whose target is not
+known. A run has solved a problem from when on all its best pairs have a relative error of at most
+1e-2 (see benchmarks.few). A run that does not solve it counts with the limit. The errors are those
+of the answers at the end. The second table has runs with all defaults. They know the best F, have
+no limit, and end with a certificate.
 """
 
 from __future__ import annotations
 
-import math
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable
@@ -24,7 +24,8 @@ from typing import Any
 import bilevo
 from benchmarks.few import SOLVED, error_of
 from benchmarks.timing import say
-from bilevo.algorithms.few.method import Few, FewState
+from bilevo.algorithms.few.method import Few
+from bilevo.algorithms.few.state import FewState
 from bilevo.core.arrays import FloatArray
 from bilevo.core.problem import Problem, Spec
 from bilevo.core.request import Incumbent, Procedure, Request, relayed
@@ -47,16 +48,21 @@ class Calls:
     def all(self) -> int:
         return self.upper + self.lower + self.both
 
-    def solved_after(self, name: str) -> float:
-        """Return the calls after which all best pairs are good; infinite if the last is not."""
-        problem, after = bilevo.problems.get(name), math.inf
+    def solved_after(self, name: str, limit: int) -> tuple[int, float]:
+        """Return the calls after which all best pairs are good, and the error of the last.
+
+        If the last is not good, the limit takes the place of the calls.
+        """
+        problem, after = bilevo.problems.get(name), limit
         boxes = UnitBox(problem.x_bounds), UnitBox(problem.y_bounds)
+        errors = []
         for calls, pair in reversed(self.best):
             x, y = (box.real(unit[None])[0] for box, unit in zip(boxes, pair[:2], strict=True))
-            if not error_of(name, (x, y)) <= SOLVED:
+            errors.append(error_of(name, (x, y)))
+            if not errors[-1] <= SOLVED:
                 break
             after = calls
-        return after
+        return min(after, limit), errors[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +80,9 @@ class Watched(Few):
         return relayed(Few.generation(self, spec, state), noted, lambda _, values: values)
 
 
-def run(problem: Problem, calls: Calls, seed: int, **limits: Any) -> None:
-    found = bilevo.minimize(problem, method=Watched(calls), rng=seed, target=False, **limits)
-    assert found.nfev == calls.all
-
-
-def compare(name: str, seed: int, limit: int) -> tuple[float, ...]:
-    """Return calls of F and of f, simulations, and the calls of both runs until it is solved."""
-    problem, apart, together = bilevo.problems.get(name), Calls(), Calls()
+def problems(name: str) -> tuple[tuple[Problem, Calls], tuple[Problem, Calls]]:
+    """Return a problem with two functions, and as a simulator, each with the count of its calls."""
+    original, apart, together = bilevo.problems.get(name), Calls(), Calls()
 
     def counted(calls: Calls, level: str, value: Callable[..., Any]) -> Callable[..., Any]:
         def function(x: FloatArray, y: FloatArray) -> Any:
@@ -90,15 +91,33 @@ def compare(name: str, seed: int, limit: int) -> tuple[float, ...]:
 
         return function
 
-    bounds = problem.x_bounds, problem.y_bounds
-    F = counted(apart, "upper", lambda x, y: problem.evaluate(x, y)[0][0])
-    f = counted(apart, "lower", lambda x, y: problem.evaluate(x, y)[2][0])
-    run(Problem(F, f, *bounds), apart, seed, max_evals=limit)
-    simulate = counted(together, "both", lambda x, y: [v[0] for v in problem.evaluate(x, y)[::2]])
-    levels = {"max_evals_upper": apart.upper, "max_evals_lower": apart.lower}
-    run(Problem.joint(simulate, *bounds), together, seed, **levels)
-    until = apart.solved_after(name), together.solved_after(name)
-    return apart.upper, apart.lower, together.both, *until
+    bounds, optimum = (original.x_bounds, original.y_bounds), original.optimum
+    F = counted(apart, "upper", lambda x, y: original.evaluate(x, y)[0][0])
+    f = counted(apart, "lower", lambda x, y: original.evaluate(x, y)[2][0])
+    simulate = counted(together, "both", lambda x, y: [v[0] for v in original.evaluate(x, y)[::2]])
+    functions = Problem(F, f, *bounds, optimum=optimum)
+    return (functions, apart), (Problem.joint(simulate, *bounds, optimum=optimum), together)
+
+
+def until_solved(name: str, seed: int, limit: int) -> tuple[float, ...]:
+    """Return evaluations and simulations until solved, their ratio, and the errors at the end."""
+    found = []
+    for problem, calls in problems(name):
+        run = bilevo.minimize(
+            problem, method=Watched(calls), rng=seed, target=False, max_evals=limit
+        )
+        assert run.nfev == calls.all
+        found.append(calls.solved_after(name, limit))
+    (evaluations, error), (simulations, joint_error) = found
+    return evaluations, simulations, simulations / evaluations, error, joint_error
+
+
+def until_the_end(name: str, seed: int) -> tuple[float, ...]:
+    """Return calls of F and of f, simulations, their ratio to those of f, and both successes."""
+    (functions, apart), (simulator, together) = problems(name)
+    first, second = (bilevo.minimize(each, rng=seed) for each in (functions, simulator))
+    ratio = together.both / apart.lower
+    return apart.upper, apart.lower, together.both, ratio, first.success, second.success
 
 
 def main() -> int:
@@ -107,13 +126,22 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=71_001, help="seed of the first run")
     parser.add_argument("--limit", type=int, default=500, help="evaluations of a run")
     given = parser.parse_args()
-    head = ["problem", "of F", "of f", "simulations", "evaluations until solved"]
-    lines = [[*head, "simulations until solved", "ratio of these"]]
+    seeds = range(given.seed, given.seed + given.runs)
+    head = ["problem", "evaluations until solved", "simulations until solved", "ratio"]
+    lines = [[*head, "error", "error with a simulator"]]
     for name in PROBLEMS:
-        made = [compare(name, given.seed + i, given.limit) for i in range(given.runs)]
+        made = [until_solved(name, seed, given.limit) for seed in seeds]
         middle = [median(column) for column in zip(*made, strict=True)]
-        ratio = median(one[4] / one[3] if one[3] < math.inf else math.inf for one in made)
-        lines.append([name, *(f"{number:.0f}" for number in middle), f"{ratio:.2f}"])
+        digits = [f"{middle[0]:.0f}", f"{middle[1]:.0f}", f"{middle[2]:.2f}"]
+        lines.append([name, *digits, *(f"{error:.1g}" for error in middle[3:])])
+    say(show(lines, markdown=True))
+    lines = [["problem", "of F", "of f", "simulations", "ratio to those of f", "successes"]]
+    for name in PROBLEMS:
+        made = [until_the_end(name, seed) for seed in seeds]
+        columns = list(zip(*made, strict=True))
+        middle = [median(column) for column in columns[:4]]
+        solved = f"{sum(columns[4]):.0f} and {sum(columns[5]):.0f} of {given.runs}"
+        lines.append([name, *(f"{n:.0f}" for n in middle[:3]), f"{middle[3]:.2f}", solved])
     say(show(lines, markdown=True))
     return 0
 

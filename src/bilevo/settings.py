@@ -208,6 +208,7 @@ def spec_of(
         stance=ties.stance,
         tie_tol=ties.tolerance,
         blocks=problem.blocks if problem.separable else None,
+        joint=problem.simulator is not None,
     )
 
 

@@ -406,6 +406,9 @@ class Spec:
     `blocks` says which part of y is whose, if a point probes all followers at once: they are
     independent, and `Values.parts` has the f_i of each. It is None otherwise.
 
+    `joint` says that one simulation gives the values of both levels: a pair at which one level has
+    asked costs the other level nothing.
+
     `x_grid` and `y_grid` say which coordinates are whole numbers or choices; None says that none
     is. An algorithm that ignores them searches points that are decoded (see `core.space`).
     """
@@ -429,6 +432,7 @@ class Spec:
     stance: Stance = Stance.OPTIMISTIC  # see core.stance, also for `tie_tol`
     tie_tol: float | None = None
     blocks: tuple[slice, ...] | None = None
+    joint: bool = False
 
     @property
     def n_each(self) -> int:

@@ -15,6 +15,7 @@ CLASSES = {
     f"{ALGORITHMS}.drc_race.DRCRaceState": f"{ALGORITHMS}.drc_race.method.DRCRaceState",
     f"{ALGORITHMS}.drc_race.State": f"{ALGORITHMS}.drc_race.method.DRCRaceState",
     f"{ALGORITHMS}.drc_race.Task": f"{ALGORITHMS}.drc_race.method.RaceTask",
+    f"{ALGORITHMS}.few.method.FewState": f"{ALGORITHMS}.few.state.FewState",
     f"{ALGORITHMS}.follower.OwnFollower": f"{ALGORITHMS}.shared.follower_search.SolverSearch",
     f"{ALGORITHMS}.follower.Pair": f"{ALGORITHMS}.shared.follower_search.Pair",
     f"{ALGORITHMS}.genetic.Leaders": f"{ALGORITHMS}.rivals.genetic.Leaders",

@@ -50,6 +50,7 @@ MAX_RESTARTS = 8  # The most restarts of CMA-ES where f is not smooth.
 BASIN_STEPS = 10  # How many distances between basins are tried along each axis.
 PAIRED_AXES = 8  # With more variables, steps along two axes at once would be too many.
 PROBE_STEPS = 0.2 * 1.5 ** -np.arange(12.0)  # Steps that probe for basins (fractions of the box).
+WIDE_STEPS = 4  # So many of them test an answer that another search has found.
 
 
 def first_answers(spec: Spec) -> FloatArray:
@@ -59,17 +60,37 @@ def first_answers(spec: Spec) -> FloatArray:
 
 
 def search_first(
-    follower: LocalFollower, start: WarmTask, rng: np.random.Generator
+    follower: LocalFollower, start: WarmTask, rng: np.random.Generator, is_answer: bool = False
 ) -> Procedure[WarmTask]:
     """Search the first leader's follower, from scratch and maybe from the user's y0.
 
     `start` is at the best of `first_answers`. If the search from scratch ends at a worse answer
-    than y0, a local search from y0 follows.
+    than y0, a local search from y0 follows. If y0 `is_answer`, it is made exact instead.
     """
+    if is_answer:
+        return (yield from settle_first(follower, start, rng))
     found = yield from find_first_answer(follower, start.pair.x, rng)
     if follower.spec.y0 is None or found.pair.follower_no_worse(start.pair):
         return found
     return start.better((yield from follower.search_afresh(start)))
+
+
+def settle_first(
+    follower: LocalFollower, start: WarmTask, rng: np.random.Generator
+) -> Procedure[WarmTask]:
+    """Search the first leader's follower from an answer that another search has found.
+
+    Points all over the box set the scale of f, and a few wide steps look for better basins. More
+    is left to the check of the answer (see certificate).
+    """
+    x, known = start.pair.x, follower.known
+    _, values = yield from look_all_over(follower, x, rng)
+    found = yield from settle(follower, start)
+    known.renew_scale_at(found, interquartile_range(values.objective))
+    if not found.solved:
+        return (yield from search_box(follower, x, rng)).better(found)
+    known.count(found.smooth)
+    return (yield from probe_axes(follower, found, WIDE_STEPS))
 
 
 def search_box(
@@ -118,15 +139,8 @@ def find_first_answer(
     several basins, and steps along the axes look for better ones. If f is not smooth, the whole box
     is searched.
     """
-    n, known = follower.spec.n, follower.known
-    count = FEW_POINTS + follower.spec.n_each
-    points = np.concatenate([np.full((1, n), 0.5), latin_hypercube(count, n, rng)])
-    values = yield from known.evaluate(x, points)
-    missing = SCALE_POINTS - len(points)
-    if values.constraints.size and missing > 0:  # points all over the box set constraints' scales
-        more = latin_hypercube(missing, n, rng)
-        values = joined([values, (yield from known.evaluate(x, more))])
-        points = np.concatenate([points, more])
+    known = follower.known
+    points, values = yield from look_all_over(follower, x, rng)
     starts = basin_tasks(follower, x, points, values, FIRST_SEARCHES)
     first = yield from settle(follower, starts[0])
     known.renew_scale_at(first, interquartile_range(values.objective))
@@ -138,6 +152,22 @@ def find_first_answer(
     if all(is_same(known, first, other) for other in others if other.solved):
         return best
     return (yield from probe_axes(follower, best))
+
+
+def look_all_over(
+    follower: LocalFollower, x: FloatArray, rng: np.random.Generator
+) -> Procedure[tuple[FloatArray, Values]]:
+    """Return spread points (k, n) of the follower's box, and the values there."""
+    n, known = follower.spec.n, follower.known
+    count = FEW_POINTS + follower.spec.n_each
+    points = np.concatenate([np.full((1, n), 0.5), latin_hypercube(count, n, rng)])
+    values = yield from known.evaluate(x, points)
+    missing = SCALE_POINTS - len(points)
+    if values.constraints.size and missing > 0:  # points all over the box set constraints' scales
+        more = latin_hypercube(missing, n, rng)
+        values = joined([values, (yield from known.evaluate(x, more))])
+        points = np.concatenate([points, more])
+    return points, values
 
 
 def joined(found: Sequence[Values]) -> Values:
@@ -269,15 +299,18 @@ def test_smoothness(
             known.count(new.smooth)
 
 
-def probe_axes(follower: LocalFollower, task: WarmTask) -> Procedure[WarmTask]:
+def probe_axes(
+    follower: LocalFollower, task: WarmTask, count: int | None = None
+) -> Procedure[WarmTask]:
     """Step along the axes, and search again from a better point, as long as there is one.
 
-    Returns the task with the best answer.
+    With a `count`, only so many of the widest steps are made. Returns the task with the best
+    answer.
     """
     n = len(task.pair.y)
     if not follower.probes:
         return task
-    steps = np.concatenate([PROBE_STEPS, -PROBE_STEPS])
+    steps = np.concatenate([PROBE_STEPS[:count], -PROBE_STEPS[:count]])
     return (yield from probe(follower, task, (steps[:, None, None] * np.eye(n)).reshape(-1, n)))
 
 

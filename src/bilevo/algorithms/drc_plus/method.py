@@ -192,7 +192,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
         start = yield from follower.at(x, first_answers(spec))
         yield from state.accept_task(start)
         rng = state.stream(spec, "first")
-        first = yield from search_first(follower, start, rng)
+        first = yield from search_first(follower, start, rng, state.start_is_answer)
         yield from state.accept_task(first)
         if state.known.smooth < 1:
             yield from test_smoothness(follower, first, rng)

@@ -89,6 +89,7 @@ class DRCPlusState(LeaderView):
     """The state of a run between two upper generations."""
 
     search: LeaderSearch = field(kw_only=True)  # CMA-ES over the whole box
+    start_is_answer: bool = False  # whether another search has found y0, as the answer to x0
     checked_elite: Pair | None = None  # the last elite that was checked
     ends: FloatArray = field(kw_only=True)  # where descents ended, (k, m)
     descents: int = 0  # descents so far that started away from where they ended

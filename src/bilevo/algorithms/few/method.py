@@ -12,25 +12,29 @@ from all others is tried. When that does not help any more, or after a number of
 on as drc-plus from the best pair. It finds the last digits, searches on, and certifies. The course
 of a run does not depend on its limits. With more than `MOST_VARIABLES` variables, models would need
 too many pairs, and drc-plus takes over at once.
+
+Where one simulation gives the values of both levels (`Spec.joint`), F is known at all pairs. If
+models of the whole box do not find answers there, those of smaller boxes follow (see window), and
+drc-plus relies on the answer that it begins with.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bilevo.algorithms.drc_plus.method import DRCPlus
 from bilevo.algorithms.drc_plus.state import DRCPlusState
-from bilevo.algorithms.few.model_search import LevelModel, Models, answer, precise, rough
+from bilevo.algorithms.few.model_search import Models, answer, precise, rough
+from bilevo.algorithms.few.state import FewState
+from bilevo.algorithms.few.window import look_closer, open_window
 from bilevo.core.algorithm import Algorithm, registered
-from bilevo.core.arrays import BoolArray, FloatArray, IntArray
-from bilevo.core.budget import StopReason
+from bilevo.core.arrays import FloatArray
 from bilevo.core.feasibility import USUAL_CTOL
 from bilevo.core.problem import Spec
-from bilevo.core.request import Incumbent, Level, Procedure, Values, evaluate
-from bilevo.core.stop_rules import AtTarget, Progress
+from bilevo.core.request import Incumbent, Procedure
+from bilevo.core.stop_rules import AtTarget
 from bilevo.core.streams import stream
 from bilevo.core.tolerances import rounding
 from bilevo.optimizers.sampling import latin_hypercube
@@ -38,116 +42,15 @@ from bilevo.optimizers.sampling import latin_hypercube
 FIRST_PAIRS = 2  # The first models are fitted to this number plus 2 (m + n) spread pairs.
 MOST_ANSWERS = 5  # The most evaluations of f in a row at one leader.
 SETTLED = 1e-5  # The follower is solved if models move its answer by less (fraction of the box).
-KNOWN = 1e-5  # A pair is known if an evaluated one is closer.
 LOOKED_AT = 8  # How many of the best pairs are compared by precise searches on models.
 PROMISE = 1e-4  # A leader is explored if the best one promises a smaller gain (units of F's model).
 CLEARLY_BETTER = 1e-4  # A smaller gain of F, relative to F, does not count as one.
 DISTANCES = (0.1, 0.3, 0.6)  # How far explored leaders are, as parts of the largest distance.
+UNSOLVED = 0.01  # Models do not solve a follower if they still move its answer by more.
+MAX_UNSOLVED = 2  # After so many leaders in a row without an answer, a joint run looks closer.
 MAX_STALE = 5  # So many explored leaders in a row without a gain end the part with models.
 MOST_VARIABLES = 5  # With more variables of both levels, drc-plus takes over at once.
 MOST_PAIRS = 30, 14  # That part ends after so many pairs, and so many more for each variable.
-SLIGHT = 1e-7  # Smaller violations are errors of models (as parts of the largest violation).
-HUGE = 1e100  # Larger values are no use for models, and their sums would overflow.
-
-
-@dataclass(slots=True, eq=False)
-class FewState:
-    """All pairs so far and their values; F is NaN where it was not evaluated."""
-
-    x: FloatArray  # (k, m)
-    y: FloatArray  # (k, n)
-    f: FloatArray
-    g: FloatArray  # (k, J)
-    lower_violation: FloatArray
-    F: FloatArray
-    G: FloatArray  # (k, K)
-    upper_violation: FloatArray
-    best: int = -1  # the row of the best pair
-    order: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))  # the best rows
-    stale: int = 0
-    generation: int = 0
-    looks_for_doubts: bool = False  # whether drc-plus has taken over in this generation
-    start: tuple[FloatArray, FloatArray] | None = None  # the pair from which drc-plus starts
-    told: Incumbent | None = None  # the last best pair, once drc-plus has taken over
-    plus: DRCPlusState | None = None
-    stop: StopReason | None = None
-    executions: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    survived: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
-
-    @classmethod
-    def empty(cls, m: int, n: int) -> FewState:
-        none = [np.zeros(0) for _ in range(4)]
-        width = np.zeros((0, 0))
-        x, y = np.zeros((0, m)), np.zeros((0, n))
-        return cls(x, y, none[0], width, none[1], none[2], width, none[3])
-
-    def add(self, x: FloatArray, y: FloatArray, lower: Values) -> None:
-        """Add pairs and their values at the lower level."""
-        k, unknown = len(self.x), np.full(len(x), np.nan)
-        self.x, self.y = np.concatenate([self.x, x]), np.concatenate([self.y, y])
-        self.f = np.append(self.f, lower.objective)
-        self.g = np.concatenate([self.g.reshape(k, lower.constraints.shape[1]), lower.constraints])
-        self.lower_violation = np.append(self.lower_violation, lower.violation)
-        self.F = np.append(self.F, unknown)
-        self.upper_violation = np.append(self.upper_violation, unknown)
-        more = np.full((len(x), self.G.shape[1]), np.nan)
-        self.G = np.concatenate([self.G, more])
-
-    def set_upper(self, rows: IntArray, upper: Values) -> None:
-        """Add the values of some rows at the upper level."""
-        if self.G.shape[1] != upper.constraints.shape[1]:
-            self.G = np.full((len(self.x), upper.constraints.shape[1]), np.nan)
-        self.F[rows], self.G[rows] = upper.objective, upper.constraints
-        self.upper_violation[rows] = upper.violation
-
-    @property
-    def violation(self) -> FloatArray:
-        with np.errstate(over="ignore"):
-            return np.asarray(self.lower_violation + self.upper_violation)
-
-    @property
-    def slight(self) -> float:
-        """Return up to which violation a pair may owe it to an error of the models."""
-        violation = self.violation
-        return SLIGHT * float(violation[np.isfinite(violation)].max(initial=0.0))
-
-    @property
-    def clear_violation(self) -> FloatArray:
-        """Return violations (k,), of which all slight ones are the same; feasible pairs have 0."""
-        return np.where(self.violation > 0, np.maximum(self.violation, self.slight), 0.0)
-
-    def incumbent(self, row: int) -> Incumbent:
-        """Return a row as the best pair; without a finite f it has no F either."""
-        violation, f = float(self.violation[row]), float(self.f[row])
-        F = float(self.F[row]) if math.isfinite(violation) else math.inf
-        return Incumbent(self.x[row], self.y[row], F, f, violation)
-
-    def progress(self) -> Progress:
-        return Progress(float(self.F[self.best]), float(self.violation[self.best]))
-
-    def models(self) -> Models | None:
-        """Fit models to all values of a moderate size; return None if these are too few."""
-        usable = (np.abs(self.F) < HUGE) & (np.abs(self.G) < HUGE).all(axis=1)
-        upper = self._model(usable, self.F, self.G, None)
-        lower = self.lower_model(None)
-        return None if upper is None or lower is None else Models(upper, lower)
-
-    def lower_model(self, like: LevelModel | None) -> LevelModel | None:
-        """Fit models to f and g; see `LevelModel.of`."""
-        usable = (np.abs(self.f) < HUGE) & (np.abs(self.g) < HUGE).all(axis=1)
-        return self._model(usable, self.f, self.g, like)
-
-    def _model(
-        self, usable: BoolArray, values: FloatArray, more: FloatArray, like: LevelModel | None
-    ) -> LevelModel | None:
-        z = np.concatenate([self.x, self.y], axis=1)
-        if usable.sum() <= z.shape[1]:
-            return None
-        return LevelModel.of(z[usable], values[usable], more[usable], like)
-
-    def is_known(self, x: FloatArray, y: FloatArray) -> bool:
-        near = np.abs(np.concatenate([self.x - x, self.y - y], axis=1)).max(axis=1)
-        return bool(near.min() < KNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,18 +75,30 @@ class Few(Algorithm[FewState]):
             state.looks_for_doubts = False
             yield from self.go_on(spec, state)
             return state
+        rng = stream(spec.seed, "few", state.generation)
+        if state.looks_closer:
+            ended = yield from look_closer(spec, state, rng)
+        else:
+            ended = yield from self.look_by_models(spec, state, rng)
+        most = MOST_PAIRS[0] + MOST_PAIRS[1] * (spec.m + spec.n)
+        if ended or AtTarget(spec.target).met(state.progress()) or len(state.x) >= most:
+            yield from self.hand_over(spec, state)
+        elif spec.joint and state.unsolved >= MAX_UNSOLVED and not state.looks_closer:
+            yield from open_window(state)
+        return state
+
+    def look_by_models(
+        self, spec: Spec, state: FewState, rng: np.random.Generator
+    ) -> Procedure[bool]:
+        """Look at one more leader by models of the whole box; tell whether these have ended."""
         if not len(state.x):
             yield from self.look_all_over(spec, state)
-        rng = stream(spec.seed, "few", state.generation)
         models = state.models()
-        if models is not None:
-            models = yield from self.try_leader(spec, state, models, rng)
-            yield from self.choose_best(spec, state, models, rng)
-        most = MOST_PAIRS[0] + MOST_PAIRS[1] * (spec.m + spec.n)
-        reached = AtTarget(spec.target).met(state.progress())
-        if models is None or reached or state.stale >= MAX_STALE or len(state.x) >= most:
-            yield from self.hand_over(spec, state)
-        return state
+        if models is None:
+            return True
+        models = yield from self.try_leader(spec, state, models, rng)
+        yield from self.choose_best(spec, state, models, rng)
+        return state.stale >= MAX_STALE
 
     def look_all_over(self, spec: Spec, state: FewState) -> Procedure[None]:
         """Evaluate both levels at spread pairs; the first is the user's start, or the centre."""
@@ -195,11 +110,9 @@ class Few(Algorithm[FewState]):
             first[0, m:] = spec.y0
         spread = latin_hypercube(FIRST_PAIRS + 2 * d, d, stream(spec.seed, "few", 0))
         for z in (first, spread) if d <= MOST_VARIABLES else (first,):
-            rows = np.arange(len(state.x), len(state.x) + len(z))
-            lower = yield from evaluate(Level.LOWER, z[:, :m], z[:, m:])
-            state.add(z[:, :m], z[:, m:], lower)
-            upper = yield from evaluate(Level.UPPER, z[:, :m], z[:, m:])
-            state.set_upper(rows, upper)
+            yield from state.see(spec, z)
+            if not spec.joint:
+                yield from state.see_upper(np.arange(len(state.x) - len(z), len(state.x)))
             if state.best < 0:
                 state.best = 0
                 yield state.incumbent(0)
@@ -213,21 +126,21 @@ class Few(Algorithm[FewState]):
         if state.is_known(x, y) or not self.promises(state, models, x, y, rng):
             state.stale += 1
             x, y = self.far_leader(spec, state, models, rng)
+        missed = 0.0
         for _ in range(MOST_ANSWERS):
             if state.is_known(x, y) and (state.x == x).all(axis=1).any():
                 break
-            values = yield from evaluate(Level.LOWER, x[None], y[None])
-            state.add(x[None], y[None], values)
+            yield from state.see(spec, np.concatenate([x, y])[None])
             lower = state.lower_model(like=lower) or lower
             moved = answer(lower, x, y, rng)
-            if np.abs(moved - y).max() < SETTLED:
+            missed = float(np.abs(moved - y).max())
+            if missed < SETTLED:
                 break
             y = moved
-        own = np.flatnonzero((state.x == x).all(axis=1))
-        row = own[np.lexsort((state.f[own], state.lower_violation[own]))[:1]]
-        if np.isnan(state.F[row[0]]):
-            values = yield from evaluate(Level.UPPER, state.x[row], state.y[row])
-            state.set_upper(row, values)
+        state.unsolved = state.unsolved + 1 if missed > UNSOLVED else 0
+        row = state.row_at(x)
+        if np.isnan(state.F[row]):
+            yield from state.see_upper(np.array([row]))
         return Models(models.upper, lower)
 
     def promises(
@@ -286,6 +199,7 @@ class Few(Algorithm[FewState]):
         state.start = state.x[state.best].copy(), state.y[state.best].copy()
         state.told = state.incumbent(state.best)
         state.plus = yield from DRCPlus().init(self.start_of(spec, state))
+        state.plus.start_is_answer = spec.joint and state.order.size > 0
         state.looks_for_doubts = True
 
     def go_on(self, spec: Spec, state: FewState) -> Procedure[None]:
