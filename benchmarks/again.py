@@ -25,6 +25,7 @@ from itertools import chain, zip_longest
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from bilevo.lab.analysis.samples import base_method
 from bilevo.lab.campaign import CORE, Task, carry_out
@@ -78,14 +79,13 @@ def processes() -> Iterator[Callable[[Row], Row]]:
 
     OpenBLAS chooses its kernels when it is loaded, so each choice has a process of its own.
     """
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     pools: dict[str, ProcessPoolExecutor] = {}
 
     def make(row: Row) -> Row:
         named = re.search(rf"{CORE} (\w+)", row["machine"] or "")
-        os.environ[CORE] = core = named.group(1) if named else NATIVE
+        core = named.group(1) if named else NATIVE
         if core not in pools:
-            pools[core] = ProcessPoolExecutor(1, get_context("spawn"))
+            pools[core] = process_with(core)
         return pools[core].submit(made_again, row).result()
 
     try:
@@ -93,6 +93,15 @@ def processes() -> Iterator[Callable[[Row], Row]]:
     finally:
         for pool in pools.values():
             pool.shutdown()
+
+
+def process_with(core: str) -> ProcessPoolExecutor:
+    """Start a process with these kernels of OpenBLAS, one thread, and all of numpy's kernels."""
+    with patch.dict(os.environ, {CORE: core, "OPENBLAS_NUM_THREADS": "1"}):
+        os.environ.pop("NPY_DISABLE_CPU_FEATURES", None)
+        pool = ProcessPoolExecutor(1, get_context("spawn"))
+        pool.submit(int).result()  # it starts with the first task
+    return pool
 
 
 def likeness(row: Row, again: Row) -> str:

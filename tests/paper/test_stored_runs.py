@@ -1,11 +1,11 @@
 """The stored runs behind the tables are those of this code: slow."""
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from benchmarks.again import form_of
-from bilevo.lab.campaign import Task, carry_out
+from benchmarks.again import processes
 from bilevo.lab.plans import Run
 from bilevo.lab.store import FAILED, Row, runs
 
@@ -28,10 +28,16 @@ def name(row: Row) -> str:
     return f"{row['method']}-{row['m']},{row['n']}"
 
 
+@pytest.fixture(scope="module")
+def make_again() -> Iterator[Callable[[Row], Row]]:
+    with processes() as made:
+        yield made
+
+
 @pytest.mark.parametrize("row", shortest(), ids=name)
-def test_a_stored_run_made_again_is_the_same(row: Row) -> None:
+def test_a_stored_run_made_again_is_the_same(row: Row, make_again: Callable[[Row], Row]) -> None:
     run = Run(**{key: row[key] for key in Run.__slots__})
-    again = carry_out(Task(run, form_of(run.method)))
+    again = make_again(row)
     wrong = f"{run} is of older code: make the runs of {run.method} again"
     for key in ("seed", "nfev_upper", "nfev_lower", "status", "error"):
         assert again[key] == row[key], wrong
