@@ -28,7 +28,7 @@ from typing import Any
 from unittest.mock import patch
 
 from bilevo.lab.analysis.samples import base_method
-from bilevo.lab.campaign import CORE, Task, carry_out
+from bilevo.lab.campaign import BLAS_KERNELS, Task, carry_out
 from bilevo.lab.grids import settings_of
 from bilevo.lab.plans import Form, Run, read_plan
 from bilevo.lab.store import FAILED, Row, runs
@@ -82,11 +82,11 @@ def processes() -> Iterator[Callable[[Row], Row]]:
     pools: dict[str, ProcessPoolExecutor] = {}
 
     def make(row: Row) -> Row:
-        named = re.search(rf"{CORE} (\w+)", row["machine"] or "")
-        core = named.group(1) if named else NATIVE
-        if core not in pools:
-            pools[core] = process_with(core)
-        return pools[core].submit(made_again, row).result()
+        named = re.search(rf"{BLAS_KERNELS} (\w+)", row["machine"] or "")
+        kernels = named.group(1) if named else NATIVE
+        if kernels not in pools:
+            pools[kernels] = process_with(kernels)
+        return pools[kernels].submit(made_again, row).result()
 
     try:
         yield make
@@ -95,9 +95,9 @@ def processes() -> Iterator[Callable[[Row], Row]]:
             pool.shutdown()
 
 
-def process_with(core: str) -> ProcessPoolExecutor:
+def process_with(kernels: str) -> ProcessPoolExecutor:
     """Start a process with these kernels of OpenBLAS, one thread, and all of numpy's kernels."""
-    with patch.dict(os.environ, {CORE: core, "OPENBLAS_NUM_THREADS": "1"}):
+    with patch.dict(os.environ, {BLAS_KERNELS: kernels, "OPENBLAS_NUM_THREADS": "1"}):
         os.environ.pop("NPY_DISABLE_CPU_FEATURES", None)
         pool = ProcessPoolExecutor(1, get_context("spawn"))
         pool.submit(int).result()  # it starts with the first task
@@ -127,8 +127,8 @@ def main() -> None:
             again = make(row)
             name = " ".join(str(row[key]) for key in Run.__slots__)
             answers[name] = {key: again[key] for key in KEPT}
-            found[likeness(row, again)] += 1
-            print(f"{likeness(row, again):9} {name}", flush=True)
+            found[how := likeness(row, again)] += 1
+            print(f"{how:9} {name}", flush=True)
     print(", ".join(f"{count} {how}" for how, count in found.items()))
     if options.out is not None:
         options.out.write_text(json.dumps(answers, indent=1) + "\n")

@@ -14,9 +14,6 @@ from bilevo.followers import Equilibrium, LinkTimes, Network
 from bilevo.followers.equilibrium import Traffic
 from bilevo.problems import get, roads
 
-NUMBA = kernels._numba() is not None
-KERNELS = [name for name in kernels.NAMES if name == "numpy" or NUMBA]
-
 
 class Near:
     """A finished search, as a run gives it to `start`."""
@@ -150,12 +147,11 @@ def test_a_damaged_hint_gives_a_start_with_all_trips_or_is_ignored(data: st.Data
     assert drivers.settle(near.x, near).flow == pytest.approx(near.y, abs=1e-3)
 
 
-@pytest.mark.skipif(not NUMBA, reason="numba is not installed")
 @pytest.mark.parametrize("name", ["roads-16-ii", "roads-sf"])
 def test_compiled_and_plain_kernels_give_the_same_bits(name: str) -> None:
     drivers, x = drivers_of(name), np.linspace(0, 3, get(name).m)
     found = []
-    for kernel in KERNELS:
+    for kernel in kernels.NAMES:
         with kernels.using(kernel):
             near = Near(drivers, x)
             state = drivers.settle(x + 0.1, near)
@@ -163,7 +159,7 @@ def test_compiled_and_plain_kernels_give_the_same_bits(name: str) -> None:
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", kernels.NAMES)
 def test_other_powers_than_four_are_taken_too(kernel: kernels.Name) -> None:
     net = Network([(1, 2), (1, 2), (1, 2)], [(1, 2, 9.0)])
     law = LinkTimes(np.array([1.0, 1.0, 2.0]), np.array([1.0, 2.0, 0.0]), np.array([1.0, 2.5, 4.0]))

@@ -39,7 +39,7 @@ from bilevo.version import __version__
 
 SETTINGS = "settings.json"  # The file of settings in the directory of the runs.
 MAX_SETTINGS = 2**24  # The largest file of settings, in bytes.
-CORE = "OPENBLAS_CORETYPE"  # The variable by which one chooses the kernels of OpenBLAS.
+BLAS_KERNELS = "OPENBLAS_CORETYPE"  # The variable by which one chooses the kernels of OpenBLAS.
 NEAR = 1e-4  # The largest |F - F*| that counts as near the optimum.
 
 
@@ -149,7 +149,7 @@ def _here() -> Row:
     """
     system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     libraries = f"Python {platform.python_version()}, numpy {np.__version__}"
-    kernels = f", {CORE} {core}" if (core := os.environ.get(CORE)) else ""
+    kernels = f", {BLAS_KERNELS} {name}" if (name := os.environ.get(BLAS_KERNELS)) else ""
     return {"version": __version__, "machine": f"{system}, {libraries}{kernels}"}
 
 
