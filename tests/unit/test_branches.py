@@ -120,6 +120,20 @@ def test_a_branch_is_followed_to_where_another_becomes_better() -> None:
     assert pytest.approx(0.25, abs=1e-6) == found.pair.F
 
 
+def test_a_descent_along_a_branch_takes_a_small_share_of_the_budget() -> None:
+    costs = []
+    for upper_max in (10_000, 10):
+        scene = Scene(TWO_BRANCHES)
+        spec = scene.follower.spec
+        spec = replace(spec, budget=replace(spec.budget, upper_max=upper_max, lower_window=10))
+        own, rival = scene.task(0.6, 0.75), scene.task(0.6, 0.25)
+        scene.state.elite = rival.pair
+        before, follower = scene.state.total, replace(scene.follower, spec=spec)
+        scene.driven.run(descend_on_branch(scene.state, follower, own.pair, rival.pair))
+        costs.append(scene.state.total - before)
+    assert costs[1] < costs[0] / 2
+
+
 @pytest.mark.parametrize(("problem", "x", "F"), [(TWO_BRANCHES, 0.5, 0.25), (LINEAR, 0.25, 1.5)])
 def test_a_jump_is_located(problem: Problem, x: float, F: float) -> None:
     scene = Scene(problem)

@@ -16,6 +16,7 @@ from bilevo.algorithms import DRCPlus
 from bilevo.algorithms.drc_plus.leader_view import FLAT_REACH
 from bilevo.algorithms.drc_plus.method import DRCPlusState
 from bilevo.algorithms.shared.follower_search import FollowerCheck, Pair
+from bilevo.core.problem import Target
 from bilevo.core.request import Level
 from bilevo.problems import get
 
@@ -73,6 +74,29 @@ def test_a_new_best_pair_has_no_certificate() -> None:
     driven.run(state.accept_elite(replace(state.the_elite, check=None)))
     assert not state.checked and not state.the_elite.certified
     assert math.isnan(driven.told[-1].gap)
+
+
+def test_a_run_that_may_end_soon_leaves_the_check_to_its_end() -> None:
+    driven, state = with_elite("smd1", [0.5, 0.5], [0.5, 0.5, 0.5])
+    blind = replace(driven.spec(), target=None)
+    known = replace(blind, target=Target(0.0, 1e-6, optimum=True))
+    assert not state.may_end_soon(blind)  # no descent has ended
+    state.remember_end(np.full(2, 0.5), np.zeros(2))
+    assert state.may_end_soon(blind)
+    assert not state.may_end_soon(known)
+    state.known.refute(np.full(3, 0.5))
+    assert not state.may_end_soon(blind)
+
+
+def test_descents_after_a_look_at_leaders_are_those_that_are_missing() -> None:
+    _, state = with_elite("smd1", [0.5, 0.5], [0.5, 0.5, 0.5])
+    found = []
+    for _ in range(6):
+        state.remember_end(np.full(2, 0.5), np.zeros(2))
+        found.append(state.missing_descents(3))
+    assert found == [3, 3, 2, 1, 1, 1]
+    state.remember_end(np.full(2, 0.9), np.zeros(2))
+    assert state.missing_descents(3) == 3
 
 
 def certified(run_dir: Path | None = None, stop_at: int | None = None) -> bilevo.Result:

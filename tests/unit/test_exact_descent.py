@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bilevo
-from bilevo.algorithms.drc_plus.exact_descent import go_on_exactly
+from bilevo.algorithms.drc_plus.exact_descent import go_on_exactly, is_affordable
 from bilevo.algorithms.shared.sqp import SearchEnd
 from bilevo.core.arrays import FloatArray
 
@@ -63,3 +63,22 @@ def test_with_constraints_a_usual_descent_is_the_last_one_before_the_end() -> No
     with pytest.raises(StopIteration) as stopped:
         next(further)
     assert stopped.value.value is end
+
+
+def test_what_a_hessian_costs_is_measured_where_all_variables_differ() -> None:
+    asked: list[FloatArray] = []
+    spec: Any = SimpleNamespace(m=3, n=2)
+    state: Any = SimpleNamespace(total=10_000)
+
+    def solved(x: FloatArray) -> Any:
+        asked.append(x)
+        state.total += 500
+        yield from ()
+
+    phi: Any = SimpleNamespace(state=state, follower=SimpleNamespace(spec=spec), solved=solved)
+    centre = np.array([0.2, 0.5, 0.9])
+    test = is_affordable(phi, centre)
+    with pytest.raises(StopIteration) as stopped:
+        next(test)
+    assert stopped.value.value is False
+    assert len(asked) == 1 and (asked[0] != centre).all()

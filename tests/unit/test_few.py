@@ -109,6 +109,13 @@ def test_a_run_goes_on_as_drc_plus_and_is_certified():
     assert pytest.approx(1.90125, abs=1e-6) == found.F
 
 
+def test_an_answer_is_certified_within_a_small_limit():
+    for seed in (1, 2, 3):
+        found = minimize(F, f, BOX, BOX, max_evals=250, rng=seed)
+        assert found.certified and not found.success  # the limit ended the run
+        assert "its follower is certified" in found.message
+
+
 def test_more_variables_are_left_to_drc_plus():
     found = minimize(get("smd1", 3, 3), method="few", rng=2, max_evals=4000)
     assert found.success

@@ -139,6 +139,23 @@ def test_the_best_point_is_always_a_basin(n: int, seed: int) -> None:
     assert len(set(chosen.tolist())) == len(chosen)
 
 
+def test_few_starts_are_enough_where_no_constraint_divides_a_basin() -> None:
+    points = np.linspace(0, 1, 50)[:, None]
+    f = (points[:, 0] - 0.3) ** 2
+    values = Values(f, np.zeros(50), np.empty((50, 0)), 0)
+    assert len(basin_points(points, values, 0, 20, 3)) == 3
+    assert len(basin_points(points, values, 0, 20)) == 10
+    divided = values._replace(violation=np.where(points[:, 0] > 0.8, 1.0, 0.0))
+    assert len(basin_points(points, divided, 0, 20, 3)) == 10
+
+
+def test_all_basins_that_points_show_are_starts_even_if_few_are_enough() -> None:
+    points = np.linspace(0, 1, 200)[:, None]
+    f = np.cos(40 * np.pi * points[:, 0])
+    values = Values(f, np.zeros(200), np.empty((200, 0)), 0)
+    assert len(basin_points(points, values, 0, 60, 3)) >= 20
+
+
 def test_polishing_leaves_a_false_minimum_that_a_poll_can_leave() -> None:
     follower = Follower(lambda y: abs(y[0] - 0.5) + 0.2 * math.cos(80 * y[0]))
     start = follower.end([0.5 + 0.05])

@@ -137,6 +137,7 @@ def test_a_first_run_loads_what_it_uses_only(monkeypatch: pytest.MonkeyPatch) ->
         "ties",
     )
     plus = (
+        "basin_steps",
         "box_search",
         "branches",
         "certificate",

@@ -9,7 +9,12 @@ import pytest
 from driven import Driven
 
 from bilevo import Problem
-from bilevo.algorithms.drc_plus.box_search import probe_axes, search_box, search_points
+from bilevo.algorithms.drc_plus.basin_steps import probe_axes
+from bilevo.algorithms.drc_plus.box_search import (
+    cross_constraints,
+    search_box,
+    search_points,
+)
 from bilevo.algorithms.drc_plus.certificate import Check, check_answer, find_doubt
 from bilevo.algorithms.drc_plus.experience import ENOUGH_SEARCHES, Experience, WarmTask
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
@@ -396,3 +401,16 @@ def test_the_unit_of_f_does_not_matter(unit: float) -> None:
         bed.known.learn(bed.explored(leaders[0])[0].pair)
         costs.append(sum(bed.cost(bed.warm(x))[1] for x in leaders[1:]))
     assert costs[1] == pytest.approx(costs[0], rel=0.5)
+
+
+def test_a_search_crosses_constraints_that_cut_the_box_into_parts() -> None:
+    def ring(x: np.ndarray, y: np.ndarray) -> float:
+        return float((abs(y[0]) - 0.2) * (1 - abs(y[0])))
+
+    bed = Bed(Problem(lambda x, y: 0.0, lambda x, y: y[0] ** 2, [(0, 1)], [(-3.1, 3)], g=ring))
+    x, edge = np.array([0.5]), np.array([4.1 / 6.1])  # where y = 1
+    task = bed.driven.run(bed.solver.search_locally(bed.at(x, edge), 1e-12))
+    assert task.pair.f == pytest.approx(1)
+    crossed = bed.driven.run(cross_constraints(bed.solver, task))
+    assert crossed.pair.f < 1e-8 and crossed.pair.lower_violation == 0
+    assert bed.driven.run(cross_constraints(bed.solver, crossed)) is crossed

@@ -145,7 +145,7 @@ class StoredRun:
         known_ctol = revive_fields(Result, {"ctol": header.get("ctol", [0.0, 0.0])})
         run.tolerances = level_tolerances(known_ctol["ctol"])
         result = run.result(m, n, StopReason.RUNNING, 0, self.elapsed, **known)
-        result.message = "not ended: repeat the call that began it to continue it"
+        result.message = "not ended; if no process runs it, the call that began it continues it"
         return result
 
 

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from bilevo.algorithms.drc_plus.basin_steps import probe_axes
 from bilevo.algorithms.drc_plus.experience import (
     DISTINCT,
     ENOUGH_SEARCHES,
-    PARTS,
     WIDE,
     Experience,
     WarmTask,
@@ -44,12 +44,12 @@ from bilevo.optimizers.sampling import latin_hypercube
 BASIN_WIDTH = 0.01  # CMA-ES has found a basin if its deviations are smaller (fractions of the box).
 FEW_POINTS = 6  # The first follower is evaluated at this number plus 2 n spread points,
 FIRST_SEARCHES = 4  # and at most this many local searches start from these points.
+# If fewer points than this have no better neighbour, the best other points are starts, too. These
+# lie around the answer, so more of them would show no other basin.
+FEWEST_STARTS = 3
 FEW_ITERATIONS = ITERATIONS // 5  # The most iterations of a local search among many.
 CONVERGED = 1e-9  # CMA-ES ends if f changes by less, in units of the scale of f.
 MAX_RESTARTS = 8  # The most restarts of CMA-ES where f is not smooth.
-BASIN_STEPS = 10  # How many distances between basins are tried along each axis.
-PAIRED_AXES = 8  # With more variables, steps along two axes at once would be too many.
-PROBE_STEPS = 0.2 * 1.5 ** -np.arange(12.0)  # Steps that probe for basins (fractions of the box).
 WIDE_STEPS = 4  # So many of them test an answer that another search has found.
 
 
@@ -147,11 +147,28 @@ def find_first_answer(
     others = yield from search_all(follower, starts[1:], towards=first.pair)
     best = best_of(with_best_parts(follower, [first, *others]))
     if not best.solved:
-        return (yield from search_box(follower, x, rng)).better(best)
+        best = (yield from search_box(follower, x, rng)).better(best)
+        return (yield from cross_constraints(follower, best))
     known.count(best.smooth)
     if all(is_same(known, first, other) for other in others if other.solved):
         return best
+    best = yield from cross_constraints(follower, best)
     return (yield from probe_axes(follower, best))
+
+
+def cross_constraints(follower: LocalFollower, task: WarmTask) -> Procedure[WarmTask]:
+    """Search without constraints, and with them from where that ends; return the better task.
+
+    Constraints may cut the box into parts, and other searches end at their edges. If the searches
+    end at the task's own answer, the task is returned.
+    """
+    if not task.lower.constraints.size:
+        return task
+    freed = yield from follower.search_freely(task)
+    start = yield from follower.at(task.pair.x, freed.pair.y[None])
+    new = yield from follower.search_afresh(start)
+    far = np.abs(new.pair.y - task.pair.y).max() > DISTINCT
+    return task.better(new) if far else task
 
 
 def look_all_over(
@@ -299,95 +316,6 @@ def test_smoothness(
             known.count(new.smooth)
 
 
-def probe_axes(
-    follower: LocalFollower, task: WarmTask, count: int | None = None
-) -> Procedure[WarmTask]:
-    """Step along the axes, and search again from a better point, as long as there is one.
-
-    With a `count`, only so many of the widest steps are made. Returns the task with the best
-    answer.
-    """
-    n = len(task.pair.y)
-    if not follower.probes:
-        return task
-    steps = np.concatenate([PROBE_STEPS[:count], -PROBE_STEPS[:count]])
-    return (yield from probe(follower, task, (steps[:, None, None] * np.eye(n)).reshape(-1, n)))
-
-
-def hop_basins(
-    follower: LocalFollower, task: WarmTask, ends: Sequence[WarmTask]
-) -> Procedure[WarmTask]:
-    """Step from a basin to others; return the task with the best answer.
-
-    If f has ripples, its basins are about equally far apart. So the steps are those between the
-    ends of other local searches: the smallest ones along each axis, and along two axes at once.
-    """
-    n = len(task.pair.y)
-    places = np.array([end.pair.y for end in ends if end.solved]).reshape(-1, n)
-    if len(places) < 2:
-        return task
-    i, j = np.triu_indices(len(places), 1)
-    steps = [some_steps(column) for column in np.abs(places[i] - places[j]).T]
-    moves = [step * np.eye(n)[axis] for axis in range(n) for step in steps[axis]]
-    first = [step[0] * np.eye(n)[axis] if step else np.zeros(n) for axis, step in enumerate(steps)]
-    if n <= PAIRED_AXES:
-        pairs = [(a, b) for b in range(n) for a in range(b) if steps[a] and steps[b]]
-        moves += [first[a] + sign * first[b] for a, b in pairs for sign in (1, -1)]
-    if not moves:
-        return task
-    rows = np.array(moves)
-    new = yield from probe(follower, task, np.concatenate([rows, -rows]))
-    follower.known.learn_hops(new.pair.y - task.pair.y)
-    return new
-
-
-def some_steps(distances: FloatArray) -> list[float]:
-    """Return the smallest distances between basins, and parts of them, without near duplicates.
-
-    Between two of the basins there may be one or two others.
-    """
-    parts = (distances[:, None] / PARTS).ravel()
-    chosen: list[float] = []
-    for distance in np.sort(parts[parts > DISTINCT]).tolist():
-        if not chosen or distance > chosen[-1] + DISTINCT / 2:
-            chosen.append(distance)
-    return chosen[:BASIN_STEPS]
-
-
-def probe(follower: LocalFollower, task: WarmTask, moves: FloatArray) -> Procedure[WarmTask]:
-    """Try moves (k, n) from an answer, and search again from a better point, while there is one."""
-    x, known = task.pair.x, follower.known
-    if not math.isfinite(task.pair.f):
-        return task
-    for _ in range(8):
-        y = task.pair.y
-        rows = np.clip(y + moves, 0.0, 1.0)
-        values = yield from known.evaluate(x, rows)
-        gains = task.pair.f - values.objective  # -inf where f failed
-        least = known.tie(task.pair.f)
-        if gains.max() <= least:
-            break
-        joint = np.clip(y + all_at_once(moves, gains, least), 0.0, 1.0)
-        points = np.array([joint, rows[int(gains.argmax())]])
-        start = yield from follower.at(x, points)
-        new = task.better((yield from follower.search_afresh(start)))
-        if new is task:
-            break
-        task = new
-    return task
-
-
-def all_at_once(moves: FloatArray, gains: FloatArray, least: float) -> FloatArray:
-    """Return the sum of the best moves that gain more than `least` and share no axis."""
-    total = np.zeros(moves.shape[1])
-    for i in np.argsort(-gains, kind="stable"):
-        if not gains[i] > least:
-            break
-        if not (total[moves[i] != 0] != 0).any():
-            total = total + moves[i]
-    return total
-
-
 def search_points(
     follower: LocalFollower,
     x: FloatArray,
@@ -408,12 +336,12 @@ def basin_tasks(
     follower: LocalFollower, x: FloatArray, points: FloatArray, values: Values, most: int
 ) -> list[WarmTask]:
     """Return tasks at up to `most` of the points (k, n) that have no better neighbour."""
-    blocks = follower.spec.blocks
+    blocks, fewest = follower.spec.blocks, min(most // 2, FEWEST_STARTS)
     if blocks is None:
-        chosen = basin_points(points, values, 0, most)
+        chosen = basin_points(points, values, 0, most, fewest)
         rows = [(points[i : i + 1], values.part(i, i + 1)) for i in chosen]
     else:
-        y, found = basin_answers(points, values, blocks, most)
+        y, found = basin_answers(points, values, blocks, most, fewest)
         rows = [(y[i : i + 1], found.part(i, i + 1)) for i in range(len(y))]
     return [WarmTask.at(x, *row) for row in rows]
 

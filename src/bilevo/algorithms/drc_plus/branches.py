@@ -29,6 +29,7 @@ from bilevo.algorithms.drc_plus.box_search import (
 from bilevo.algorithms.drc_plus.descent import StallTest, leader_rule, may_end
 from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask, best_of
 from bilevo.algorithms.drc_plus.leader_view import LeaderView
+from bilevo.algorithms.drc_plus.state import budget_of
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.leader import leader_ranking
@@ -48,9 +49,9 @@ MAX_BRANCHES = 8  # The most answers that are tried at all leaders.
 # An answer may have jumped if it changes by more than `JUMP` plus `SLOPE` times the change of x.
 JUMP, SLOPE = 0.05, 4.0
 BETWEEN = 0.1  # An answer between two others is at least this part of their distance from both.
+BRANCH_SHARE = 0.05  # A descent along a branch takes at most this share of the run's budget.
 MAX_JUMPS = 12  # How many jumps between leaders are looked for at most.
-LOCATING_SHARE = 0.5  # Evaluations to locate jumps, for each one that exploring leaders has taken,
-SMALL_SHARE = 0.1  # and if each of these leaders has one answer and there are no constraints.
+LOCATING_SHARE = 0.5  # Evaluations to locate jumps, for each one that exploring leaders has taken.
 BISECTIONS = 40  # The most bisections between two leaders.
 NEAREST = 1e-12  # Leaders that are closer than this (fractions of the box) are the same.
 
@@ -238,12 +239,16 @@ def descend_on_branch(
 ) -> Procedure[WarmTask | None]:
     """Search phi locally along the branch of `own`, where that of `rival` is no better.
 
-    Both are answers to the same x. Returns the best task, or None if there is none.
+    Both are answers to the same x. The search takes a small share of the budget at most. Returns
+    the best task, or None if there is none.
     """
+    most = state.total + BRANCH_SHARE * budget_of(follower.spec).total
     unit = max(state.known.unit, abs(own.f - rival.f))
     phi = BranchPhi(state, follower, Branch.at(own), Branch.at(rival), unit=unit)
     m = len(own.x)
-    rule = leader_rule(state, StallTest(), lambda: may_end(follower.spec, state))
+    rule = leader_rule(
+        state, StallTest(), lambda: state.total > most or may_end(follower.spec, state)
+    )
     yield from sqp(phi, own.x, np.zeros(m), np.ones(m), rule)
     return phi.best
 
@@ -329,15 +334,12 @@ def locate_jumps(
     follower: WarmFollower,
     tasks: Sequence[WarmTask],
     explored: int,
-    several: bool,
 ) -> Procedure[list[WarmTask]]:
     """Locate jumps between leaders; return the best task at each.
 
-    Exploring the leaders has taken `explored` evaluations. `several` says that one of them has
-    several answers.
+    Exploring the leaders has taken `explored` evaluations.
     """
-    share = LOCATING_SHARE if several or state.constrained else SMALL_SHARE
-    most, found = state.total + share * explored, []
+    most, found = state.total + LOCATING_SHARE * explored, []
     for pair in jumps_between(tasks):
         if state.total < most:
             found.append((yield from locate_change(state, follower, *pair)))

@@ -14,9 +14,8 @@ from functools import partial
 
 import numpy as np
 
+from bilevo.algorithms.drc_plus.basin_steps import hop_basins, probe_axes
 from bilevo.algorithms.drc_plus.box_search import (
-    hop_basins,
-    probe_axes,
     search_all,
     search_box,
     search_points,
@@ -301,6 +300,11 @@ def choose_checked(
     missed = reached(spec, elite) and not reached(spec, chosen.pair)
     close = elite.f - chosen.pair.f <= ROUGH_F * (state.known.unit + abs(elite.f))
     return check.own if state.known.rough and missed and close else chosen
+
+
+def have_moved(one: Pair, other: Pair) -> bool:
+    """Tell whether two pairs have different leaders or different answers."""
+    return bool(np.abs(one.x - other.x).max() > DISTINCT) or are_distinct(one, other)
 
 
 def are_distinct(one: Pair, other: Pair) -> bool:

@@ -82,14 +82,14 @@ def is_affordable(phi: Phi, x: FloatArray) -> Procedure[bool]:
     """Tell whether a Hessian of phi at x (m,) takes a small share of what was spent so far.
 
     If it seems so, the follower of one neighbour is solved first, to see what followers really cost
-    here: in a curved valley of f they may cost twenty times as much as elsewhere.
+    here: in a curved valley of f they may cost twenty times as much as elsewhere. All variables of
+    the neighbour differ, because the follower may not feel some of them.
     """
     state, spec = phi.state, phi.follower.spec
     if hessian_cost(spec) > SHARE * state.total:
         return False
-    before, step = state.total, np.zeros(spec.m)
-    step[0] = HESSIAN_DIFFERENCE if x[0] < 0.5 else -HESSIAN_DIFFERENCE
-    yield from phi.solved(x + step)
+    before = state.total
+    yield from phi.solved(x + np.where(x < 0.5, HESSIAN_DIFFERENCE, -HESSIAN_DIFFERENCE))
     return spec.m * (spec.m + 1) * (state.total - before) <= SHARE * state.total
 
 

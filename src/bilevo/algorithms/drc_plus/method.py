@@ -17,8 +17,7 @@ ingredients build on that:
   pair so far, again: a few after a descent to a new elite, more before the run ends. If they find a
   better answer, it replaces the elite's answer, and the run continues.
 
-All this needs followers whose local searches settle. If most of them do not (because of kinks or
-noise), DRC with shorter follower searches takes over the run (see fallback).
+All this needs followers whose local searches settle. If most do not, DRC takes over (see fallback).
 """
 
 from __future__ import annotations
@@ -45,6 +44,7 @@ from bilevo.algorithms.drc_plus.certificate import (
     choose_checked,
     final_thoroughness,
     find_doubt,
+    have_moved,
 )
 from bilevo.algorithms.drc_plus.competition import accept_best, compete
 from bilevo.algorithms.drc_plus.descent import (
@@ -55,7 +55,7 @@ from bilevo.algorithms.drc_plus.descent import (
     start_descents,
 )
 from bilevo.algorithms.drc_plus.exact_descent import go_on_exactly, sample_on, settle_elite
-from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask
+from bilevo.algorithms.drc_plus.experience import Experience, WarmTask
 from bilevo.algorithms.drc_plus.fallback import FallbackDRC, retest_smoothness, without_incumbents
 from bilevo.algorithms.drc_plus.leader_view import is_better
 from bilevo.algorithms.drc_plus.state import DRCPlusState, LeaderSearch, budget_of
@@ -79,7 +79,8 @@ from bilevo.optimizers.sampling import latin_hypercube
 
 DESCENT_SHARE = 3  # Evaluations that descents may use for each evaluation of CMA-ES.
 CLEARLY_MORE = 0.25  # A checked elite is checked again if four times as thorough a look is due.
-MOST_REFUTATIONS = 3  # A descent is not repeated after this many refuted elites.
+MOST_REFUTATIONS = 3  # A descent is not repeated after this many refuted elites,
+REPEATED_SHARE = 0.1  # or if it has taken more than this share of the run's budget.
 RETEST = 4  # The fallback tests smoothness again when evaluations have grown by this factor.
 RELIABLE = 0.8  # Branches are looked for if more than this share of local searches settles.
 KINK_WIDTH = 0.01  # The first deviations of CMA-ES around an elite at a kink, before a restart.
@@ -112,7 +113,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
     width: int = 1  # how many descents run side by side
 
     name = registered("drc-plus")
-    revision = 13
+    revision = 14
     certifies = True
     ctol = USUAL_CTOL
     State = DRCPlusState
@@ -222,8 +223,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
         if spent or state.stop or target.met(state.progress()):
             elite, thorough = state.the_elite, final_thoroughness(spec, state.total)
             yield from self.certify_elite(spec, state, thorough)
-            moved = np.abs(state.the_elite.x - elite.x).max() > DISTINCT
-            if moved or are_distinct(state.the_elite, elite) or not settled:
+            if have_moved(state.the_elite, elite) or not settled:
                 state.stop, state.fruitless = None, 0
         state.stop = first_met([target], state.progress()) or spent or state.stop
         if tie_stage_is_due(spec, state):
@@ -317,6 +317,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
         is near.
         """
         smooth, tolerance = False, state.F_tolerance(spec.ftol)
+        most = state.total + REPEATED_SHARE * budget_of(spec).total
         for _ in range(MOST_REFUTATIONS):
             before = state.the_elite
             starts, others = [pair, *others], ()
@@ -347,7 +348,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
             if rival is not None and self.sees_branches(state):
                 yield from self.stay_on_branch(spec, state, found, rival)
             pair = state.the_elite
-            if pair is found or state.known.rough:
+            if pair is found or state.known.rough or state.total > most:
                 break
         return smooth
 
@@ -365,8 +366,9 @@ class DRCPlus(Algorithm[DRCPlusState]):
         rng, before = state.stream(spec, "explore"), state.total
         follower = self.follower(spec, state)
         tasks, several = yield from explore_leaders(state, follower, rng)
-        tasks += yield from locate_jumps(state, follower, tasks, state.total - before, several)
-        count = 1 if state.seems_unimodal and not several else EXPLORED_DESCENTS
+        if several or state.constrained:
+            tasks += yield from locate_jumps(state, follower, tasks, state.total - before)
+        count = EXPLORED_DESCENTS if several else state.missing_descents(EXPLORED_DESCENTS)
         best = [task.pair for task in best_of_each_branch(tasks, count)]
         for i in range(0, len(best), self.width):
             pair, *others = best[i : i + self.width]
@@ -437,7 +439,8 @@ class DRCPlus(Algorithm[DRCPlusState]):
 
     def end_search(self, spec: Spec, state: DRCPlusState) -> Procedure[None]:
         """Check the elite, look at leaders all over the box, and restart CMA-ES or stop."""
-        yield from self.certify_elite(spec, state, 1.0)
+        if not state.may_end_soon(spec):
+            yield from self.certify_elite(spec, state, 1.0)
         if state.kinked and self.may_descend(state) and not reached(spec, state.the_elite):
             yield from self.polish(spec, state, np.eye(spec.m), KINK_WIDTH**2 / 2)
             yield from self.certify_elite(spec, state)

@@ -163,6 +163,23 @@ class DRCPlusState(LeaderView):
         enough = self.descents >= ONE_BASIN and not self.constrained
         return enough and len(self.ends) == 1
 
+    def missing_descents(self, most: int) -> int:
+        """Return how many more descents, `most` at most, show whether phi has one basin.
+
+        One is made in any case. If descents have ended at several x, all are.
+        """
+        if self.constrained or len(self.ends) > 1:
+            return most
+        return max(1, min(most, ONE_BASIN + 1 - self.descents))
+
+    def may_end_soon(self, spec: Spec) -> bool:
+        """Tell whether the run may end after its next look at other leaders.
+
+        Then the last check follows soon. So far one optimum was found, and no answer was refuted.
+        """
+        one = len(self.ends) == 1 and not self.constrained
+        return spec.target is None and one and not self.known.refuted.size
+
     def remember_end(self, x: FloatArray, start: FloatArray) -> None:
         """Remember where a descent ended, unless an earlier descent ended there."""
         self.descents += bool(np.abs(x - start).max() > AWAY)

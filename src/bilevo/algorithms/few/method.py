@@ -25,7 +25,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bilevo.algorithms.drc_plus.method import DRCPlus
-from bilevo.algorithms.drc_plus.state import DRCPlusState
 from bilevo.algorithms.few.model_search import Models, answer, precise, rough
 from bilevo.algorithms.few.state import FewState
 from bilevo.algorithms.few.window import look_closer, open_window
@@ -33,7 +32,7 @@ from bilevo.core.algorithm import Algorithm, registered
 from bilevo.core.arrays import FloatArray
 from bilevo.core.feasibility import USUAL_CTOL
 from bilevo.core.problem import Spec
-from bilevo.core.request import Incumbent, Procedure
+from bilevo.core.request import Incumbent, Procedure, T
 from bilevo.core.stop_rules import AtTarget
 from bilevo.core.streams import stream
 from bilevo.core.tolerances import rounding
@@ -51,6 +50,7 @@ MAX_UNSOLVED = 2  # After so many leaders in a row without an answer, a joint ru
 MAX_STALE = 5  # So many explored leaders in a row without a gain end the part with models.
 MOST_VARIABLES = 5  # With more variables of both levels, drc-plus takes over at once.
 MOST_PAIRS = 30, 14  # That part ends after so many pairs, and so many more for each variable.
+MOST_IN_WINDOWS = 30, 24  # The same for a run that searches in windows.
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Few(Algorithm[FewState]):
     """The method."""
 
     name = registered("few")
-    revision = 4
+    revision = 5
     ctol = USUAL_CTOL
     certifies = True
     State = FewState
@@ -80,7 +80,8 @@ class Few(Algorithm[FewState]):
             ended = yield from look_closer(spec, state, rng)
         else:
             ended = yield from self.look_by_models(spec, state, rng)
-        most = MOST_PAIRS[0] + MOST_PAIRS[1] * (spec.m + spec.n)
+        first, each = MOST_IN_WINDOWS if state.looks_closer else MOST_PAIRS
+        most = first + each * (spec.m + spec.n)
         if ended or AtTarget(spec.target).met(state.progress()) or len(state.x) >= most:
             yield from self.hand_over(spec, state)
         elif spec.joint and state.unsolved >= MAX_UNSOLVED and not state.looks_closer:
@@ -203,23 +204,27 @@ class Few(Algorithm[FewState]):
         state.looks_for_doubts = True
 
     def go_on(self, spec: Spec, state: FewState) -> Procedure[None]:
-        """Make a generation of drc-plus."""
+        """Make a generation of drc-plus; after the first, certify the answer if that is possible.
+
+        Few evaluations may be left, so the answer is not left to the check that ends a run.
+        """
         assert state.plus is not None
-        generation = DRCPlus().generation(self.start_of(spec, state), state.plus)
-        state.plus = yield from self.relay(state, generation)
+        plus, own = DRCPlus(), self.start_of(spec, state)
+        first = not state.plus.generation
+        state.plus = yield from self.relay(state, plus.generation(own, state.plus))
+        if first and state.plus.stop is None:
+            yield from self.relay(state, plus.certify_elite(own, state.plus, 1.0))
         state.executions, state.survived = state.plus.executions, state.plus.survived
         state.stop = state.plus.stop
 
-    def relay(
-        self, state: FewState, generation: Procedure[DRCPlusState]
-    ) -> Procedure[DRCPlusState]:
-        """Run a generation, and report its best pair only if it is no worse."""
+    def relay(self, state: FewState, generation: Procedure[T]) -> Procedure[T]:
+        """Run a part of drc-plus, and report its best pair only if it is no worse."""
         answer = None
         while True:
             try:
                 request = generation.send(answer)
             except StopIteration as end:
-                done: DRCPlusState = end.value
+                done: T = end.value
                 return done
             answer = None
             if isinstance(request, Incumbent):

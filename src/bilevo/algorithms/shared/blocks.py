@@ -77,16 +77,16 @@ def values_together(parts: FloatArray, spent: int) -> Values:
 
 
 def basin_answers(
-    points: FloatArray, values: Values, blocks: Blocks, most: int
+    points: FloatArray, values: Values, blocks: Blocks, most: int, fewest: int | None = None
 ) -> tuple[FloatArray, Values]:
     """Return up to `most` answers (k, n) to search from, and their values, which are known.
 
     For each follower, the points (k, n) that have no better neighbour are chosen. The first answer
-    has the best of them for every follower.
+    has the best of them for every follower. For `fewest`, see `basin_points`.
     """
     assert values.parts is not None
     chosen = [
-        basin_points(points[:, block], values_of_one(values, i), 0, most)
+        basin_points(points[:, block], values_of_one(values, i), 0, most, fewest)
         for i, block in enumerate(blocks)
     ]
     count = max(map(len, chosen))

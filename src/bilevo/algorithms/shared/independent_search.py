@@ -146,13 +146,17 @@ def apart(ends: Sequence[End]) -> list[End]:
     return chosen
 
 
-def basin_points(points: FloatArray, values: Values, first: int, most: int) -> IntArray:
+def basin_points(
+    points: FloatArray, values: Values, first: int, most: int, fewest: int | None = None
+) -> IntArray:
     """Return indices of up to `most` points that have no better point near them, the best first.
 
     A point is compared with the 2 n points nearest to it. Only points with an index of at least
-    `first` are chosen. If they are fewer than half of `most`, other points fill up that half,
-    because constraints may divide a basin.
+    `first` are chosen. If they are fewer than `fewest`, the best other points follow. If `fewest`
+    is not given, or if constraints may divide a basin, it is half of `most`.
     """
+    if fewest is None or values.violation.any():
+        fewest = most // 2
     order = ranking(values.objective, values.violation)
     rank = np.empty(len(order), np.int64)
     key = np.where(values.violation > 0, np.inf, values.objective)[order]
@@ -167,7 +171,7 @@ def basin_points(points: FloatArray, values: Values, first: int, most: int) -> I
     lowest = rank <= rank[neighbours].min(axis=1)
     chosen = [i for i in order if i >= first and lowest[i]][:most]
     others = [i for i in range(first, len(order)) if i not in chosen]
-    return np.array(chosen + others[: max(0, most // 2 - len(chosen))], np.int64)
+    return np.array(chosen + others[: max(0, fewest - len(chosen))], np.int64)
 
 
 def _noted(search: Procedure[End], ends: list[End]) -> Procedure[None]:
