@@ -111,7 +111,7 @@ def test_constraints_of_the_follower_are_not_forgotten_by_searches_without_them(
         rng=1,
         max_evals=20_000,
     )
-    assert result.y.sum() >= 2 and result.violation == 0
+    assert result.y.sum() >= 2 - 1e-9 and result.violation < 1e-9  # far below what ctol allows
 
 
 def test_without_a_target_it_ends_by_itself() -> None:

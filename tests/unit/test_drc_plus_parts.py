@@ -13,9 +13,11 @@ from driven import Driven
 import bilevo
 from bilevo import Budget, Problem
 from bilevo.algorithms import DRCPlus
+from bilevo.algorithms.drc_plus.fallback import FallbackDRC
 from bilevo.algorithms.drc_plus.leader_view import FLAT_REACH
 from bilevo.algorithms.drc_plus.method import DRCPlusState
 from bilevo.algorithms.shared.follower_search import FollowerCheck, Pair
+from bilevo.algorithms.shared.leader import LeaderState
 from bilevo.core.problem import Target
 from bilevo.core.request import Level
 from bilevo.problems import get
@@ -341,3 +343,23 @@ def test_a_run_comes_back_from_the_fallback_when_followers_are_smooth() -> None:
         if not state.known.rough:
             break
     assert not state.known.rough
+
+
+def test_the_fallback_goes_on_while_its_leaders_improve_although_the_elite_does_not() -> None:
+    def pairs(*values: float) -> list[Pair]:
+        made = [Pair(np.zeros(1), np.zeros(1), 0.0, 0.0, F=F) for F in values]
+        for pair in made:
+            pair.violation = 0.0 if math.isfinite(pair.F) else 1.0
+        return made
+
+    drc, state = FallbackDRC(), LeaderState(None, elite=pairs(0.0)[0])
+    seen = []
+    for generation in (
+        pairs(math.inf),
+        pairs(9.0, 1.0, 8.0),
+        pairs(7.0, 8.5),
+        pairs(5.0, math.inf),
+    ):
+        state.elite_F.append(drc.best_F(state, generation))
+        seen.append(state.elite_F[-1])
+    assert math.isnan(seen[0]) and seen[1:] == [8.0, 7.75, 5.0]

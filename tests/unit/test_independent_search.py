@@ -106,7 +106,7 @@ def test_a_list_that_is_passed_in_is_filled_while_searches_run() -> None:
         pass
 
     def answer(request):
-        if follower.count > 1500:
+        if found.made:
             raise Enough
         return follower.answer(request)
 
@@ -116,6 +116,19 @@ def test_a_list_that_is_passed_in_is_filled_while_searches_run() -> None:
     with pytest.raises(Enough):
         run(search, answer)
     assert 0 < found.made < found.planned and not found.complete
+
+
+@pytest.mark.parametrize("n", [2, 6])
+def test_steps_between_basins_find_the_best_one_among_ripples(n: int) -> None:
+    best = np.full(n, 0.37)
+
+    def f(y):
+        return float(n + ((y - best) ** 2).sum() * 30 - np.cos(20 * np.pi * (y - best)).sum())
+
+    for seed in range(5):
+        found = Follower(f).search(n, Effort.NORMAL, seed)
+        assert found.best.f == pytest.approx(0, abs=1e-9)
+        assert found.made == found.planned
 
 
 @pytest.mark.rest

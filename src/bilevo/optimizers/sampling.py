@@ -5,6 +5,8 @@ import numpy as np
 from bilevo.core.arrays import FloatArray
 from bilevo.optimizers.cma_kernels import inside, roots
 
+LATTICES = 16  # How many random lattices are compared.
+
 
 def gaussian(
     mean: FloatArray, covariance: FloatArray, count: int, rng: np.random.Generator
@@ -21,3 +23,21 @@ def latin_hypercube(count: int, d: int, rng: np.random.Generator) -> FloatArray:
     """
     slices = rng.random((count, d)).argsort(axis=0)
     return np.asarray((slices + rng.random((count, d))) / count)
+
+
+def lattice(count: int, d: int, rng: np.random.Generator) -> FloatArray:
+    """Return points (count, d) that fill the box evenly: a shifted lattice.
+
+    As in a Latin hypercube, all points lie in different slices of every coordinate. But they keep
+    farther apart, so that no large part of the box is empty. Some random lattices are compared, and
+    the one whose nearest points are the farthest apart is taken. If `count` is so small that most
+    lattices are lines, the points are a Latin hypercube.
+    """
+    units = np.flatnonzero(np.gcd(np.arange(count), count) == 1)
+    if len(units) < 2 * d:
+        return latin_hypercube(count, d, rng)
+    steps, multiples = rng.choice(units, (LATTICES, 1, d)), np.arange(count)[:, None]
+    away = multiples[1:] * steps % count  # from one point to the others, in a box closed to a ring
+    away = np.minimum(away, count - away)
+    nearest = (away * away).sum(axis=2).min(axis=1)
+    return np.asarray((rng.random(d) + multiples * steps[nearest.argmax()] / count) % 1.0)

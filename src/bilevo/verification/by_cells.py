@@ -13,8 +13,9 @@ from contextlib import suppress
 
 import numpy as np
 
+from bilevo.algorithms.shared.basin_moves import APART
 from bilevo.algorithms.shared.cells import Cells, Compared, thorough_search
-from bilevo.algorithms.shared.independent_search import APART, Effort
+from bilevo.algorithms.shared.independent_search import Effort
 from bilevo.algorithms.shared.polish import End
 from bilevo.core.bounds import Grid
 from bilevo.core.problem import Problem

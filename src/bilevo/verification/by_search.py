@@ -15,9 +15,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from bilevo.algorithms.shared.basin_moves import APART
 from bilevo.algorithms.shared.gradients import POINTS, check_level, inner_points
 from bilevo.algorithms.shared.independent_search import (
-    APART,
     Effort,
     Found,
     apart,

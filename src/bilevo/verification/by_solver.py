@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from bilevo.algorithms.shared.independent_search import APART, Effort
+from bilevo.algorithms.shared.basin_moves import APART
+from bilevo.algorithms.shared.independent_search import Effort
 from bilevo.algorithms.shared.polish import End
 from bilevo.algorithms.shared.surroundings import look_around
 from bilevo.core.arrays import FloatArray

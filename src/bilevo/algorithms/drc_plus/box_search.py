@@ -39,7 +39,7 @@ from bilevo.core.request import Level, Procedure, Values, relayed, split, togeth
 from bilevo.core.tolerances import AGREEMENT, rounding
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
-from bilevo.optimizers.sampling import latin_hypercube
+from bilevo.optimizers.sampling import lattice
 
 BASIN_WIDTH = 0.01  # CMA-ES has found a basin if its deviations are smaller (fractions of the box).
 FEW_POINTS = 6  # The first follower is evaluated at this number plus 2 n spread points,
@@ -177,11 +177,11 @@ def look_all_over(
     """Return spread points (k, n) of the follower's box, and the values there."""
     n, known = follower.spec.n, follower.known
     count = FEW_POINTS + follower.spec.n_each
-    points = np.concatenate([np.full((1, n), 0.5), latin_hypercube(count, n, rng)])
+    points = np.concatenate([np.full((1, n), 0.5), lattice(count, n, rng)])
     values = yield from known.evaluate(x, points)
     missing = SCALE_POINTS - len(points)
     if values.constraints.size and missing > 0:  # points all over the box set constraints' scales
-        more = latin_hypercube(missing, n, rng)
+        more = lattice(missing, n, rng)
         values = joined([values, (yield from known.evaluate(x, more))])
         points = np.concatenate([points, more])
     return points, values

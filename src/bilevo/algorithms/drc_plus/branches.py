@@ -14,7 +14,7 @@ answers stay on their branch, and never see that another one is better. So
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,8 +35,9 @@ from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.leader import leader_ranking
 from bilevo.algorithms.shared.sqp import sqp
 from bilevo.core.arrays import FloatArray
+from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, Values, together
-from bilevo.optimizers.sampling import latin_hypercube
+from bilevo.optimizers.sampling import latin_hypercube, lattice
 
 LEADERS = 5  # The leaders looked at are this number times m + 1,
 MIN_LEADERS, MAX_LEADERS = 16, 24  # but not fewer or more than these.
@@ -85,31 +86,41 @@ def look_at_leaders(
     m, found = follower.spec.m, list[list[WarmTask]]()
     count = min(max(LEADERS * (m + 1), MIN_LEADERS), MAX_LEADERS)
     x = latin_hypercube(count, m, rng)
+    views = [*views_of(follower.spec, x[:FEWER_LEADERS], rng)]
     if short:
-        found += yield from together(look(follower, row, rng) for row in x[:PILOTS])
+        found += yield from together(look(follower, *view) for view in views[:PILOTS])
         if not any(has_several(follower, ends) for ends in found):
-            few = x[PILOTS:FEWER_LEADERS]
-            found += yield from together(look(follower, row, rng, searches=1) for row in few)
+            few = views[PILOTS:]
+            found += yield from together(look(follower, *view, searches=1) for view in few)
             if not any(has_several(follower, ends) for ends in found):
                 return found
-    rest = x[len(found) :]
-    return found + (yield from together(look(follower, row, rng) for row in rest))
+    views += views_of(follower.spec, x[FEWER_LEADERS:], rng)
+    rest = views[len(found) :]
+    return found + (yield from together(look(follower, *view) for view in rest))
+
+
+def views_of(
+    spec: Spec, x: FloatArray, rng: np.random.Generator
+) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Return each leader x (k, m) with spread points (j, n) of its follower's box.
+
+    The points of all leaders together fill the box evenly, because a branch that is missed at one
+    leader may be seen at another.
+    """
+    points = lattice(len(x) * (EXPLORED_POINTS + 4 * spec.n_each), spec.n, rng)
+    return zip(x, (points[i :: len(x)] for i in range(len(x))), strict=True)
 
 
 def look(
-    follower: WarmFollower,
-    x: FloatArray,
-    rng: np.random.Generator,
-    searches: int = EXPLORED_SEARCHES,
+    follower: WarmFollower, x: FloatArray, points: FloatArray, searches: int = EXPLORED_SEARCHES
 ) -> Procedure[list[WarmTask]]:
     """Solve a follower from its predicted answer and from spread points; return all ends.
 
-    Searches that come near the first one's answer end there. If only one search starts from spread
-    points, it starts from the one that is farthest from the predicted answer.
+    Searches that come near the first one's answer end there. If only one search starts from the
+    points (k, n), it starts from the one that is farthest from the predicted answer.
     """
-    spec, known = follower.spec, follower.known
+    known = follower.known
     predicted = yield from follower.start(x, np.ones(len(x)))
-    points = latin_hypercube(EXPLORED_POINTS + 4 * spec.n_each, spec.n, rng)
     values = yield from known.evaluate(x, points)
     starts = basin_tasks(follower, x, points, values, EXPLORED_SEARCHES)
     if searches == 1:

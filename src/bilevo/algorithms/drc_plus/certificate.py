@@ -33,7 +33,7 @@ from bilevo.core.budget import interquartile_range
 from bilevo.core.problem import Spec
 from bilevo.core.request import Level, Procedure, together
 from bilevo.core.tolerances import ALIKE, UNRESOLVED, rounding
-from bilevo.optimizers.sampling import latin_hypercube
+from bilevo.optimizers.sampling import lattice
 
 MAX_SEARCHES = 5  # The most searches of a check; all local ones together count as one here.
 SPREAD_POINTS = 40  # A look at spread points evaluates this number plus 8 n of them,
@@ -41,7 +41,7 @@ LOCAL_SEARCHES = 6  # and makes at most this number of local searches.
 ENOUGH_LOCAL = 2  # Fewer local searches than this do not show that f has one basin.
 FINAL_SHARE = 0.2  # The look at a run's end takes about this share of its evaluations,
 MAX_THOROUGH = 20  # but is at most this many times as thorough as the usual one.
-LEAST_THOROUGH = 12  # The least thorough look at the end of a run without a target.
+LEAST_THOROUGH = 8  # The least thorough look at the end of a run without a target.
 LIGHT = 0.25  # How thorough a look at an answer is that does not end the run.
 # If f is not smooth, an elite at the target keeps its answer although its f is too large by up to
 # this fraction of the scale of f plus |f|. The answer is not certified then.
@@ -218,7 +218,7 @@ def search_from_all_over(
     """
     own, n = check.own.pair, follower.spec.n
     x, count = own.x, int(check.thorough * (SPREAD_POINTS + 8 * follower.spec.n_each))
-    points = latin_hypercube(count, n, rng)
+    points = lattice(count, n, rng)
     found, values = yield from search_points(follower, x, points, check.most_local, own)
     # The scale of f may be another one than at the x where it was set.
     follower.known.renew_scale_at(best_of(found), interquartile_range(values.objective))

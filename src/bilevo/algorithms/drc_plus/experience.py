@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from bilevo.algorithms.shared.basin_moves import PARTS
 from bilevo.algorithms.shared.follower_search import FollowerSearch, Pair, evaluate_answers
 from bilevo.algorithms.shared.gradients import hessian_by_gradients
 from bilevo.algorithms.shared.sqp_model import is_definite
@@ -38,7 +39,6 @@ CLEARLY_CURVED = 1e-3  # f is curved in all directions if curvatures differ by l
 WIDE = 0.3  # Standard deviation of points all over the box, as a fraction of the box.
 SOFTEST = 1e-6  # Curvatures that are kept are at least this fraction of the largest.
 FAR_APART = 0.5  # Leaders farther apart say nothing about how answers change with x.
-PARTS = np.array([1.0, 2.0, 3.0])  # Between two basins there may be one or two others.
 MAX_HOPS = 8  # How many steps between basins are remembered, for each variable.
 MAX_REFUTED = 8  # How many refuted answers are remembered.
 

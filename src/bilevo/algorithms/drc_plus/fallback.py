@@ -1,17 +1,20 @@
 """The fallback of drc-plus for followers that are not smooth: DRC with shorter follower searches.
 
-It starts at the elite, and runs the competition of drc with three changes, none of which needs
+It starts at the elite, and runs the competition of drc with four changes, none of which needs
 smooth followers:
 
 - A follower search ends when its value has settled over a window that is one execution shorter.
 - Changes of f below a tenth of the spread of F in the last generation are ignored, because they
   do not change the order of the leaders.
+- It ends once the F of its own leaders improves no more, not when the elite does: another search
+  has found the elite, so that it may stay the best pair before this search has begun to contract.
 - The best pair of a generation (the candidate) is refined only if it is no worse than the elite,
   the best pair of the run. Otherwise the elite is refined, with a probability of 1/4.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -54,6 +57,15 @@ class FallbackDRC(DRC):
         usual = DRC.rule(self, spec, state, optimizer)
         absolute = max(ABSOLUTE, RESOLVED * state.F_spread)
         return replace(usual, window=max(2, usual.window - 1), absolute=absolute)
+
+    def best_F(self, state: LeaderState, pairs: list[Pair]) -> float:
+        """Return the lowest median F of a generation's feasible pairs; NaN if none was feasible.
+
+        While the search contracts, the median falls, although no pair may be as good as the elite.
+        """
+        feasible = [pair.F for pair in pairs if pair.violation == 0]
+        median = float(np.median(feasible)) if feasible else math.nan
+        return float(np.fmin.reduce([median, *state.elite_F[-1:]]))
 
     def update_elite(
         self, spec: Spec, state: LeaderState, pairs: list[Pair], i: int

@@ -58,7 +58,7 @@ class Few(Algorithm[FewState]):
     """The method."""
 
     name = registered("few")
-    revision = 5
+    revision = 6
     ctol = USUAL_CTOL
     certifies = True
     State = FewState

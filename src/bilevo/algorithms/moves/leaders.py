@@ -19,6 +19,7 @@ from bilevo.algorithms.moves.likely import (
     place_of,
     record_of,
 )
+from bilevo.algorithms.shared.basin_moves import APART
 from bilevo.algorithms.shared.cells import (
     Cells,
     Compared,
@@ -27,7 +28,6 @@ from bilevo.algorithms.shared.cells import (
     thorough_search,
 )
 from bilevo.algorithms.shared.follower_search import FollowerCheck, Pair, evaluate_answers
-from bilevo.algorithms.shared.independent_search import APART
 from bilevo.algorithms.shared.leader import (
     LeaderState,
     best_pair,

@@ -4,8 +4,9 @@
 
 Points spread over the box (a Latin hypercube) show basins. Local searches start from those spread
 points that have no better neighbour, and from the `starts`. Global searches by CMA-ES start from
-other points. All of these run side by side. Then the best answers that lie apart are polished,
-which finds their last digits.
+other points. All of these run side by side. If they end in several basins, steps as long as the
+distances between these lead from the best one to others. Then the best answers that lie apart are
+polished, which finds their last digits.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bilevo.algorithms.shared.basin_moves import APART, all_at_once, moves_between
 from bilevo.algorithms.shared.differences import At, DeriveAt
 from bilevo.algorithms.shared.polish import End, best_of, is_gain, polish
 from bilevo.algorithms.shared.sqp import SLOPE_DIFFERENCE, LocalRule, SearchEnd, sqp
@@ -29,15 +31,15 @@ from bilevo.core.streams import SEED_LIMIT, stream
 from bilevo.core.tolerances import rounding
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
-from bilevo.optimizers.sampling import latin_hypercube
+from bilevo.optimizers.sampling import lattice
 
 # Distances, deviations and steps are fractions of the box.
-APART = 0.01  # Answers that are farther apart than this are different answers.
 NARROW = 0.01  # A global search has found a basin once its deviations are smaller than this.
 AROUND = 0.02  # The first deviations of CMA-ES around an answer whose search did not settle.
 CONSTRAINT_MARGIN = 1e-11  # Local searches keep this distance from constraints.
 STEP_LEFT = 1e-6  # A local search has settled if its next step would be shorter than this.
 ENOUGH = 1e-16  # A local search ends if it expects less than this fraction of its last gain.
+MOST_HOPS = 8  # How often a search steps from its best basin to a better one.
 ITERATIONS = 50  # The most iterations of a local search.
 MAX_ITERATIONS = 200  # The same for the best answers: in a curved valley a search needs many.
 WIDEST_DIFFERENCE = 1e-3  # The widest step of differences for slopes; see `search_locally`.
@@ -109,8 +111,8 @@ def independent_search(
     `derive` gives derivatives to the local searches.
     """
     plan, found = PLANS[effort], Found() if found is None else found
-    points = np.concatenate([starts, latin_hypercube(plan.points, n, rng)])
-    means = latin_hypercube(plan.wide, n, rng)
+    points = np.concatenate([starts, lattice(plan.points, n, rng)])
+    means = lattice(plan.wide, n, rng)
     seed = int(rng.integers(SEED_LIMIT))
     values = yield from at(points)
     chosen = [*range(len(starts)), *basin_points(points, values, len(starts), plan.local)]
@@ -123,12 +125,43 @@ def independent_search(
         searches.append(search_widely(at, mean, own, i // 2, unit, derive))
     found.planned = len(searches)
     yield from together(_noted(search, found.ends) for search in searches)
-    best = apart(found.ends)[: plan.polished]
+    hopped = yield from hop(at, found.ends, unit, derive)
+    best = apart([*hopped, *found.ends])[: plan.polished]
     streams = [stream(seed, "independent", 1, i) for i in range(len(best))]
     pairs = zip(best, streams, strict=True)
     finish = (search_to_the_end(at, *pair, unit, derive) for pair in pairs)
     found.polished = best_first((yield from together(finish)))
     return found
+
+
+def hop(
+    at: At, ends: Sequence[End], unit: float, derive: DeriveAt | None = None
+) -> Procedure[list[End]]:
+    """Step from the best end to other basins, and search there, as long as that finds better ones.
+
+    That is done if most searches have settled elsewhere: then the best basin may be one that no
+    search has met. Returns the better ends.
+    """
+    best, settled = best_first(ends)[0], [end for end in ends if end.settled]
+    away = [end for end in settled if end.far_from(best, APART)]
+    if 2 * len(away) <= len(settled) or best.violation > 0:
+        return []
+    moves, better = moves_between(np.array([end.y for end in [best, *away]])), list[End]()
+    for _ in range(MOST_HOPS if len(moves) else 0):
+        rows = np.clip(best.y + moves, 0.0, 1.0)
+        values = yield from at(rows)
+        gains = np.where(values.violation > 0, -np.inf, best.f - values.objective)
+        if not gains.max() > rounding(best.f):
+            break
+        joint = np.clip(best.y + all_at_once(moves, gains, rounding(best.f)), 0.0, 1.0)
+        points = np.array([joint, rows[int(gains.argmax())]])
+        start = best_of(points, (yield from at(points)))
+        new = yield from search_locally(at, start, unit, derive=derive)
+        if not is_gain(best, new):
+            break
+        best = new
+        better.append(new)
+    return better
 
 
 def best_first(ends: Sequence[End]) -> list[End]:

@@ -182,16 +182,18 @@ def close_generation(
     rules: Sequence[StopRule] | None = None,
     settled: bool = False,
     lower: int = 0,
+    best_F: float | None = None,
 ) -> None:
     """End a generation whose elite is chosen: note the tasks, and test the stop rules.
 
     `rules` are by default the published rules of the upper level. `settled`, and the number `lower`
-    of lower evaluations so far, are for rules that need them.
+    of lower evaluations so far, are for rules that need them. The search has stagnated if `best_F`
+    changes no more, which is by default the elite's F.
     """
     F, _ = leader_values(pairs)
     state.F_scale.see(F)
     state.F_spread = interquartile_range(F)
-    state.elite_F.append(state.the_elite.F)
+    state.elite_F.append(state.the_elite.F if best_F is None else best_F)
     note_tasks(state, executions, pairs)
     state.generation += 1
     rules = upper_rules(spec, state, len(pairs)) if rules is None else rules
