@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import bilevo
+from bilevo.algorithms.drc_plus import descent
 from bilevo.algorithms.drc_plus.exact_descent import go_on_exactly, is_affordable
 from bilevo.algorithms.shared.sqp import SearchEnd
 from bilevo.core.arrays import FloatArray
@@ -82,3 +83,25 @@ def test_what_a_hessian_costs_is_measured_where_all_variables_differ() -> None:
         next(test)
     assert stopped.value.value is False
     assert len(asked) == 1 and (asked[0] != centre).all()
+
+
+def test_a_descent_that_has_left_its_elite_is_told_from_one_that_ended_there() -> None:
+    elite: Any = SimpleNamespace(x=np.array([0.3, 0.3]))
+    step: Any = SimpleNamespace(pair=elite)
+    state: Any = SimpleNamespace(the_elite=elite, total=0)
+    spec: Any = SimpleNamespace(
+        target=None, budget=SimpleNamespace(upper_max=10, lower_window=10), m=2
+    )
+    follower: Any = SimpleNamespace(spec=spec)
+    elsewhere: Any = SimpleNamespace(point=np.array([0.3, 0.9]))
+    there: Any = SimpleNamespace(point=elite.x)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(descent, "reached", lambda spec, pair: False)
+        phi = descent.Phi(state, follower)
+        assert not phi.has_left_elite(elsewhere)  # another search has met the elite
+        phi.steps = [step]
+        assert phi.has_left_elite(elsewhere) and not phi.has_left_elite(there)
+        phi.corrected = step
+        assert phi.has_left_elite(there)
+        state.total = 1000  # the budget is used up
+        assert not phi.has_left_elite(elsewhere)

@@ -122,6 +122,7 @@ def test_a_first_run_loads_what_it_uses_only(monkeypatch: pytest.MonkeyPatch) ->
     assert not found & (others | {"bilevo.verification.by_search", "bilevo.run.pool", "sklearn"})
     algorithms = {name for name in found if name.startswith("bilevo.algorithms.")}
     shared = (
+        "basin_moves",
         "blocks",
         "differences",
         "follower_search",

@@ -189,6 +189,16 @@ class Phi:
         better = values.violation[0] == 0 and values.objective[0] < end.objective
         return other if better else end
 
+    def has_left_elite(self, end: SearchEnd) -> bool:
+        """Tell whether a step met the elite, and the search has ended elsewhere or was cut off.
+
+        A search is cut off if an earlier step turns out to have a wrong answer.
+        """
+        elite = self.state.the_elite
+        if may_end(self.follower.spec, self.state) or self.step_at(elite.x) is None:
+            return False
+        return self.corrected is not None or bool(np.abs(end.point - elite.x).max() > DISTINCT)
+
     def prefer_exact(self, end: SearchEnd) -> Procedure[None]:
         """Make the end of the search the elite, if the elite is a step that is less feasible.
 
@@ -339,7 +349,8 @@ def descent(
     From an infeasible pair, the leader's constraints are ignored at first. From a feasible one,
     they are ignored afterwards, if they stopped the search: they may only be islands in its way.
     Without `relaxed`, they are never ignored. The search changes only the `chosen` variables.
-    With `adjoint`, gradients come from one follower where they can.
+    With `adjoint`, gradients come from one follower where they can. If the search has met a new
+    elite and has left it unfinished, a search from the elite follows.
     """
     for _ in range(MAX_CORRECTIONS):
         ignored = relaxed and pair.violation > 0
@@ -351,9 +362,13 @@ def descent(
         pair = phi.corrected.pair
     if phi.constrained and relaxed and not phi.over():
         end = yield from phi.repair(pair.x, end) if ignored else phi.cross_constraints(end)
+    before = phi.steps
+    if phi.has_left_elite(end):
+        phi = Phi(state, follower, relaxed=False, chosen=chosen, adjoint=adjoint)
+        end = yield from phi.minimize(state.the_elite.x)
     if is_smooth_end(state, end):
         yield from phi.prefer_exact(end)
-    return end, phi.steps
+    return end, phi.steps if phi.steps is before else before + phi.steps
 
 
 def start_descents(
