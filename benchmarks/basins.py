@@ -1,11 +1,15 @@
 """How often checks find a deeper basin of a follower, and what that costs.
 
     python -m benchmarks.basins
+    python -m benchmarks.basins --ripples
 
 The follower has a wide bowl, whose bottom is the answer under test, and a narrow, deeper basin at a
 random place. The basin is a ball, whose volume is a given fraction of the box. A part of the ball
 may lie outside the box. Each line of the table shows for some volumes the share of problems in
 which a check found the deeper basin, and the mean number of evaluations that the check cost.
+
+With `--ripples`, followers of SMD3 and SMD4 have many basins. The answer under test is in a wrong
+one along two variables, and the table shows how often `verify` finds the best basin.
 """
 
 from __future__ import annotations
@@ -32,6 +36,8 @@ from bilevo.verification.follower_problem import Claim, FollowerProblem
 
 SIZES = (1, 2, 5)  # The follower's numbers of variables.
 VOLUMES = (0.01, 0.03, 0.1)  # Volumes of the deeper basin, as fractions of the box.
+RIPPLED_SIZES = (4, 6, 10)  # The same where f has ripples.
+NEAR = 1e-6  # The best basin was found if f is this near to its best value.
 PROBLEMS = 50  # How many problems each share is measured with.
 
 
@@ -73,6 +79,34 @@ def measure(effort: Effort, n: int, volume: float, problems: int) -> tuple[float
     return found / problems, spent / problems
 
 
+def measure_ripples(name: str, effort: Effort, n: int, problems: int) -> tuple[float, float]:
+    """Return in which share of problems `verify` finds the best of many basins, and the cost."""
+    problem, found, spent = bilevo.problems.get(name, n, n), 0, 0
+    assert problem.response is not None
+    for seed in range(problems):
+        x = np.random.default_rng([seed, n]).uniform(0.1, 0.3, n)
+        best = problem.response(x[None])[0]
+        wrong = best.copy()
+        wrong[:2] = 1.0  # a basin beside the best one
+        F, _, f, _ = problem.evaluate(x, wrong)
+        claim = Claim(x, wrong, float(F[0]), float(f[0]), 0.0)
+        certificate = verify_by_search(problem, claim, seed, effort)
+        found += abs(certificate.f - float(problem.evaluate(x, best)[2][0])) < NEAR
+        spent += certificate.nfev_lower + certificate.nfev_upper
+    return found / problems, spent / problems
+
+
+def ripples(problems: int) -> Lines:
+    """Return a line for each effort, problem and size."""
+    lines: Lines = [["effort", "problem", "n", "found", "cost"]]
+    for effort in Effort:
+        for name in ("smd3", "smd4"):
+            for n in RIPPLED_SIZES:
+                share, cost = measure_ripples(name, effort, n, problems)
+                lines.append([str(effort), name, str(n), f"{share:.0%}", f"{cost:,.0f}"])
+    return lines
+
+
 def measure_run(thorough: float, n: int, volume: float, problems: int) -> tuple[float, float]:
     """Return the share and the mean evaluations for the check that a run of drc-plus makes."""
     found, spent = 0, 0
@@ -112,9 +146,11 @@ def main() -> None:
     """Print the table."""
     parser = ArgumentParser(description="How often checks find a deeper basin.")
     parser.add_argument("--problems", type=int, default=PROBLEMS, help="for each cell")
-    problems = parser.parse_args().problems
+    parser.add_argument("--ripples", action="store_true", help="followers with many basins")
+    given = parser.parse_args()
     with kernels.using(kernels.default()):
-        print(show(table(problems), markdown=True))
+        lines = ripples(given.problems) if given.ripples else table(given.problems)
+        print(show(lines, markdown=True))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from bilevo.algorithms.shared.follower_search import FollowerCheck, Pair
 from bilevo.algorithms.shared.leader import LeaderState
 from bilevo.core.problem import Target
 from bilevo.core.request import Level
+from bilevo.core.stop_rules import Stagnation
 from bilevo.problems import get
 
 METHOD = "drc-plus"
@@ -353,13 +354,13 @@ def test_the_fallback_goes_on_while_its_leaders_improve_although_the_elite_does_
         return made
 
     drc, state = FallbackDRC(), LeaderState(None, elite=pairs(0.0)[0])
-    seen = []
-    for generation in (
-        pairs(math.inf),
-        pairs(9.0, 1.0, 8.0),
-        pairs(7.0, 8.5),
-        pairs(5.0, math.inf),
-    ):
-        state.elite_F.append(drc.best_F(state, generation))
-        seen.append(state.elite_F[-1])
-    assert math.isnan(seen[0]) and seen[1:] == [8.0, 7.75, 5.0]
+    rule, done = Stagnation(window=4, absolute=1e-6, relative=1e-6), list[bool]()
+    inf = math.inf
+    falling = [pairs(9.0 - i, 5.0 - i, 8.0 - i) for i in range(6)]
+    stale = [pairs(9.0, 1.0, 8.0)] * 4
+    for generation in [*[pairs(inf, 1.0, inf)] * 6, *falling, *stale]:
+        state.elite_F.append(drc.recorded_F(state, generation))
+        done.append(rule.met(state.progress()))
+    assert all(math.isnan(F) for F in state.elite_F[:6])  # most pairs were infeasible
+    assert state.elite_F[6:] == [8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 3.0, 3.0, 3.0, 3.0]
+    assert done == [False] * 14 + [True] * 2

@@ -86,9 +86,10 @@ def test_what_a_hessian_costs_is_measured_where_all_variables_differ() -> None:
 
 
 def test_a_descent_that_has_left_its_elite_is_told_from_one_that_ended_there() -> None:
-    elite: Any = SimpleNamespace(x=np.array([0.3, 0.3]))
+    elite: Any = SimpleNamespace(x=np.array([0.3, 0.3]), lower_violation=0.0)
+    first: Any = SimpleNamespace(pair=SimpleNamespace(x=np.array([0.1, 0.1])))
     step: Any = SimpleNamespace(pair=elite)
-    state: Any = SimpleNamespace(the_elite=elite, total=0)
+    state: Any = SimpleNamespace(the_elite=elite, total=0, known=SimpleNamespace(rough=False))
     spec: Any = SimpleNamespace(
         target=None, budget=SimpleNamespace(upper_max=10, lower_window=10), m=2
     )
@@ -99,7 +100,9 @@ def test_a_descent_that_has_left_its_elite_is_told_from_one_that_ended_there() -
         patch.setattr(descent, "reached", lambda spec, pair: False)
         phi = descent.Phi(state, follower)
         assert not phi.has_left_elite(elsewhere)  # another search has met the elite
-        phi.steps = [step]
+        phi.steps = [step, first]
+        assert not phi.has_left_elite(elsewhere)  # it began there
+        phi.steps = [first, step]
         assert phi.has_left_elite(elsewhere) and not phi.has_left_elite(there)
         phi.corrected = step
         assert phi.has_left_elite(there)

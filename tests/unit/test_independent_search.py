@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bilevo.algorithms.shared.independent_search import (
+    APART_STARTS,
     PLANS,
     Effort,
     Found,
@@ -118,19 +119,6 @@ def test_a_list_that_is_passed_in_is_filled_while_searches_run() -> None:
     assert 0 < found.made < found.planned and not found.complete
 
 
-@pytest.mark.parametrize("n", [2, 6])
-def test_steps_between_basins_find_the_best_one_among_ripples(n: int) -> None:
-    best = np.full(n, 0.37)
-
-    def f(y):
-        return float(n + ((y - best) ** 2).sum() * 30 - np.cos(20 * np.pi * (y - best)).sum())
-
-    for seed in range(5):
-        found = Follower(f).search(n, Effort.NORMAL, seed)
-        assert found.best.f == pytest.approx(0, abs=1e-9)
-        assert found.made == found.planned
-
-
 @pytest.mark.rest
 def test_more_effort_costs_more_and_the_same_seed_repeats() -> None:
     costs = []
@@ -167,6 +155,16 @@ def test_all_basins_that_points_show_are_starts_even_if_few_are_enough() -> None
     f = np.cos(40 * np.pi * points[:, 0])
     values = Values(f, np.zeros(200), np.empty((200, 0)), 0)
     assert len(basin_points(points, values, 0, 60, 3)) >= 20
+
+
+def test_where_constraints_divide_the_box_starts_are_far_apart() -> None:
+    points = np.random.default_rng(3).random((60, 2))
+    near = np.linalg.norm(points - 0.1, axis=1)  # only the points in one corner are feasible
+    values = Values(near, np.maximum(near - 0.2, 0.0), np.empty((60, 0)), 0)
+    chosen = points[basin_points(points, values, 0, 6)]
+    assert len(chosen) == APART_STARTS
+    corners = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    assert (np.linalg.norm(corners[:, None] - chosen, axis=2).min(axis=1) < 0.4).all()
 
 
 def test_polishing_leaves_a_false_minimum_that_a_poll_can_leave() -> None:

@@ -50,6 +50,18 @@ def test_a_follower_stuck_in_a_trap_is_found_out() -> None:
     assert "better by 16" in certificate.message
 
 
+@pytest.mark.parametrize("seed", [16, 17, 22])
+def test_steps_between_basins_lead_to_the_best_one_among_ripples(seed: int) -> None:
+    """Without these steps, searches with low effort miss it for each of these seeds."""
+    problem = get("smd3", 6, 6)
+    x = np.random.default_rng([seed, 6]).uniform(0.1, 0.3, 6)
+    best = problem.response(x[None])[0]
+    wrong = best.copy()
+    wrong[:2] = 1.0
+    certificate = verify(problem, claim(problem, x, wrong), effort="low", rng=seed)
+    assert certificate.f == pytest.approx(problem.evaluate(x, best)[2][0], abs=1e-6)
+
+
 def test_a_multimodal_follower_is_searched_globally() -> None:
     problem = get("smd3", 5, 6)
     x = np.full(5, 0.2)

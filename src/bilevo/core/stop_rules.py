@@ -29,7 +29,7 @@ class Progress(NamedTuple):
     upper: int = 0  # upper evaluations so far
     lower: int = 0  # lower evaluations so far
     generations: int = 0
-    record: Sequence[float] = ()  # F of the best pair after each generation
+    record: Sequence[float] = ()  # F after each generation, usually that of the best pair
     settled: bool = False  # the algorithm judges that its search has shrunk or is idle
 
 
@@ -82,7 +82,7 @@ class BudgetUsed:
 
 @dataclass(frozen=True, slots=True)
 class Stagnation:
-    """F of the best pair hardly changed over the last `window` generations.
+    """The recorded F hardly changed over the last `window` generations.
 
     Both its absolute and its relative change (see `change_over`) are below their tolerances.
     """

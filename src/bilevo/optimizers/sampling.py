@@ -29,9 +29,9 @@ def lattice(count: int, d: int, rng: np.random.Generator) -> FloatArray:
     """Return points (count, d) that fill the box evenly: a shifted lattice.
 
     As in a Latin hypercube, all points lie in different slices of every coordinate. But they keep
-    farther apart, so that no large part of the box is empty. Some random lattices are compared, and
-    the one whose nearest points are the farthest apart is taken. If `count` is so small that most
-    lattices are lines, the points are a Latin hypercube.
+    farther apart, so that fewer large balls are empty. Some random lattices are compared, and the
+    one whose nearest points are the farthest apart is taken. If so few numbers below `count` share
+    no factor with it that variables would have the same steps, the points are a Latin hypercube.
     """
     units = np.flatnonzero(np.gcd(np.arange(count), count) == 1)
     if len(units) < 2 * d:

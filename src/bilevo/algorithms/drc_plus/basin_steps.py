@@ -1,6 +1,7 @@
 """Steps from an answer of a follower to other basins of f.
 
-Steps along the axes are made everywhere, and steps between known basins where there are several.
+After searches of the box, steps along the axes look for other basins. Where searches have ended in
+several basins, steps between these do.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 
 from bilevo.algorithms.drc_plus.experience import WarmTask
 from bilevo.algorithms.drc_plus.local_follower import LocalFollower
-from bilevo.algorithms.shared.basin_moves import all_at_once, moves_between
+from bilevo.algorithms.shared.basin_moves import MOST_HOPS, moved, moves_between, points_to_try
 from bilevo.core.arrays import FloatArray
 from bilevo.core.request import Procedure
 
@@ -55,16 +56,13 @@ def probe(follower: LocalFollower, task: WarmTask, moves: FloatArray) -> Procedu
     x, known = task.pair.x, follower.known
     if not math.isfinite(task.pair.f):
         return task
-    for _ in range(8):
+    for _ in range(MOST_HOPS):
         y = task.pair.y
-        rows = np.clip(y + moves, 0.0, 1.0)
-        values = yield from known.evaluate(x, rows)
+        values = yield from known.evaluate(x, moved(y, moves))
         gains = task.pair.f - values.objective  # -inf where f failed
-        least = known.tie(task.pair.f)
-        if gains.max() <= least:
+        points = points_to_try(y, moves, gains, known.tie(task.pair.f))
+        if not len(points):
             break
-        joint = np.clip(y + all_at_once(moves, gains, least), 0.0, 1.0)
-        points = np.array([joint, rows[int(gains.argmax())]])
         start = yield from follower.at(x, points)
         new = task.better((yield from follower.search_afresh(start)))
         if new is task:

@@ -28,7 +28,7 @@ from bilevo.algorithms.drc_plus.local_follower import (
     LocalFollower,
     free,
 )
-from bilevo.algorithms.shared.blocks import basin_answers, values_together
+from bilevo.algorithms.shared.blocks import basin_answers, spread_points, values_together
 from bilevo.algorithms.shared.follower_search import FollowerRule, FollowerSearch, Pair
 from bilevo.algorithms.shared.independent_search import basin_points
 from bilevo.core.arrays import FloatArray
@@ -39,10 +39,9 @@ from bilevo.core.request import Level, Procedure, Values, relayed, split, togeth
 from bilevo.core.tolerances import AGREEMENT, rounding
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.protocol import Start
-from bilevo.optimizers.sampling import lattice
 
 BASIN_WIDTH = 0.01  # CMA-ES has found a basin if its deviations are smaller (fractions of the box).
-FEW_POINTS = 6  # The first follower is evaluated at this number plus 2 n spread points,
+FEW_POINTS = 6  # The first follower is evaluated at this number plus n spread points,
 FIRST_SEARCHES = 4  # and at most this many local searches start from these points.
 # If fewer points than this have no better neighbour, the best other points are starts, too. These
 # lie around the answer, so more of them would show no other basin.
@@ -137,7 +136,7 @@ def find_first_answer(
 
     Local searches start from a few spread points. If they do not end at the same answer, f has
     several basins, and steps along the axes look for better ones. If f is not smooth, the whole box
-    is searched.
+    is searched. In both cases a search also crosses constraints.
     """
     known = follower.known
     points, values = yield from look_all_over(follower, x, rng)
@@ -159,29 +158,26 @@ def find_first_answer(
 def cross_constraints(follower: LocalFollower, task: WarmTask) -> Procedure[WarmTask]:
     """Search without constraints, and with them from where that ends; return the better task.
 
-    Constraints may cut the box into parts, and other searches end at their edges. If the searches
-    end at the task's own answer, the task is returned.
+    Constraints may cut the box into parts, and other searches end at their edges.
     """
     if not task.lower.constraints.size:
         return task
-    freed = yield from follower.search_freely(task)
+    freed = yield from follower.search_freely(task, follower.known.tight)
     start = yield from follower.at(task.pair.x, freed.pair.y[None])
-    new = yield from follower.search_afresh(start)
-    far = np.abs(new.pair.y - task.pair.y).max() > DISTINCT
-    return task.better(new) if far else task
+    return task.better((yield from follower.search_afresh(start)))
 
 
 def look_all_over(
     follower: LocalFollower, x: FloatArray, rng: np.random.Generator
 ) -> Procedure[tuple[FloatArray, Values]]:
     """Return spread points (k, n) of the follower's box, and the values there."""
-    n, known = follower.spec.n, follower.known
+    n, known, blocks = follower.spec.n, follower.known, follower.spec.blocks
     count = FEW_POINTS + follower.spec.n_each
-    points = np.concatenate([np.full((1, n), 0.5), lattice(count, n, rng)])
+    points = np.concatenate([np.full((1, n), 0.5), spread_points(count, n, blocks, rng)])
     values = yield from known.evaluate(x, points)
     missing = SCALE_POINTS - len(points)
     if values.constraints.size and missing > 0:  # points all over the box set constraints' scales
-        more = lattice(missing, n, rng)
+        more = spread_points(missing, n, blocks, rng)
         values = joined([values, (yield from known.evaluate(x, more))])
         points = np.concatenate([points, more])
     return points, values

@@ -14,7 +14,7 @@ answers stay on their branch, and never see that another one is better. So
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,13 +31,13 @@ from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask
 from bilevo.algorithms.drc_plus.leader_view import LeaderView
 from bilevo.algorithms.drc_plus.state import budget_of
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
+from bilevo.algorithms.shared.blocks import spread_points
 from bilevo.algorithms.shared.follower_search import Pair
 from bilevo.algorithms.shared.leader import leader_ranking
 from bilevo.algorithms.shared.sqp import sqp
 from bilevo.core.arrays import FloatArray
-from bilevo.core.problem import Spec
 from bilevo.core.request import Procedure, Values, together
-from bilevo.optimizers.sampling import latin_hypercube, lattice
+from bilevo.optimizers.sampling import latin_hypercube
 
 LEADERS = 5  # The leaders looked at are this number times m + 1,
 MIN_LEADERS, MAX_LEADERS = 16, 24  # but not fewer or more than these.
@@ -86,41 +86,31 @@ def look_at_leaders(
     m, found = follower.spec.m, list[list[WarmTask]]()
     count = min(max(LEADERS * (m + 1), MIN_LEADERS), MAX_LEADERS)
     x = latin_hypercube(count, m, rng)
-    views = [*views_of(follower.spec, x[:FEWER_LEADERS], rng)]
     if short:
-        found += yield from together(look(follower, *view) for view in views[:PILOTS])
+        found += yield from together(look(follower, row, rng) for row in x[:PILOTS])
         if not any(has_several(follower, ends) for ends in found):
-            few = views[PILOTS:]
-            found += yield from together(look(follower, *view, searches=1) for view in few)
+            few = x[PILOTS:FEWER_LEADERS]
+            found += yield from together(look(follower, row, rng, searches=1) for row in few)
             if not any(has_several(follower, ends) for ends in found):
                 return found
-    views += views_of(follower.spec, x[FEWER_LEADERS:], rng)
-    rest = views[len(found) :]
-    return found + (yield from together(look(follower, *view) for view in rest))
-
-
-def views_of(
-    spec: Spec, x: FloatArray, rng: np.random.Generator
-) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Return each leader x (k, m) with spread points (j, n) of its follower's box.
-
-    The points of all leaders together fill the box evenly, because a branch that is missed at one
-    leader may be seen at another.
-    """
-    points = lattice(len(x) * (EXPLORED_POINTS + 4 * spec.n_each), spec.n, rng)
-    return zip(x, (points[i :: len(x)] for i in range(len(x))), strict=True)
+    rest = x[len(found) :]
+    return found + (yield from together(look(follower, row, rng) for row in rest))
 
 
 def look(
-    follower: WarmFollower, x: FloatArray, points: FloatArray, searches: int = EXPLORED_SEARCHES
+    follower: WarmFollower,
+    x: FloatArray,
+    rng: np.random.Generator,
+    searches: int = EXPLORED_SEARCHES,
 ) -> Procedure[list[WarmTask]]:
     """Solve a follower from its predicted answer and from spread points; return all ends.
 
-    Searches that come near the first one's answer end there. If only one search starts from the
-    points (k, n), it starts from the one that is farthest from the predicted answer.
+    Searches that come near the first one's answer end there. If only one search starts from spread
+    points, it starts from the one that is farthest from the predicted answer.
     """
-    known = follower.known
+    spec, known = follower.spec, follower.known
     predicted = yield from follower.start(x, np.ones(len(x)))
+    points = spread_points(EXPLORED_POINTS + 4 * spec.n_each, spec.n, spec.blocks, rng)
     values = yield from known.evaluate(x, points)
     starts = basin_tasks(follower, x, points, values, EXPLORED_SEARCHES)
     if searches == 1:

@@ -25,6 +25,7 @@ from bilevo.algorithms.drc_plus.box_search import (
 from bilevo.algorithms.drc_plus.experience import DISTINCT, Experience, WarmTask, best_of
 from bilevo.algorithms.drc_plus.leader_view import LeaderView
 from bilevo.algorithms.drc_plus.local_follower import LocalFollower
+from bilevo.algorithms.shared.blocks import spread_points
 from bilevo.algorithms.shared.follower_search import FollowerCheck, Pair, evaluate_answers
 from bilevo.algorithms.shared.leader import reached
 from bilevo.algorithms.shared.polish import End
@@ -33,7 +34,6 @@ from bilevo.core.budget import interquartile_range
 from bilevo.core.problem import Spec
 from bilevo.core.request import Level, Procedure, together
 from bilevo.core.tolerances import ALIKE, UNRESOLVED, rounding
-from bilevo.optimizers.sampling import lattice
 
 MAX_SEARCHES = 5  # The most searches of a check; all local ones together count as one here.
 SPREAD_POINTS = 40  # A look at spread points evaluates this number plus 8 n of them,
@@ -218,7 +218,7 @@ def search_from_all_over(
     """
     own, n = check.own.pair, follower.spec.n
     x, count = own.x, int(check.thorough * (SPREAD_POINTS + 8 * follower.spec.n_each))
-    points = lattice(count, n, rng)
+    points = spread_points(count, n, follower.spec.blocks, rng)
     found, values = yield from search_points(follower, x, points, check.most_local, own)
     # The scale of f may be another one than at the x where it was set.
     follower.known.renew_scale_at(best_of(found), interquartile_range(values.objective))

@@ -190,12 +190,14 @@ class Phi:
         return other if better else end
 
     def has_left_elite(self, end: SearchEnd) -> bool:
-        """Tell whether a step met the elite, and the search has ended elsewhere or was cut off.
+        """Tell whether a step met a new elite, and the search has ended elsewhere or was cut off.
 
         A search is cut off if an earlier step turns out to have a wrong answer.
         """
         elite = self.state.the_elite
-        if may_end(self.follower.spec, self.state) or self.step_at(elite.x) is None:
+        ended = may_end(self.follower.spec, self.state) or self.state.known.rough
+        step = self.step_at(elite.x)
+        if ended or elite.lower_violation > 0 or step is None or step is self.steps[0]:
             return False
         return self.corrected is not None or bool(np.abs(end.point - elite.x).max() > DISTINCT)
 
@@ -362,13 +364,14 @@ def descent(
         pair = phi.corrected.pair
     if phi.constrained and relaxed and not phi.over():
         end = yield from phi.repair(pair.x, end) if ignored else phi.cross_constraints(end)
-    before = phi.steps
     if phi.has_left_elite(end):
+        steps = phi.steps
         phi = Phi(state, follower, relaxed=False, chosen=chosen, adjoint=adjoint)
         end = yield from phi.minimize(state.the_elite.x)
+        phi.steps = steps + phi.steps
     if is_smooth_end(state, end):
         yield from phi.prefer_exact(end)
-    return end, phi.steps if phi.steps is before else before + phi.steps
+    return end, phi.steps
 
 
 def start_descents(

@@ -58,14 +58,15 @@ class FallbackDRC(DRC):
         absolute = max(ABSOLUTE, RESOLVED * state.F_spread)
         return replace(usual, window=max(2, usual.window - 1), absolute=absolute)
 
-    def best_F(self, state: LeaderState, pairs: list[Pair]) -> float:
-        """Return the lowest median F of a generation's feasible pairs; NaN if none was feasible.
+    def recorded_F(self, state: LeaderState, pairs: list[Pair]) -> float:
+        """Return the lowest median F of a generation so far; infeasible pairs count as the worst.
 
         While the search contracts, the median falls, although no pair may be as good as the elite.
+        As long as no median is finite, it is NaN: then the search has not even begun to contract,
+        and must not end as one that has stagnated.
         """
-        feasible = [pair.F for pair in pairs if pair.violation == 0]
-        median = float(np.median(feasible)) if feasible else math.nan
-        return float(np.fmin.reduce([median, *state.elite_F[-1:]]))
+        F = np.median([pair.F if pair.violation == 0 else math.inf for pair in pairs])
+        return float(np.fmin.reduce([F if np.isfinite(F) else math.nan, *state.elite_F[-1:]]))
 
     def update_elite(
         self, spec: Spec, state: LeaderState, pairs: list[Pair], i: int

@@ -187,9 +187,9 @@ class LocalFollower:
         fresh = replace(task, hessian=UNKNOWN)
         return (yield from self.search_locally(fresh, self.known.tight, iterations, towards))
 
-    def search_freely(self, task: WarmTask) -> Procedure[WarmTask]:
+    def search_freely(self, task: WarmTask, tolerance: float) -> Procedure[WarmTask]:
         """Search f locally from a task's answer as if there were no constraints."""
-        search = self.search_locally(unconstrained(task), self.known.tight)
+        search = self.search_locally(unconstrained(task), tolerance)
         return (yield from without_constraints(search))
 
     def search_around(

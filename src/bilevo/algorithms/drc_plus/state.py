@@ -166,7 +166,8 @@ class DRCPlusState(LeaderView):
     def missing_descents(self, most: int) -> int:
         """Return how many more descents, `most` at most, show whether phi has one basin.
 
-        One is made in any case. If descents have ended at several x, all are.
+        One is made in any case, and one more than `ONE_BASIN`, because the one from the best leader
+        may end where it starts. If descents have ended at several x, all are made.
         """
         if self.constrained or len(self.ends) > 1:
             return most

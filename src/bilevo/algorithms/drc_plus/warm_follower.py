@@ -22,12 +22,7 @@ import numpy as np
 
 from bilevo.algorithms.drc_plus.box_search import search_box
 from bilevo.algorithms.drc_plus.experience import WarmTask
-from bilevo.algorithms.drc_plus.local_follower import (
-    ITERATIONS,
-    LocalFollower,
-    unconstrained,
-    without_constraints,
-)
+from bilevo.algorithms.drc_plus.local_follower import ITERATIONS, LocalFollower
 from bilevo.core.arrays import FloatArray
 from bilevo.core.request import Procedure
 
@@ -83,8 +78,7 @@ class WarmFollower(LocalFollower):
             return task
         y = self.known.rivals(task.pair.y, MAX_RIVALS)
         if task.lower.constraints.size:
-            search = self.search_locally(unconstrained(task), tolerance)
-            freed = yield from without_constraints(search)
+            freed = yield from self.search_freely(task, tolerance)
             y = np.concatenate([y, freed.pair.y[None]])
         if not len(y):
             return task

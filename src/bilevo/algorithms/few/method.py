@@ -217,12 +217,12 @@ class Few(Algorithm[FewState]):
         state.executions, state.survived = state.plus.executions, state.plus.survived
         state.stop = state.plus.stop
 
-    def relay(self, state: FewState, generation: Procedure[T]) -> Procedure[T]:
+    def relay(self, state: FewState, part: Procedure[T]) -> Procedure[T]:
         """Run a part of drc-plus, and report its best pair only if it is no worse."""
         answer = None
         while True:
             try:
-                request = generation.send(answer)
+                request = part.send(answer)
             except StopIteration as end:
                 done: T = end.value
                 return done

@@ -12,6 +12,7 @@ from bilevo.core.arrays import FloatArray
 
 APART = 0.01  # Places that are farther apart than this fraction of the box are different basins.
 PARTS = np.array([1.0, 2.0, 3.0])  # Between two basins there may be one or two others.
+MOST_HOPS = 8  # How often a search steps from its best basin to a better one.
 MOST_STEPS = 10  # How many distances between basins are tried along each axis.
 PAIRED_AXES = 8  # With more variables, steps along two axes at once would be too many.
 
@@ -41,6 +42,23 @@ def _some_steps(distances: FloatArray) -> list[float]:
         if not chosen or distance > chosen[-1] + APART / 2:
             chosen.append(distance)
     return chosen[:MOST_STEPS]
+
+
+def moved(y: FloatArray, moves: FloatArray) -> FloatArray:
+    """Return the points (j, n) to which moves lead from an answer y (n,)."""
+    return np.clip(y + moves, 0.0, 1.0)
+
+
+def points_to_try(y: FloatArray, moves: FloatArray, gains: FloatArray, least: float) -> FloatArray:
+    """Return the points (k, n) at which a search goes on, from what each move gains.
+
+    These are where the best moves lead together, and where the best one leads. If no move gains
+    more than `least`, there are none.
+    """
+    if not gains.max(initial=-np.inf) > least:
+        return np.empty((0, len(y)))
+    together = all_at_once(moves, gains, least)
+    return moved(y, np.array([together, moves[int(gains.argmax())]]))
 
 
 def all_at_once(moves: FloatArray, gains: FloatArray, least: float) -> FloatArray:

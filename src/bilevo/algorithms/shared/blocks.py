@@ -17,6 +17,7 @@ from bilevo.algorithms.shared.independent_search import basin_points
 from bilevo.algorithms.shared.sqp import LocalRule, SearchEnd, sqp
 from bilevo.core.arrays import FloatArray
 from bilevo.core.request import Evaluate, Level, Procedure, T, Values
+from bilevo.optimizers.sampling import lattice
 
 NEAR = 0.01  # A search has come near an answer if it is within this fraction of the box.
 Blocks = tuple[slice, ...]
@@ -74,6 +75,22 @@ def values_of_one(values: Values, i: int) -> Values:
 def values_together(parts: FloatArray, spent: int) -> Values:
     """Return the values of answers whose f_i are known (k, N)."""
     return Values.of(parts.sum(axis=-1), np.empty((len(parts), 0)), 0, spent)._replace(parts=parts)
+
+
+def spread_points(
+    count: int, n: int, blocks: Blocks | None, rng: np.random.Generator
+) -> FloatArray:
+    """Return points (count, n) that fill the follower's box evenly.
+
+    With independent followers, they fill the box of each of these evenly, in orders that have
+    nothing to do with each other.
+    """
+    if blocks is None:
+        return lattice(count, n, rng)
+    points = np.empty((count, n))
+    for block in blocks:
+        points[:, block] = rng.permutation(lattice(count, block.stop - block.start, rng))
+    return points
 
 
 def basin_answers(

@@ -2,7 +2,7 @@
 
     yield from independent_search(at, n, rng, effort, starts, found)
 
-Points spread over the box (a Latin hypercube) show basins. Local searches start from those spread
+Points spread over the box (a lattice) show basins. Local searches start from those spread
 points that have no better neighbour, and from the `starts`. Global searches by CMA-ES start from
 other points. All of these run side by side. If they end in several basins, steps as long as the
 distances between these lead from the best one to others. Then the best answers that lie apart are
@@ -19,7 +19,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bilevo.algorithms.shared.basin_moves import APART, all_at_once, moves_between
+from bilevo.algorithms.shared.basin_moves import (
+    APART,
+    MOST_HOPS,
+    moved,
+    moves_between,
+    points_to_try,
+)
 from bilevo.algorithms.shared.differences import At, DeriveAt
 from bilevo.algorithms.shared.polish import End, best_of, is_gain, polish
 from bilevo.algorithms.shared.sqp import SLOPE_DIFFERENCE, LocalRule, SearchEnd, sqp
@@ -39,7 +45,7 @@ AROUND = 0.02  # The first deviations of CMA-ES around an answer whose search di
 CONSTRAINT_MARGIN = 1e-11  # Local searches keep this distance from constraints.
 STEP_LEFT = 1e-6  # A local search has settled if its next step would be shorter than this.
 ENOUGH = 1e-16  # A local search ends if it expects less than this fraction of its last gain.
-MOST_HOPS = 8  # How often a search steps from its best basin to a better one.
+APART_STARTS = 6  # So many starts at least may lie in parts that constraints divide.
 ITERATIONS = 50  # The most iterations of a local search.
 MAX_ITERATIONS = 200  # The same for the best answers: in a curved valley a search needs many.
 WIDEST_DIFFERENCE = 1e-3  # The widest step of differences for slopes; see `search_locally`.
@@ -73,8 +79,9 @@ PLANS = {
 class Found:
     """What independent searches have found so far: `ends` has the end of each search that ended.
 
-    `planned` is the number of searches to make. When all have ended, the best answers that lie
-    apart are polished. `polished` holds them after that, the best one first.
+    `planned` is the number of searches to make. When all have ended, steps lead from the best end
+    to other basins, if there are many. Then the best answers that lie apart are polished. After
+    that, `polished` holds them, the best one first.
     """
 
     planned: int = 0
@@ -148,13 +155,11 @@ def hop(
         return []
     moves, better = moves_between(np.array([end.y for end in [best, *away]])), list[End]()
     for _ in range(MOST_HOPS if len(moves) else 0):
-        rows = np.clip(best.y + moves, 0.0, 1.0)
-        values = yield from at(rows)
+        values = yield from at(moved(best.y, moves))
         gains = np.where(values.violation > 0, -np.inf, best.f - values.objective)
-        if not gains.max() > rounding(best.f):
+        points = points_to_try(best.y, moves, gains, rounding(best.f))
+        if not len(points):
             break
-        joint = np.clip(best.y + all_at_once(moves, gains, rounding(best.f)), 0.0, 1.0)
-        points = np.array([joint, rows[int(gains.argmax())]])
         start = best_of(points, (yield from at(points)))
         new = yield from search_locally(at, start, unit, derive=derive)
         if not is_gain(best, new):
@@ -185,11 +190,11 @@ def basin_points(
     """Return indices of up to `most` points that have no better point near them, the best first.
 
     A point is compared with the 2 n points nearest to it. Only points with an index of at least
-    `first` are chosen. If they are fewer than `fewest`, the best other points follow. If `fewest`
-    is not given, or if constraints may divide a basin, it is half of `most`.
+    `first` are chosen. If they are fewer than `fewest` (by default half of `most`), the best other
+    points follow. But where points violate constraints, these may divide the box into parts, some
+    without a feasible point. Then points that are far from all others follow, up to half of `most`
+    and at least `APART_STARTS`.
     """
-    if fewest is None or values.violation.any():
-        fewest = most // 2
     order = ranking(values.objective, values.violation)
     rank = np.empty(len(order), np.int64)
     key = np.where(values.violation > 0, np.inf, values.objective)[order]
@@ -203,8 +208,24 @@ def basin_points(
     neighbours = np.argsort(distances, axis=1, kind="stable")[:, :near]
     lowest = rank <= rank[neighbours].min(axis=1)
     chosen = [i for i in order if i >= first and lowest[i]][:most]
-    others = [i for i in range(first, len(order)) if i not in chosen]
+    if values.violation.any():
+        count = min(max(most // 2, APART_STARTS), most)
+        return spread_out(points, chosen, np.arange(first, len(order)), count)
+    fewest = most // 2 if fewest is None else fewest
+    others = [i for i in order if i >= first and not lowest[i]]
     return np.array(chosen + others[: max(0, fewest - len(chosen))], np.int64)
+
+
+def spread_out(points: FloatArray, chosen: list[int], candidates: IntArray, most: int) -> IntArray:
+    """Return the chosen indices and those of candidates far from all of them, `most` at most."""
+    found = list(chosen)
+    distance = np.full(len(points), np.inf)
+    for i in found:
+        distance = np.minimum(distance, ((points - points[i]) ** 2).sum(axis=1))
+    while len(found) < most and len(candidates) and distance[candidates].max() > 0:
+        found.append(int(candidates[distance[candidates].argmax()]))
+        distance = np.minimum(distance, ((points - points[found[-1]]) ** 2).sum(axis=1))
+    return np.array(found, np.int64)
 
 
 def _noted(search: Procedure[End], ends: list[End]) -> Procedure[None]:

@@ -220,8 +220,8 @@ class JointSearch(Algorithm[LeaderState]):
             state.elite = refined
         return refined
 
-    def best_F(self, state: LeaderState, pairs: list[Pair]) -> float:
-        """Return the F after a generation by which the search is judged to go on or to stagnate."""
+    def recorded_F(self, state: LeaderState, pairs: list[Pair]) -> float:
+        """Return the F after a generation whose changes tell whether the search has stagnated."""
         return state.the_elite.F
 
     def close(
@@ -234,8 +234,8 @@ class JointSearch(Algorithm[LeaderState]):
     ) -> Procedure[LeaderState]:
         """End a generation whose elite is chosen; update the upper search with `learnt` pairs."""
         yield state.the_elite.incumbent
-        executions, best_F = [f.executions for f in followers], self.best_F(state, pairs)
-        close_generation(spec, state, executions, pairs, best_F=best_F)
+        executions, F = [f.executions for f in followers], self.recorded_F(state, pairs)
+        close_generation(spec, state, executions, pairs, recorded_F=F)
         searched = slice(None) if spec.step_cost is None else slice(spec.m)
         points = np.array([np.concatenate([pair.x, pair.y])[searched] for pair in learnt])
         tell_leader(state, self.upper, points, learnt)

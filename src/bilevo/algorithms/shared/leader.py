@@ -41,7 +41,8 @@ class LeaderState:
     provisional: Pair | None = None  # the best pair before the first elite
     elite: Pair | None = None
     pending: Pair | None = None  # a candidate to refine beside the next generation's search
-    elite_F: list[float] = field(default_factory=list)  # the elite's F after each generation
+    # F after each generation, which shows whether the search has stagnated: usually the elite's
+    elite_F: list[float] = field(default_factory=list)
     F_scale: Scale = field(default_factory=Scale)
     f_scale: Scale = field(default_factory=Scale)
     F_spread: float = 0.0  # interquartile range of F in the last generation
@@ -182,18 +183,18 @@ def close_generation(
     rules: Sequence[StopRule] | None = None,
     settled: bool = False,
     lower: int = 0,
-    best_F: float | None = None,
+    recorded_F: float | None = None,
 ) -> None:
     """End a generation whose elite is chosen: note the tasks, and test the stop rules.
 
     `rules` are by default the published rules of the upper level. `settled`, and the number `lower`
-    of lower evaluations so far, are for rules that need them. The search has stagnated if `best_F`
-    changes no more, which is by default the elite's F.
+    of lower evaluations so far, are for rules that need them. The search has stagnated if
+    `recorded_F` changes no more, which is by default the elite's F.
     """
     F, _ = leader_values(pairs)
     state.F_scale.see(F)
     state.F_spread = interquartile_range(F)
-    state.elite_F.append(state.the_elite.F if best_F is None else best_F)
+    state.elite_F.append(state.the_elite.F if recorded_F is None else recorded_F)
     note_tasks(state, executions, pairs)
     state.generation += 1
     rules = upper_rules(spec, state, len(pairs)) if rules is None else rules
