@@ -192,8 +192,8 @@ def basin_points(
     A point is compared with the 2 n points nearest to it. Only points with an index of at least
     `first` are chosen. If they are fewer than `fewest` (by default half of `most`), the best other
     points follow. But where points violate constraints, these may divide the box into parts, some
-    without a feasible point. Then points that are far from all others follow, up to half of `most`
-    and at least `APART_STARTS`.
+    without a feasible point. Then points that are far from all others follow, up to half of `most`,
+    and up to `APART_STARTS` if so many are allowed.
     """
     order = ranking(values.objective, values.violation)
     rank = np.empty(len(order), np.int64)
@@ -209,7 +209,7 @@ def basin_points(
     lowest = rank <= rank[neighbours].min(axis=1)
     chosen = [i for i in order if i >= first and lowest[i]][:most]
     if values.violation.any():
-        count = min(max(most // 2, APART_STARTS), most)
+        count = max(most // 2, APART_STARTS) if most >= APART_STARTS else most // 2
         return spread_out(points, chosen, np.arange(first, len(order)), count)
     fewest = most // 2 if fewest is None else fewest
     others = [i for i in order if i >= first and not lowest[i]]
