@@ -414,3 +414,16 @@ def test_a_search_crosses_constraints_that_cut_the_box_into_parts() -> None:
     crossed = bed.driven.run(cross_constraints(bed.solver, task))
     assert crossed.pair.f < 1e-8 and crossed.pair.lower_violation == 0
     assert bed.driven.run(cross_constraints(bed.solver, crossed)) is crossed
+
+
+def test_a_check_looks_into_all_parts_into_which_constraints_divide_the_box() -> None:
+    """Only one or two of 64 points are feasible, and all in the part of the wrong answer."""
+    problem = get("smd12")
+    lower, upper = np.array(problem.y_bounds.lower), np.array(problem.y_bounds.upper)
+    x = (1 - np.array(problem.x_bounds.lower)) / problem.x_bounds.width
+    for seed in range(20):
+        bed = Bed(problem)
+        own = bed.at(x, (np.array([-1.0, -1.0, 0.0]) - lower) / (upper - lower))
+        assert own.pair.f == pytest.approx(20) and own.pair.lower_violation == 0
+        check = bed.driven.run(check_answer(bed.solver, own, stream(seed, "check")))
+        assert not check.stands and check.best.pair.f == pytest.approx(4, abs=1e-6)
