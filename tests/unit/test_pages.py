@@ -15,6 +15,7 @@ from pages import ROOT, blocks, pages, run_page
 
 from bilevo.algorithms import DRCPlus
 from bilevo.algorithms.drc_plus import (
+    basin_steps,
     box_search,
     branches,
     certificate,
@@ -157,7 +158,7 @@ def test_the_page_on_drc_plus_tells_every_switch_and_names_what_there_is() -> No
     switches = [field.name for field in fields(DRCPlus) if field.default is True]
     assert [name for name, _ in rows] == switches
     modules = descent, warm_follower, method, box_search, branches, certificate, competition
-    modules += exact_descent, leader_gradient, unfelt
+    modules += basin_steps, exact_descent, leader_gradient, unfelt
     found = {name: value for module in modules for name, value in vars(module).items()}
     found |= {module.__name__.rpartition(".")[2]: module for module in modules}
     for owner, attribute in re.findall(r"`(\w+)\.(\w+)`", " ".join(where for _, where in rows)):
