@@ -46,6 +46,8 @@ class Registered(AlgorithmTests):
         self.method = method
         if method == "nested-ties":  # its first generation takes long on problems with constraints
             self.max_evals = 15_000
+        elif getattr(method, "width", 1) > 1:  # its first generation has several descents
+            self.max_evals = 6000
 
     def algorithm(self) -> Algorithm[Any]:
         return get_method(self.method)

@@ -20,8 +20,8 @@ def test_a_kink_in_an_unfelt_variable_is_met_exactly(seed: int) -> None:
         return abs(x[0] - math.pi) + abs(x[2] + 1) + (x[1] - 1) ** 2 + (y[0] - 1) ** 2
 
     result = solved(F, lambda x, y: (y[0] - x[1]) ** 2 + x[0] ** 2 + x[2], size=3, seed=seed)
-    assert abs(result.x[0] - math.pi) < 1e-6 and abs(result.x[2] + 1) < 1e-6
-    assert 0 <= result.F < 1e-6 and result.success
+    assert abs(result.x[0] - math.pi) < 3e-6 and abs(result.x[2] + 1) < 3e-6
+    assert 0 <= result.F < 3e-6 and result.success
 
 
 def test_many_basins_in_unfelt_variables_cost_evaluations_of_the_leader_only() -> None:
