@@ -95,10 +95,10 @@ def test_an_active_curved_constraint_of_the_leader_is_met_exactly() -> None:
 
 
 def test_a_descent_that_stays_outside_the_leaders_constraints_gives_up_ignoring_them() -> None:
-    """On TP7 phi without them leads far away; these runs would need 7,100 evaluations."""
+    """On TP7 phi without them leads far away; these runs would need 6,900 evaluations."""
     results = [bilevo.minimize(bilevo.problems.get("tp7"), rng=seed) for seed in range(20, 28)]
     assert all(result.success for result in results)
-    assert sum(result.nfev for result in results) < 5500
+    assert sum(result.nfev for result in results) < 5000
 
 
 def test_constraints_of_the_follower_are_not_forgotten_by_searches_without_them() -> None:
@@ -110,8 +110,9 @@ def test_constraints_of_the_follower_are_not_forgotten_by_searches_without_them(
         g=lambda x, y: [2 - y[0] - y[1]],
         rng=1,
         max_evals=20_000,
+        ctol=0,
     )
-    assert result.y.sum() >= 2 - 1e-9 and result.violation < 1e-9  # far below what ctol allows
+    assert result.y.sum() >= 2 and result.violation == 0
 
 
 def test_without_a_target_it_ends_by_itself() -> None:
