@@ -20,6 +20,7 @@ def test_two_axes_are_moved_along_at_once() -> None:
 
 
 def test_one_basin_gives_no_moves() -> None:
+    assert moves_between(np.empty((0, 2))).shape == (0, 2)
     assert moves_between(np.array([[0.2, 0.5]])).shape == (0, 2)
     assert moves_between(np.array([[0.2, 0.5], [0.201, 0.5]])).shape == (0, 2)
 

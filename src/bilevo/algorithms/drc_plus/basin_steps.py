@@ -40,10 +40,7 @@ def hop_basins(
 ) -> Procedure[WarmTask]:
     """Step from a basin to others, by moves between ends of searches; return the best task."""
     n = len(task.pair.y)
-    places = np.array([end.pair.y for end in ends if end.solved]).reshape(-1, n)
-    if len(places) < 2:
-        return task
-    moves = moves_between(places)
+    moves = moves_between(np.array([end.pair.y for end in ends if end.solved]).reshape(-1, n))
     if not len(moves):
         return task
     new = yield from probe(follower, task, moves)
