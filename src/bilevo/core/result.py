@@ -135,7 +135,8 @@ class Certificate:
     `y` is the best answer for the follower that was found (of several that tie, the leader's best);
     `F` and `f` are its values. `follower_gap` says how far the result's f is above the best f; it
     is inf if the result's y violates g, and NaN if it is not known. `feasible` tells whether x and
-    this `y` meet the constraints of both levels.
+    this `y` meet the constraints of both levels. A violation of G that only comes from the last
+    digits of y counts as met, and `message` says so (docs/howto_constraints.md).
 
     `confirmed` says that the result's answer stands: all planned searches were made, and none found
     a better answer. It does not say that x is the leader's best. `indifferent` says that the

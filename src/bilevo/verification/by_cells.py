@@ -33,6 +33,7 @@ from bilevo.verification.follower_problem import (
     Settings,
     at_lower,
 )
+from bilevo.verification.inexact import settled
 
 CELL_SEARCHES = {Effort.LOW: 4, Effort.NORMAL: 8, Effort.HIGH: 20}
 AGREEING = 2  # So many searches must agree, if there are too many cells to compare.
@@ -68,6 +69,7 @@ def verify_by_cells(
     evaluations.reserved = 0
     found.searches, found.agreeing = searched.searches, searched.agreeing
     _compare(found, follower, cells)
+    found.ties = settled(problem, claim.x, found.claimed, found.ties, evaluations)
     found.note = _note(cells, searched)
     return make_certificate(found, claim, effort, evaluations.counts, evaluations.failures)
 

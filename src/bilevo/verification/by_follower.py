@@ -9,20 +9,25 @@ equilibrium, new starts of the game's solver come first. They may find other equ
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
 from bilevo.algorithms.shared.independent_search import Effort
+from bilevo.core.arrays import FloatArray
 from bilevo.core.one_follower import problem_of_one, seen_by_one
 from bilevo.core.problem import Problem
 from bilevo.core.request import Level
 from bilevo.core.result import Certificate
 from bilevo.core.stance import Stance
 from bilevo.core.streams import SEED_LIMIT, stream
+from bilevo.run.session import Stopped
 from bilevo.verification.by_search import verify_by_search
 from bilevo.verification.by_solver import verify_by_solver
-from bilevo.verification.follower_problem import Claim, Evaluations, Settings
+from bilevo.verification.certificate import Tie, constraints_in_words
+from bilevo.verification.follower_problem import Answer, Claim, Evaluations, Settings
+from bilevo.verification.inexact import settled
 
 
 def verify_each(
@@ -80,11 +85,11 @@ def _joined(
         Level.LOWER: sum(one.nfev_lower for one in made),
         Level.UPPER: sum(one.nfev_upper for one in made),
     }
-    F, feasible = claim.F, all(one.feasible for one in found)
+    F, feasible, excess = claim.F, all(one.feasible for one in found), 0.0
     if not np.array_equal(y, claim.y) and settings.limits.evals >= 1:
         evaluations = Evaluations(problem, settings)
-        upper = evaluations(Level.UPPER, claim.x, y[None])
-        F, feasible = float(upper.objective[0]), bool(upper.violation[0] == 0)
+        joint = _joint_answer(problem, claim, y, evaluations)
+        F, feasible, excess = joint.F, bool(joint.upper.violation[0] == 0), joint.excess
         total[Level.UPPER] += evaluations.counts[Level.UPPER]
     f = 0.0 if starts is not None else claim.f - sum(max(0.0, one.follower_gap) for one in found)
     known = [value for one in made for value in (one.F_best, one.F_worst) if np.isfinite(value)]
@@ -96,7 +101,8 @@ def _joined(
         feasible=feasible,
         nfev_lower=total[Level.LOWER],
         nfev_upper=total[Level.UPPER],
-        message=_message(found, starts, residual, confirmed),
+        message=_message(found, starts, residual, confirmed)
+        + (constraints_in_words(feasible, excess) if confirmed else ""),
         confirmed=confirmed,
         effort=found[0].effort,
         searches=sum(one.searches for one in made),
@@ -106,6 +112,20 @@ def _joined(
         F_worst=max(known, default=F),
         failures=sum(one.failures for one in made),
     )
+
+
+def _joint_answer(problem: Problem, claim: Claim, y: FloatArray, evaluations: Evaluations) -> Tie:
+    """Return the followers' joint answer with the leader's values there."""
+
+    def pair(y: FloatArray) -> Tie:
+        upper = evaluations(Level.UPPER, claim.x, y[None].copy())
+        return Tie(Answer(y, math.nan, math.nan), upper)
+
+    joint = pair(y)
+    if joint.upper.violation[0] > 0:
+        with suppress(Stopped):
+            return settled(problem, claim.x, pair(claim.y), [joint], evaluations)[0]
+    return joint
 
 
 def _message(

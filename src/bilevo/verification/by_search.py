@@ -45,6 +45,7 @@ from bilevo.verification.follower_problem import (
     at_upper,
     slopes_lower,
 )
+from bilevo.verification.inexact import settled
 from bilevo.verification.tie_search import (
     TieRule,
     search_near_ties,
@@ -76,7 +77,7 @@ class Verification:
         self.evaluations = Evaluations(problem, settings)
         self.follower = FollowerProblem(problem, claim.x, self.evaluations)
         self.searched = Found()
-        self._constrained = problem.g is not None
+        self._problem, self._constrained = problem, problem.g is not None
         self._given, self._x, self._x_box = problem.slopes_given, claim.x, UnitBox(problem.x_bounds)
         self._y, self._seed, self._effort = claim.y, seed, effort
         self._settings = settings or Settings()
@@ -111,6 +112,8 @@ class Verification:
             tie_tol=self._settings.tie_tol,
         )
         self._conclude(found, claimed)
+        pairs = found.claimed, found.ties
+        found.ties = settled(self._problem, self._x, *pairs, self.evaluations)
         return found
 
     def _search(self, claimed: Answer) -> None:

@@ -41,6 +41,7 @@ from bilevo.verification.follower_problem import (
     at_lower,
     best_answer,
 )
+from bilevo.verification.inexact import settled
 
 STARTS = {Effort.LOW: 2, Effort.NORMAL: 5, Effort.HIGH: 20}  # How often the solver is started.
 
@@ -81,6 +82,7 @@ def verify_by_solver(
     except Stopped as stopped:
         found.missing = found.missing or f"stopped at {stopped.reason} before F was compared"
     _add_other_stance(found, problem, claim.x, evaluations)
+    found.ties = settled(problem, claim.x, found.claimed, found.ties, evaluations)
     found.searches = sum(answer.done for answer in starts.answers)
     _note_unfinished(found, starts)
     if not found.ties:

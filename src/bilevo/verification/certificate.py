@@ -27,10 +27,14 @@ AGREES = 1e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tie:
-    """An answer with the best f, in the user's units, and the leader's values there (one row)."""
+    """An answer with the best f, in the user's units, and the leader's values there (one row).
+
+    `excess` is the violation of G that only comes from the error of y, and is left out of `upper`.
+    """
 
     answer: Answer
     upper: Values
+    excess: float = 0.0
 
     @property
     def F(self) -> float:
@@ -172,7 +176,7 @@ def _message(
     elif found.best.violation > 0:
         text = "no feasible follower answer was found at this x"
     else:
-        text = f"{_verdict(found, negligible, doubt)}{_leader(chosen.F, feasible)}"
+        text = f"{_verdict(found, negligible, doubt)}{_leader(chosen, feasible)}"
         text += _ties(found, *ends)
     if doubt and (not negligible or found.best.violation > 0):
         text += f"; {doubt}"
@@ -204,10 +208,17 @@ def _verdict(found: Evidence, negligible: bool, doubt: str) -> str:
     return "confirmed: the follower has no better answer;"
 
 
-def _leader(F: float, feasible: bool) -> str:
+def _leader(chosen: Tie, feasible: bool) -> str:
     """Return the message's part on the leader: F, and whether a constraint is violated."""
-    if math.isnan(F):
+    if math.isnan(chosen.F):
         return " F was not evaluated"
-    if math.isinf(F):
+    if math.isinf(chosen.F):
         return " F has no finite value"
-    return f" F = {F:.8g}" + ("" if feasible else ", and a constraint is violated")
+    return f" F = {chosen.F:.8g}{constraints_in_words(feasible, chosen.excess)}"
+
+
+def constraints_in_words(feasible: bool, excess: float) -> str:
+    """Return whether a constraint is violated, in words; "" if there is nothing to say."""
+    if not feasible:
+        return ", and a constraint is violated"
+    return f", and constraints are met within the error of y ({excess:.2g})" if excess else ""
