@@ -27,8 +27,8 @@ def answer_to(x):
 class Game:
     """A quadratic follower, and a leader with two constraints; counts what is asked for."""
 
-    def __init__(self, g=None):
-        self.g, self.spent, self.derived = g, dict.fromkeys(Level, 0), 0
+    def __init__(self, g=None, G=lambda x, y: [y.sum() - 5, x[0] * y[0] - 3]):
+        self.g, self.G, self.spent, self.derived = g, G, dict.fromkeys(Level, 0), 0
 
     def F(self, x, y):
         return np.sin(3 * x[0]) + x @ x + (y - 0.2) @ (y - 0.2) + x[1] * y[2]
@@ -39,7 +39,7 @@ class Game:
 
     def values(self, level, x, y):
         if level is Level.UPPER:
-            return self.F(x, y), np.array([y.sum() - 5, x[0] * y[0] - 3])
+            return self.F(x, y), np.array(self.G(x, y))
         return self.f(x, y), np.empty(0) if self.g is None else self.g(x, y)
 
     def answer(self, request):
@@ -92,6 +92,12 @@ def differences(function, x, h=1e-6):
     return np.array([(function(x + s) - function(x - s)) / (2 * h) for s in h * np.eye(len(x))])
 
 
+def near(x, y):
+    """Two constraints that hold at `X` and its answer, as near as a short step of x."""
+    start = answer_to(X)
+    return [y.sum() - start.sum() - 0.01, x[0] * y[0] - X[0] * start[0] - 0.01]
+
+
 def gradient(game, state, x, y, constrained=False):
     return run(leader_gradient(state, game.task(x, y), constrained), game.answer)
 
@@ -123,12 +129,42 @@ def test_an_error_of_the_hessian_does_not_matter_if_the_slopes_of_answers_are_kn
     np.testing.assert_allclose(found, differences(game.phi, X), rtol=1e-3, atol=1e-3)
 
 
+def affordable_view(hessian, slopes=None):
+    """A view of followers that cost so much that no gradient costs more than differences."""
+    state = view(hessian, slopes)
+    state.follower_cost = 1000.0
+    return state
+
+
 def test_constraints_of_the_leader_have_slopes_of_their_own():
-    game = Game()
-    _, jacobian = gradient(game, view(H), X, answer_to(X), constrained=True)
+    game = Game(G=near)
+    _, jacobian = gradient(game, affordable_view(H), X, answer_to(X), constrained=True)
+    assert game.spent[Level.LOWER] == 3 * 2 * (M + N + 1)
     for row in range(2):
         exact = differences(lambda x: game.values(Level.UPPER, x, answer_to(x))[1][row], X)  # noqa: B023
         np.testing.assert_allclose(jacobian[row], exact, rtol=1e-3, atol=1e-3)
+
+
+def test_constraints_far_away_use_the_known_slopes_of_answers():
+    game = Game()
+    _, jacobian = gradient(game, affordable_view(H, SLOPES), X, answer_to(X), constrained=True)
+    assert game.spent[Level.LOWER] == 2 * (M + N + 1)
+    for row in range(2):
+        exact = differences(lambda x: game.values(Level.UPPER, x, answer_to(x))[1][row], X)  # noqa: B023
+        np.testing.assert_allclose(jacobian[row], exact, rtol=1e-3, atol=1e-3)
+
+
+def test_constraints_that_do_not_depend_on_y_cost_nothing():
+    game = Game(G=lambda x, y: [x[0] + x[1] - 0.9, x[2] ** 2 - 0.2])
+    _, jacobian = gradient(game, affordable_view(H), X, answer_to(X), constrained=True)
+    assert game.spent == {Level.UPPER: M + N, Level.LOWER: 2 * (M + N + 1)}
+    np.testing.assert_allclose(jacobian, [[1, 1, 0, 0], [0, 0, 2 * X[2], 0]], atol=1e-5)
+
+
+def test_there_is_no_gradient_where_constraints_make_it_dearer_than_differences():
+    game, state = Game(G=near), view(H)
+    assert gradient(game, state, X, answer_to(X), constrained=True) is None
+    assert game.spent[Level.LOWER] == 0
 
 
 def test_variables_at_a_bound_do_not_move():
@@ -185,3 +221,8 @@ def test_given_gradients_replace_all_differences():
 )
 def test_differences_are_kept_where_they_cost_less(m, n, cheaper):
     assert affordable(m, n, 0, NO_SLOPES) is cheaper
+
+
+def test_followers_that_have_cost_much_make_a_gradient_cheaper():
+    assert affordable(2, 3, 0, NO_SLOPES, follower_cost=40.0)
+    assert not affordable(2, 3, 6, NO_SLOPES, follower_cost=40.0)

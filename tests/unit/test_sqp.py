@@ -44,7 +44,7 @@ class Driver:
         max_points: int = 500,
         low: float = 0.0,
         high: float = 1.0,
-        **rule: bool,
+        **rule: float,
     ) -> SearchEnd:
         d = len(start)
         box = np.full(d, low), np.full(d, high)
@@ -244,6 +244,15 @@ def test_feasible_points_are_not_better_because_they_use_up_the_tolerance() -> N
 
     driver = Driver(lambda u: float(((u - 0.8) ** 2).sum()), g, tolerance=1e-4)
     answer = driver.run([0.3, 0.69999])
+    assert answer.point == pytest.approx(0.5, abs=1e-7)
+
+
+def test_a_search_does_not_end_at_a_neighbour_that_uses_up_the_tolerance() -> None:
+    """The neighbour that gives a slope exceeds a constraint a little, and has a smaller f."""
+    driver = Driver(lambda u: float(((u - 0.8) ** 2).sum()), lambda u: [u.sum() - 1], 1e-4)
+    start = [0.5 - 1e-10, 0.5 - 1e-10]
+    answer = driver.run(start, trusting=True, tolerance=1e-8)
+    assert answer.converged and answer.point.sum() <= 1
     assert answer.point == pytest.approx(0.5, abs=1e-7)
 
 

@@ -269,7 +269,9 @@ def choose_answer(state: LeaderView, check: Check, optimism: bool) -> Procedure[
     """Return the leader's choice among the best answers that a check found.
 
     If an answer with a lower f is close to the answer under test, it replaces that answer, whatever
-    F is, because their difference is an error of the search. Without `optimism`, ties are ignored.
+    F is, because their difference is an error of the search. But where a constraint of the leader
+    is active, the last digits of y decide whether it is met. So a tie that violates it replaces no
+    answer that meets it. Without `optimism`, ties are ignored.
     """
     own, best = check.own, check.best
     error = own.pair.f - best.pair.f > 10 * state.known.tight + rounding(best.pair.f)
@@ -281,6 +283,8 @@ def choose_answer(state: LeaderView, check: Check, optimism: bool) -> Procedure[
     new = [chosen, *ties] if replaced else ties
     if new:
         yield from state.evaluate_leaders(new)
+    if check.stands and own.pair.violation == 0 < chosen.pair.violation:
+        replaced, chosen = False, own
     if replaced and optimism:
         chosen = yield from state.resolve_ties(chosen)
     for tie in ties:

@@ -73,8 +73,8 @@ class Phi:
         task = self.step_at(point)
         if not self.adjoint or self.repairs or task is None or not task.solved:
             return None
-        count = 0 if self.relaxed else len(task.G)
-        if not affordable(len(point), len(task.pair.y), count, self.state.given):
+        sizes, cost = (len(point), len(task.pair.y)), self.state.follower_cost
+        if not affordable(*sizes, 0, self.state.given, cost):
             return None
         found = yield from leader_gradient(self.state, task, constrained=not self.relaxed)
         if found is not None:
@@ -120,6 +120,8 @@ class Phi:
         if len(again) == len(rows):  # a search with constraints begins where one without them began
             return self.values(again)
         tasks = yield from together(self.solved(row) for row in rows)
+        if len(tasks) > 1:  # finite differences
+            state.follower_cost = sum(task.executions for task in tasks) / len(tasks)
         self.constrained = tasks[0].G.size > 0
         if len(tasks) == 1:  # a step of the search, not finite differences
             tasks[0] = yield from self.on_branch(tasks[0])

@@ -73,6 +73,7 @@ class LeaderView:
     given: SlopesGiven = NO_SLOPES  # which gradients the user gives
     unfelt: Unfelt = field(default_factory=Unfelt)
     F_scale: Scale = field(default_factory=Scale)
+    follower_cost: float = 0.0  # evaluations per follower, when differences were last taken
     constrained: bool = False  # whether one of the levels has constraints
     spent: int = 0  # upper evaluations so far
     streams: int = 0  # random streams used so far

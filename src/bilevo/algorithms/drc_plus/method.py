@@ -113,7 +113,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
     width: int = 1  # how many descents run side by side
 
     name = registered("drc-plus")
-    revision = 15
+    revision = 16
     certifies = True
     ctol = USUAL_CTOL
     State = DRCPlusState

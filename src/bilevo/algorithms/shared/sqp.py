@@ -201,6 +201,8 @@ class LocalSearch:
         box = sampler.low, sampler.high
         proposal = model.propose(here, *box, rule.margin, rule.corrects)
         self.left, sampler.penalty = -proposal.slope, model.penalty
+        if sampler.excess > 0:  # with this penalty, the best point may be another one
+            sampler.see(here.point[None], here.values)
         if model.merit(here.values) - MOST_GAIN * self.left > rule.ceiling:
             self.stop(converged=False)
             return
