@@ -139,6 +139,7 @@ def test_a_first_run_loads_what_it_uses_only(monkeypatch: pytest.MonkeyPatch) ->
     )
     plus = (
         "basin_steps",
+        "beside",
         "box_search",
         "branches",
         "certificate",

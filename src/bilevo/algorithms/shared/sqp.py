@@ -67,7 +67,8 @@ class LocalRule:
     tolerance: float = 1e-10  # the least gain that is worth a step
     difference: float = SLOPE_DIFFERENCE  # distance of the neighbours that give slopes
     margin: float = MARGIN  # distance kept from linearized constraints, as a fraction of the box
-    ceiling: float = math.inf  # stop if the objective is not expected to fall below this
+    # Gives a value; the search stops if the objective is not expected to fall below it.
+    ceiling: Callable[[], float] = lambda: math.inf
     unit: float = 1.0  # size of the objective to which rounding errors are relative
     repairing: bool = False  # steps that reduce a violation are taken even if they gain little
     trusting: bool = False  # a whole step that gains what was expected ends the search
@@ -201,7 +202,7 @@ class LocalSearch:
         box = sampler.low, sampler.high
         proposal = model.propose(here, *box, rule.margin, rule.corrects)
         self.left, sampler.penalty = -proposal.slope, model.penalty
-        if model.merit(here.values) - MOST_GAIN * self.left > rule.ceiling:
+        if model.merit(here.values) - MOST_GAIN * self.left > rule.ceiling():
             self.stop(converged=False)
             return
         # Even a small step is worth taking if it undoes a violation.
