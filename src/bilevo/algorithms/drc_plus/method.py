@@ -124,7 +124,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
     def follower(self, spec: Spec, state: DRCPlusState) -> WarmFollower:
         """Return the solver of followers, with what the run has learnt."""
         switches = self.curvature, self.probes, self.regression, self.rivals
-        return WarmFollower(spec, state.known, *switches)
+        return WarmFollower(spec, state.known, *switches, wide=self.width > 1)
 
     def init(self, spec: Spec) -> Procedure[DRCPlusState]:
         yield from check_gradients(spec, stream(spec.seed, "gradients"))
