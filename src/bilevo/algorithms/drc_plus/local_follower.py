@@ -84,7 +84,8 @@ class LocalFollower:
         tolerance = at_least_rounding(tolerance, n, pair.f)
         rule = replace(
             self.rule(iterations, n, tolerance),
-            ahead=self.wide,
+            # Where constraints may be active, too many guesses would be wrong.
+            ahead=self.wide and not task.lower.constraints.size,
             done=lambda point, f: towards is not None and has_come_to(point, f, towards),
         )
         shares, hessian = self.first_hessian(task)
