@@ -1,6 +1,7 @@
 """DRC-plus as a whole: verified optima, certificates, ties, constraints, and when it hands over."""
 
 import math
+from pathlib import Path
 from statistics import median
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 import bilevo
 from benchmarks.expert import purposes
+from benchmarks.width import batches_of
 from bilevo.algorithms import DRCPlus
 from bilevo.lab.checks import checked
 
@@ -168,6 +170,23 @@ def test_a_width_puts_several_descents_into_each_request() -> None:
         assert run.result.success and pytest.approx(0, abs=1e-6) == run.result.F
         points[width] = run.result.nfev / requests
     assert points[8] > 2 * points[1]
+
+
+@pytest.mark.parametrize("name", ["smd1", "smd5"])
+def test_a_width_of_eight_gives_enough_work_to_64_workers(name: str) -> None:
+    for seed in SEEDS:
+        sizes, solved = batches_of(name, 10, 8, seed, known=True)
+        rounds = {workers: sum(math.ceil(k / workers) for k in sizes) for workers in (8, 64)}
+        assert solved and sum(sizes) > 20 * rounds[64] and sum(sizes) > 6 * rounds[8]
+
+
+def test_a_run_with_a_width_that_is_resumed_is_the_same(tmp_path: Path) -> None:
+    problem, method = bilevo.problems.get("smd1", 4, 4), DRCPlus(width=4)
+    whole = bilevo.minimize(problem, method=method, rng=1)
+    for limit in (150, 700, None):
+        parts = bilevo.minimize(problem, method=method, rng=1, run_dir=tmp_path, max_evals=limit)
+    assert np.array_equal(whole.x, parts.x) and np.array_equal(whole.y, parts.y)
+    assert whole.nfev == parts.nfev > 700
 
 
 @pytest.mark.filterwarnings("ignore:workers slow")

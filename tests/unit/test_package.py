@@ -126,6 +126,7 @@ def test_a_first_run_loads_what_it_uses_only(monkeypatch: pytest.MonkeyPatch) ->
         "blocks",
         "differences",
         "follower_search",
+        "foresight",
         "gradients",
         "independent_search",
         "joint_search",
@@ -139,6 +140,7 @@ def test_a_first_run_loads_what_it_uses_only(monkeypatch: pytest.MonkeyPatch) ->
     )
     plus = (
         "basin_steps",
+        "beside",
         "box_search",
         "branches",
         "certificate",

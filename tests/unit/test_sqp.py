@@ -94,6 +94,32 @@ def test_a_trusting_search_follows_a_narrow_smooth_valley_as_fast_as_another() -
     assert points[True] < 2.5 * points[False]
 
 
+def test_a_search_that_requests_neighbours_early_goes_the_same_way_in_fewer_requests() -> None:
+    usual, wide = Driver(rosenbrock), Driver(rosenbrock)
+    one = usual.run([0.1] * 5, max_points=2000, smooth=True)
+    other = wide.run([0.1] * 5, max_points=2000, smooth=True, ahead=True)
+    assert other.converged and (other.point == one.point).all()
+    assert len(wide.batches) < 0.8 * len(usual.batches)
+    assert other.points < 1.2 * one.points
+
+
+def test_curvatures_are_requested_early_too() -> None:
+    requests, points = {}, {}
+    for ahead in (False, True):
+        requests[ahead] = points[ahead] = 0
+        for start in np.random.default_rng(2).random((10, 5)):
+            driver = Driver(rosenbrock)
+            end = driver.run(list(start), 2000, trusting=True, ahead=ahead)
+            requests[ahead] += len(driver.batches)
+            points[ahead] += end.points
+    assert requests[True] < 0.95 * requests[False] and points[True] < 1.2 * points[False]
+
+
+def test_neighbours_are_requested_early_up_to_the_last_point() -> None:
+    for most in range(2, 60):
+        assert Driver(rosenbrock).run([0.1] * 3, max_points=most, ahead=True).points <= most
+
+
 def test_huge_values_are_no_error() -> None:
     def huge(u: np.ndarray) -> float:
         return 1e200 * (sphere(u) + 0.01 * float((u**3).sum()))

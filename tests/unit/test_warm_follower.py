@@ -13,13 +13,14 @@ from bilevo.algorithms.drc_plus.basin_steps import probe_axes
 from bilevo.algorithms.drc_plus.box_search import (
     cross_constraints,
     search_box,
+    search_first,
     search_points,
 )
 from bilevo.algorithms.drc_plus.certificate import Check, check_answer, find_doubt
 from bilevo.algorithms.drc_plus.experience import ENOUGH_SEARCHES, Experience, WarmTask
 from bilevo.algorithms.drc_plus.warm_follower import WarmFollower
 from bilevo.algorithms.shared.follower_search import Pair
-from bilevo.core.request import Level, Procedure
+from bilevo.core.request import Level, Procedure, Request, relayed
 from bilevo.core.streams import stream
 from bilevo.optimizers.sampling import latin_hypercube
 from bilevo.problems import get
@@ -427,3 +428,22 @@ def test_a_check_looks_into_all_parts_into_which_constraints_divide_the_box() ->
         assert own.pair.f == pytest.approx(20) and own.pair.lower_violation == 0
         check = bed.driven.run(check_answer(bed.solver, own, stream(seed, "check")))
         assert not check.stands and check.best.pair.f == pytest.approx(4, abs=1e-6)
+
+
+def test_a_wide_solver_makes_the_first_searches_side_by_side() -> None:
+    requests, cost = {}, {}
+    for wide in (False, True):
+        bed, x = Bed(get("smd1", 5, 5), wide=wide), np.full(5, 0.4)
+        start = bed.driven.run(bed.solver.at(x, np.full((1, 5), 0.5)))
+        sizes: list[int] = []
+
+        def size(request: Request, sizes: list[int] = sizes) -> Request:
+            sizes.append(len(request[1]))
+            return request
+
+        search = search_first(bed.solver, start, stream(1, "first"))
+        task, cost[wide] = bed.cost(relayed(search, size, lambda level, values: values))
+        assert task.solved and bed.error(task) < 1e-9
+        requests[wide] = len(sizes)
+    assert requests[True] < 0.7 * requests[False]
+    assert cost[True] < 1.2 * cost[False]

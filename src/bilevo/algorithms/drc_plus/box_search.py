@@ -141,9 +141,8 @@ def find_first_answer(
     known = follower.known
     points, values = yield from look_all_over(follower, x, rng)
     starts = basin_tasks(follower, x, points, values, FIRST_SEARCHES)
-    first = yield from settle(follower, starts[0])
-    known.renew_scale_at(first, interquartile_range(values.objective))
-    others = yield from search_all(follower, starts[1:], towards=first.pair)
+    spread = interquartile_range(values.objective)
+    first, others = yield from search_from_best(follower, starts, spread)
     best = best_of(with_best_parts(follower, [first, *others]))
     if not best.solved:
         best = (yield from search_box(follower, x, rng)).better(best)
@@ -153,6 +152,33 @@ def find_first_answer(
         return best
     best = yield from cross_constraints(follower, best)
     return (yield from probe_axes(follower, best))
+
+
+def search_from_best(
+    follower: LocalFollower, starts: list[WarmTask], over_box: float
+) -> Procedure[tuple[WarmTask, list[WarmTask]]]:
+    """Search from the first start, and from others until they come near where that has ended.
+
+    If the follower is `wide`, these searches run side by side. The first one sets the scale of f,
+    which differs by `over_box` over the box.
+    """
+    pair = starts[0].pair
+    goal = replace(pair, y=np.full(len(pair.y), np.nan))  # nothing is near it until it is known
+
+    def search_best() -> Procedure[list[WarmTask]]:
+        first = yield from settle(follower, starts[0])
+        follower.known.renew_scale_at(first, over_box)
+        goal.y[:], goal.f = first.pair.y, first.pair.f
+        return [first]
+
+    def search_others() -> Procedure[list[WarmTask]]:
+        return (yield from search_all(follower, starts[1:], towards=goal))
+
+    if follower.wide:
+        (first,), others = yield from together([search_best(), search_others()])
+    else:
+        (first,), others = (yield from search_best()), (yield from search_others())
+    return first, others
 
 
 def cross_constraints(follower: LocalFollower, task: WarmTask) -> Procedure[WarmTask]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from bilevo.algorithms.drc_plus.beside import Beside
 from bilevo.algorithms.drc_plus.experience import DISTINCT, WarmTask
 from bilevo.algorithms.drc_plus.leader_gradient import affordable, leader_gradient
 from bilevo.algorithms.drc_plus.leader_view import LEADER_TOLERANCE, LeaderView
@@ -58,6 +59,7 @@ class Phi:
     ceiling: float = math.inf  # a search stops early if phi is not expected to fall below this
     relaxed: bool = True
     repairs: bool = False
+    beside: Beside = field(default_factory=Beside)  # the descents that run side by side with this
     constrained: bool = False  # whether the leader has constraints; known after the first call
     steps: list[WarmTask] = field(default_factory=list)  # where steps ended, also rejected ones
     adjoint: bool = True  # whether gradients are taken from one follower
@@ -101,6 +103,10 @@ class Phi:
         violated: it has had time to cross a part of the box where they are.
         """
         return self.over() or self.outside >= ASTRAY * self.follower.spec.m
+
+    def has_ended(self, x: FloatArray, F: float) -> bool:
+        """Tell whether the current search ends, where its best leader is x (m,)."""
+        return self.done() or self.beside.have_ended_at(x, F)
 
     def test_gradient(self, pair: Pair, gradient: FloatArray) -> None:
         """Compare the change of F since the last gradient with what both gradients say."""
@@ -148,19 +154,29 @@ class Phi:
         chosen = np.arange(len(x)) if self.chosen is None else self.chosen
         for _ in range(MAX_FINER):
             stall = StallTest()
-            rule = leader_rule(self.state, stall, self.done, self.ceiling)
+            rule = self.rule(stall)
             end = yield from sqp_among(self, x, chosen, rule, values, self.derive)
             finer = leader_tolerance(self.state) < FINER * rule.tolerance
             if not (finer and end.converged) or self.done():
                 break
             x, values = end.point, None
-        if self.derived is None or end.converged or stall.stalled or self.done():
+        if self.derived is None or end.converged or stall.stalled:
             return end
-        if end.objective > rule.ceiling or not math.isfinite(end.objective):
+        if self.has_ended(end.point, end.objective):
+            return end
+        if end.objective > rule.ceiling() or not math.isfinite(end.objective):
             return end
         self.adjoint = False
-        rule = leader_rule(self.state, StallTest(), self.done, self.ceiling)
-        return (yield from sqp_among(self, end.point, chosen, rule))
+        return (yield from sqp_among(self, end.point, chosen, self.rule(StallTest())))
+
+    def rule(self, stall: StallTest) -> LocalRule:
+        """Return the rule of a search; it may also end because of descents beside it."""
+        rule = leader_rule(self.state, stall, self.done)
+        return replace(
+            rule,
+            ceiling=lambda: min(self.ceiling, self.beside.best),
+            done=lambda x, F: self.has_ended(x, F) or stall.found(F),
+        )
 
     def repair(self, x: FloatArray, end: SearchEnd) -> Procedure[SearchEnd]:
         """Search with the leader's constraints, if a search without them ended at a violation.
@@ -314,13 +330,10 @@ def leader_tolerance(state: LeaderView) -> float:
     return state.F_tolerance(LEADER_TOLERANCE)
 
 
-def leader_rule(
-    state: LeaderView, stall: StallTest, over: Callable[[], bool], ceiling: float = math.inf
-) -> LocalRule:
+def leader_rule(state: LeaderView, stall: StallTest, over: Callable[[], bool]) -> LocalRule:
     """Return the rule of a local search over x.
 
-    The search stops when it is `over`, when it stalls, and if phi is not expected to fall below
-    `ceiling`.
+    The search stops when it is `over`, and when it stalls.
     """
     m = len(state.the_elite.x)
     return LocalRule(
@@ -328,7 +341,6 @@ def leader_rule(
         leader_tolerance(state),
         difference=LEADER_DIFFERENCE,
         margin=CONSTRAINT_MARGIN,
-        ceiling=ceiling,
         unit=state.F_scale.tolerance(1.0),
         repairing=True,
         trusting=True,
@@ -347,6 +359,7 @@ def descent(
     relaxed: bool = True,
     chosen: IntArray | None = None,
     adjoint: bool = True,
+    beside: Beside | None = None,
 ) -> Procedure[Descent]:
     """Search phi locally from a pair; return how the search ended, and where its steps led.
 
@@ -354,12 +367,16 @@ def descent(
     they are ignored afterwards, if they stopped the search: they may only be islands in its way.
     Without `relaxed`, they are never ignored. The search changes only the `chosen` variables.
     With `adjoint`, gradients come from one follower where they can. If the search has met a new
-    elite and has left it unfinished, a search from the elite follows.
+    elite and has left it unfinished, a search from the elite follows. It ends early because of what
+    descents `beside` it have found.
     """
+    beside = Beside() if beside is None else beside
     for _ in range(MAX_CORRECTIONS):
         ignored = relaxed and pair.violation > 0
         repairs = pair.lower_violation > 0
-        phi = Phi(state, follower, ceiling, ignored, repairs, chosen=chosen, adjoint=adjoint)
+        phi = Phi(
+            state, follower, ceiling, ignored, repairs, beside, chosen=chosen, adjoint=adjoint
+        )
         end = yield from phi.minimize(pair.x)
         if phi.corrected is None:
             break
@@ -368,12 +385,28 @@ def descent(
         end = yield from phi.repair(pair.x, end) if ignored else phi.cross_constraints(end)
     if phi.has_left_elite(end):
         steps = phi.steps
-        phi = Phi(state, follower, relaxed=False, chosen=chosen, adjoint=adjoint)
+        phi = Phi(state, follower, relaxed=False, beside=beside, chosen=chosen, adjoint=adjoint)
         end = yield from phi.minimize(state.the_elite.x)
         phi.steps = steps + phi.steps
     if is_smooth_end(state, end):
         yield from phi.prefer_exact(end)
+    beside.ends.append(end)
     return end, phi.steps
+
+
+def descend_side_by_side(
+    state: LeaderView,
+    follower: WarmFollower,
+    pairs: Sequence[Pair],
+    ceiling: float,
+    relaxed: bool,
+    chosen: IntArray | None,
+    adjoint: bool,
+) -> Procedure[list[Descent]]:
+    """Make descents from some pairs, which know of each other where they have ended."""
+    settings = ceiling, relaxed, chosen, adjoint, Beside()
+    descents = (descent(state, follower, pair, *settings) for pair in pairs)
+    return (yield from together(descents, fair=True))
 
 
 def start_descents(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -61,6 +61,7 @@ class LocalFollower:
     known: Experience
     curvature: bool = True  # share Hessians between followers
     probes: bool = True  # probe along the axes when the box is searched
+    wide: bool = field(default=False, kw_only=True)  # fill more workers, for more evaluations
 
     def at(self, x: FloatArray, y: FloatArray) -> Procedure[WarmTask]:
         """Return a task at the best of some answers y (k, n)."""
@@ -83,6 +84,8 @@ class LocalFollower:
         tolerance = at_least_rounding(tolerance, n, pair.f)
         rule = replace(
             self.rule(iterations, n, tolerance),
+            # Where constraints may be active, too many guesses would be wrong.
+            ahead=self.wide and not task.lower.constraints.size,
             done=lambda point, f: towards is not None and has_come_to(point, f, towards),
         )
         shares, hessian = self.first_hessian(task)

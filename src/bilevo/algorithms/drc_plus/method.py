@@ -48,7 +48,7 @@ from bilevo.algorithms.drc_plus.certificate import (
 )
 from bilevo.algorithms.drc_plus.competition import accept_best, compete
 from bilevo.algorithms.drc_plus.descent import (
-    descent,
+    descend_side_by_side,
     is_smooth_end,
     leading,
     may_end,
@@ -70,7 +70,7 @@ from bilevo.core.arrays import FloatArray, IntArray
 from bilevo.core.budget import StopReason, interquartile_range, require_count
 from bilevo.core.feasibility import USUAL_CTOL
 from bilevo.core.problem import Spec
-from bilevo.core.request import Level, Procedure, together
+from bilevo.core.request import Level, Procedure
 from bilevo.core.stop_rules import AtTarget, first_met
 from bilevo.core.streams import stream
 from bilevo.optimizers.cma_es import CMAES
@@ -124,7 +124,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
     def follower(self, spec: Spec, state: DRCPlusState) -> WarmFollower:
         """Return the solver of followers, with what the run has learnt."""
         switches = self.curvature, self.probes, self.regression, self.rivals
-        return WarmFollower(spec, state.known, *switches)
+        return WarmFollower(spec, state.known, *switches, wide=self.width > 1)
 
     def init(self, spec: Spec) -> Procedure[DRCPlusState]:
         yield from check_gradients(spec, stream(spec.seed, "gradients"))
@@ -323,8 +323,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
             starts, others = [pair, *others], ()
             follower = self.follower(spec, state)
             settings = ceiling, relaxed, chosen, self.adjoint
-            descents = [descent(state, follower, start, *settings) for start in starts]
-            ended = yield from together(descents, fair=True)
+            ended = yield from descend_side_by_side(state, follower, starts, *settings)
             for (end, _), start in zip(ended, starts, strict=True):
                 if math.isfinite(end.objective):
                     state.remember_end(end.point, start.x)

@@ -16,7 +16,7 @@ import numpy as np
 
 from bilevo.core.arrays import TINY, BoolArray, FloatArray
 from bilevo.core.order import best_index, no_worse
-from bilevo.core.request import Procedure, Values, together
+from bilevo.core.request import Procedure, Values, split, together
 from bilevo.core.tolerances import rounding
 
 STEEPEST = 1e4  # The largest curvature for which slopes are corrected, in units of the objective.
@@ -55,6 +55,19 @@ class Iterate:
         return np.asarray(self.gradient + multipliers @ self.jacobian)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Neighbours:
+    """Where the neighbours of a point lie that give its derivatives."""
+
+    point: FloatArray  # (d,)
+    lengths: FloatArray  # (d,): the distances
+    steps: FloatArray  # (d, d), or (2 d, d) on both sides: from the point to the neighbours
+
+    @property
+    def both(self) -> bool:
+        return len(self.steps) > len(self.point)
+
+
 @dataclass(slots=True, eq=False)
 class Sampler:
     """Evaluates a search's points within a budget, counts them and keeps the best.
@@ -79,6 +92,7 @@ class Sampler:
     violation: float = math.inf
     excess: float = 0.0  # the sum of the best point's positive constraints, if it is feasible
     penalty: float = 0.0
+    early: tuple[Neighbours, Values] | None = None  # neighbours that were requested early
 
     def left(self) -> int:
         """Return how many points may still be evaluated."""
@@ -90,6 +104,24 @@ class Sampler:
         self.points += len(rows)
         self.see(rows, values)
         return values
+
+    def values_ahead(
+        self, point: FloatArray, here: Values, curved: bool, B: FloatArray | None
+    ) -> Procedure[Values]:
+        """Request values at a point, and in the same batch at the neighbours for `differences`.
+
+        The values at the point are not known yet. So values `here`, where the step to the point
+        begins, replace them when distances are chosen.
+        """
+        around = self.neighbours(point, here, curved, B)
+        if self.left() < 1 + len(around.steps):
+            return (yield from self.values(point[None]))
+        rows = np.concatenate([point[None], point + around.steps])
+        own, near = split((yield from self.at(rows)), [1, len(around.steps)])
+        self.points += len(rows)
+        self.see(point[None], own)
+        self.early = around, near
+        return own
 
     def first(self, point: FloatArray, known: Values | None) -> Procedure[Values]:
         """Return the values at the start; request them unless they are known."""
@@ -122,17 +154,10 @@ class Sampler:
         given = yield from self.given(point, values, curved and self.bends)
         if given is not None:
             return given
-        both = (curved or self.central) and self.left() >= 2 * d
-        h = self.distances(values, B) if both and curved else self.difference
-        h_each = np.minimum(h, (self.high - self.low) / 2)
-        up = np.where(point + h_each <= self.high, h_each, -h_each)
-        if self.left() < d:
+        around, near = yield from self.near(point, values, curved, B)
+        if near is None:
             return None
-        steps = np.concatenate([np.diag(up), -np.diag(up)]) if both else np.diag(up)
-        if both:  # a neighbour beyond a bound goes to the other side, at half the distance
-            outside = (point + steps < self.low) | (point + steps > self.high)
-            steps = np.where(outside, -steps / 2, steps)
-        near = yield from self.values(point + steps)
+        both, steps = around.both, around.steps
         slopes = quotients(steps.sum(axis=1), near, values)
         shift = np.zeros(d) if both else steps.sum(axis=1) / 2  # a slope is that in the middle
         if not both and B is not None:
@@ -140,6 +165,7 @@ class Sampler:
             slopes[:, 0] -= np.where(moderate, shift * B.diagonal(), 0.0)
             shift = np.where(moderate, 0.0, shift)
         if not both and self.left() >= d:
+            up = steps.sum(axis=1)
             inside = (point - up >= self.low) & (point - up <= self.high)
             flipped = np.flatnonzero(~finite_rows(slopes) & inside)
             if flipped.size:
@@ -148,8 +174,36 @@ class Sampler:
         here = differentiated(point, values, steps.sum(axis=1), slopes)
         if self.doubts:
             error = rounding(float(values.objective[0]))
-            here.shift, here.noise = shift, error / float(np.min(h_each))
+            here.shift, here.noise = shift, error / float(np.min(around.lengths))
         return here
+
+    def near(
+        self, point: FloatArray, values: Values, curved: bool, B: FloatArray | None
+    ) -> Procedure[tuple[Neighbours, Values | None]]:
+        """Return a point's neighbours and the values there; None if the budget is too small."""
+        early, self.early = self.early, None
+        both = curved or self.central
+        if early is not None and (early[0].point == point).all() and early[0].both == both:
+            self.see(point + early[0].steps, early[1])
+            return early
+        around = self.neighbours(point, values, curved, B)
+        if self.left() < len(around.steps):
+            return around, None
+        return around, (yield from self.values(point + around.steps))
+
+    def neighbours(
+        self, point: FloatArray, values: Values, curved: bool, B: FloatArray | None
+    ) -> Neighbours:
+        """Choose the neighbours of a point; for `curved` and B see `differences`."""
+        both = (curved or self.central) and self.left() >= 2 * len(point)
+        h = self.distances(values, B) if both and curved else self.difference
+        h_each = np.minimum(h, (self.high - self.low) / 2)
+        up = np.where(point + h_each <= self.high, h_each, -h_each)
+        steps = np.concatenate([np.diag(up), -np.diag(up)]) if both else np.diag(up)
+        if both:  # a neighbour beyond a bound goes to the other side, at half the distance
+            outside = (point + steps < self.low) | (point + steps > self.high)
+            steps = np.where(outside, -steps / 2, steps)
+        return Neighbours(point, h_each, steps)
 
     def given(
         self, point: FloatArray, values: Values, bent: bool = False

@@ -22,12 +22,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 
 import numpy as np
 
 from bilevo.algorithms.shared.differences import At, DeriveAt, Iterate, Sampler
+from bilevo.algorithms.shared.foresight import Foresight
 from bilevo.algorithms.shared.sqp_model import Model, Proposal, correction
 from bilevo.core.arrays import TINY, FloatArray, IntArray
 from bilevo.core.request import Procedure, Values
@@ -67,7 +69,8 @@ class LocalRule:
     tolerance: float = 1e-10  # the least gain that is worth a step
     difference: float = SLOPE_DIFFERENCE  # distance of the neighbours that give slopes
     margin: float = MARGIN  # distance kept from linearized constraints, as a fraction of the box
-    ceiling: float = math.inf  # stop if the objective is not expected to fall below this
+    # Gives a value; the search stops if the objective is not expected to fall below it.
+    ceiling: Callable[[], float] = lambda: math.inf
     unit: float = 1.0  # size of the objective to which rounding errors are relative
     repairing: bool = False  # steps that reduce a violation are taken even if they gain little
     trusting: bool = False  # a whole step that gains what was expected ends the search
@@ -77,6 +80,7 @@ class LocalRule:
     bends: bool = False  # differences of given gradients give the first Hessian
     # Steps that break constraints are corrected, and constraints that cannot change are left out.
     corrects: bool = False
+    ahead: bool = False  # neighbours of steps' ends may be requested early (see foresight)
     # Tells before each step whether to stop, from the best point so far and its objective.
     done: Callable[[FloatArray, float], bool] = lambda point, objective: False
 
@@ -160,6 +164,7 @@ class LocalSearch:
     doubted: FloatArray | None = None
     spoilt: int = 0  # how often in a row a step disappointed although curvatures were measured
     left: float = math.inf  # gain that the model expects from the next step
+    foresight: Foresight = field(default_factory=Foresight)
     converged: bool = False
 
     @property
@@ -203,13 +208,14 @@ class LocalSearch:
         self.left, sampler.penalty = -proposal.slope, model.penalty
         if sampler.excess > 0:  # with this penalty, the best point may be another one
             sampler.see(here.point[None], here.values)
-        if model.merit(here.values) - MOST_GAIN * self.left > rule.ceiling:
+        if model.merit(here.values) - MOST_GAIN * self.left > rule.ceiling():
             self.stop(converged=False)
             return
         # Even a small step is worth taking if it undoes a violation.
         repairing = rule.repairing and here.values.violation[0] > 0 < self.left
         if self.left >= rule.tolerance or repairing:
-            taken = yield from line_search(sampler, here, proposal, model.merit, rule)
+            at = partial(self.step_ahead, here) if rule.ahead and not here.given else None
+            taken = yield from line_search(sampler, here, proposal, model.merit, rule, at)
         if taken is not None:
             yield from self.accept(here, proposal, taken)
         elif self.source is HessianSource.RESCALED:  # the correlations may be wrong
@@ -251,11 +257,9 @@ class LocalSearch:
             self.stop(converged=True)
             return
         surprised = surprise > self.left / 4
-        if self.source is HessianSource.RESCALED:
-            self.spoilt = self.spoilt + 1 if surprised else 0
-        # With given gradients, curvatures would cost far more than another step.
-        measures = not here.given and not (rule.smooth and self.spoilt >= MOST_SPOILT)
-        misled = surprised and measures and self.rescales(model)
+        self.spoilt = self.spoilt_after(surprised)
+        misled = surprised and self.measures(here, self.spoilt)
+        self.foresight.learn(surprise, self.left, goes_on=not misled)
         # Slopes are corrected by B, unless it may come from a kink.
         reliable = misled or (rule.smooth and surprise <= RELIABLE * self.left)
         B = model.B if reliable else None
@@ -266,6 +270,28 @@ class LocalSearch:
         if remeasured and self.doubted is None:
             self.doubted = model.B
         self.source = HessianSource.RESCALED if remeasured else HessianSource.LEARNT
+
+    def spoilt_after(self, surprised: bool) -> int:
+        """Return what `spoilt` is after a step."""
+        if self.source is not HessianSource.RESCALED:
+            return self.spoilt
+        return self.spoilt + 1 if surprised else 0
+
+    def measures(self, here: Iterate, spoilt: int) -> bool:
+        """Tell whether curvatures are measured after a step with a surprising gain."""
+        assert self.model is not None
+        # With given gradients, curvatures would cost far more than another step.
+        measures = not here.given and not (self.rule.smooth and spoilt >= MOST_SPOILT)
+        return measures and self.rescales(self.model)
+
+    def step_ahead(self, here: Iterate, point: FloatArray, trial: int) -> Procedure[Values]:
+        """Request values at a step's end; if it is likely to be taken, also at its neighbours."""
+        assert self.model is not None
+        if not self.foresight.expects(trial, self.left, self.rule.tolerance):
+            return (yield from self.sampler.values(point[None]))
+        curved = trial > 0 and self.measures(here, self.spoilt_after(True))
+        B = self.model.B if curved else None
+        return (yield from self.sampler.values_ahead(point, here.values, curved, B))
 
     def measure_again(self, here: Iterate) -> Procedure[None]:
         """Measure curvatures again, because the model may be wrong.
@@ -299,9 +325,11 @@ def line_search(
     proposal: Proposal,
     merit: Callable[[Values], float],
     rule: LocalRule,
+    at: Callable[[FloatArray, int], Procedure[Values]] | None = None,
 ) -> Procedure[tuple[FloatArray, Values] | None]:
     """Shorten a step until the merit function falls enough; return the step's end and its values.
 
+    `at` may request them instead of the sampler; it is told how often the step was shortened.
     Returns None if no length helps, or if the points are used up.
     """
     step, _, slope = proposal
@@ -312,7 +340,7 @@ def line_search(
         point = np.clip(here.point + length * step, sampler.low, sampler.high)
         if (point == here.point).all():
             return None
-        values = yield from sampler.values(point[None])
+        values = yield from (sampler.values(point[None]) if at is None else at(point, trial))
         value = merit(values)
         if value <= start + ARMIJO * length * slope:
             return point, values
