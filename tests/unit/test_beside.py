@@ -39,10 +39,12 @@ class Scene:
         return task.pair
 
     def descend(self, x: list[float], beside: Beside | None = None) -> tuple[SearchEnd, int]:
-        """Return how a descent ended, and the evaluations that it took."""
+        """Return how a descent by differences ended, and the evaluations that it took."""
         pair = self.pair(x)
         before = sum(self.driven.counts.values())
-        end, _ = self.driven.run(descent(self.state, self.follower, pair, beside=beside))
+        end, _ = self.driven.run(
+            descent(self.state, self.follower, pair, adjoint=False, beside=beside)
+        )
         return end, sum(self.driven.counts.values()) - before
 
 

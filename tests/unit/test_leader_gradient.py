@@ -224,5 +224,5 @@ def test_differences_are_kept_where_they_cost_less(m, n, cheaper):
 
 
 def test_followers_that_have_cost_much_make_a_gradient_cheaper():
-    assert affordable(2, 3, 0, NO_SLOPES, follower_cost=40.0)
-    assert not affordable(2, 3, 6, NO_SLOPES, follower_cost=40.0)
+    assert affordable(2, 3, 0, NO_SLOPES, follower_cost=80.0)
+    assert not affordable(2, 3, 6, NO_SLOPES, follower_cost=80.0)

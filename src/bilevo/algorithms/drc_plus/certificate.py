@@ -41,7 +41,7 @@ LOCAL_SEARCHES = 6  # and makes at most this number of local searches.
 ENOUGH_LOCAL = 2  # Fewer local searches than this do not show that f has one basin.
 FINAL_SHARE = 0.2  # The look at a run's end takes about this share of its evaluations,
 MAX_THOROUGH = 20  # but is at most this many times as thorough as the usual one.
-LEAST_THOROUGH = 8  # The least thorough look at the end of a run without a target.
+LEAST_THOROUGH = 8  # The least thorough look at the end of a run that is not at a target.
 LIGHT = 0.25  # How thorough a look at an answer is that does not end the run.
 # If f is not smooth, an elite at the target keeps its answer although its f is too large by up to
 # this fraction of the scale of f plus |f|. The answer is not certified then.
@@ -176,13 +176,13 @@ def check_answer(
     return check
 
 
-def final_thoroughness(spec: Spec, spent: int) -> float:
-    """Return how thorough the look at a run's end is, after `spent` evaluations.
+def final_thoroughness(spec: Spec, pair: Pair, spent: int) -> float:
+    """Return how thorough the look at a run's best pair is at its end, after `spent` evaluations.
 
-    Local searches are taken to need ten iterations. A run without a target ends with a look that is
-    thorough even if the run was short: nothing else says that its answer is right.
+    Local searches are taken to need ten iterations. If the pair is not at a target, the look is
+    thorough even if the run was short: nothing else says that the answer is right.
     """
-    n, least = spec.n_each, 1.0 if spec.target is not None else LEAST_THOROUGH
+    n, least = spec.n_each, 1.0 if reached(spec, pair) else LEAST_THOROUGH
     usual = SPREAD_POINTS + 8 * n + LOCAL_SEARCHES * 10 * (n + 2)
     return min(max(least, FINAL_SHARE * spent / usual), MAX_THOROUGH)
 

@@ -87,13 +87,14 @@ def affordable(
     """Tell whether a gradient is taken to cost less than differences, which solve m followers.
 
     So many constraints of the leader have a lambda of their own. A follower costs n + 3 evaluations
-    at least, and more if `follower_cost` says so. If the user gives the follower's gradients, a
-    gradient is always taken to cost less.
+    at least. `follower_cost` is what followers have cost so far; it counts half, because
+    differences also show curvatures. If the user gives the follower's gradients, a gradient is
+    always taken to cost less.
     """
     if given.whole(Level.LOWER):
         return True
     cost = (m + n) + 2 * (1 + constraints) * (m + n + 1)
-    return cost < m * max(n + 3, follower_cost)
+    return cost < m * max(n + 3, follower_cost / 2)
 
 
 def leader_gradient(
@@ -140,7 +141,8 @@ def may_be_active(
     estimate may be poor, so y is taken to move at least as far as x.
     """
     steepness = np.abs(in_x + in_y @ slopes).sum(axis=1) + np.abs(in_y).sum(axis=1)
-    return np.asarray(in_y.any(axis=1) & ~(G < -FAR * steepness))
+    far_away = G + FAR * steepness < 0
+    return np.asarray(in_y.any(axis=1) & ~far_away)
 
 
 def find_active_set(state: LeaderView, task: WarmTask) -> Procedure[ActiveSet | None]:

@@ -221,7 +221,8 @@ class DRCPlus(Algorithm[DRCPlusState]):
             settled = yield from settle_elite(spec, state, self.follower(spec, state), polish)
         target, spent = AtTarget(spec.target), first_met([budget_of(spec)], state.progress())
         if spent or state.stop or target.met(state.progress()):
-            elite, thorough = state.the_elite, final_thoroughness(spec, state.total)
+            elite = state.the_elite
+            thorough = final_thoroughness(spec, elite, state.total)
             yield from self.certify_elite(spec, state, thorough)
             if have_moved(state.the_elite, elite) or not settled:
                 state.stop, state.fruitless = None, 0
@@ -342,7 +343,7 @@ class DRCPlus(Algorithm[DRCPlusState]):
                 yield from state.accept_elite((yield from state.sharpen(state.the_elite)))
             found, state.kinked = state.the_elite, not smooth
             at_target = reached(spec, found)
-            thorough = final_thoroughness(spec, state.total) if at_target else LIGHT
+            thorough = final_thoroughness(spec, found, state.total) if at_target else LIGHT
             rival = yield from self.certify_elite(spec, state, thorough)
             if rival is not None and self.sees_branches(state):
                 yield from self.stay_on_branch(spec, state, found, rival)

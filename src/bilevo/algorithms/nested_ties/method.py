@@ -196,7 +196,7 @@ class NestedTies(Algorithm[NestedTiesState]):
         for start in starts:
             if not reached(spec, state.the_elite):
                 yield from self.improve(spec, state, start)
-        yield from self.certify(spec, state, final_thoroughness(spec, state.total))
+        yield from self.certify(spec, state, final_thoroughness(spec, state.the_elite, state.total))
 
     def find_first_pair(self, spec: Spec, state: NestedTiesState) -> Procedure[None]:
         """Solve the first follower from scratch; a run that is stopped early must have a pair."""
@@ -371,7 +371,7 @@ class NestedTies(Algorithm[NestedTiesState]):
         spent = first_met([budget_of(spec)], state.progress())
         settled = state.fruitless >= FRUITLESS_ROUNDS
         if target or spent or settled:
-            thorough = final_thoroughness(spec, state.total)
+            thorough = final_thoroughness(spec, state.the_elite, state.total)
             corrected = yield from self.certify(spec, state, thorough)
             target = target and reached(spec, state.the_elite)
             if corrected and not spent:
