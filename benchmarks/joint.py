@@ -8,8 +8,12 @@ A problem is solved with two functions, and as a simulator that returns F and f 
 The first table has runs of `few`, the default for a limit on evaluations, whose target is not
 known. A run has solved a problem from when on all its best pairs have a relative error of at most
 1e-2 (see benchmarks.few). A run that does not solve it counts with the limit. The errors are those
-of the answers at the end. The second table has runs with all defaults. They know the best F, have
-no limit, and end with a certificate.
+of the answers at the end. The second and third tables have runs under the same limit, with all that
+they use, certificates included. The runs of the second know the best F, and end when their answer
+has reached it and is certified. Those of the third do not, and use up their limit: the table counts
+until the pair at the end was certified. A run without a certificate counts with the limit. The
+last table has runs with all defaults. They know the best F, have no limit, and end with a
+certificate.
 """
 
 from __future__ import annotations
@@ -64,6 +68,18 @@ class Calls:
             after = calls
         return min(after, limit), errors[0]
 
+    def certified_after(self, limit: int) -> int:
+        """Return the calls after which all best pairs are certified.
+
+        If the last is not, the limit takes the place of the calls.
+        """
+        after = limit
+        for calls, pair in reversed(self.best):
+            if not pair.certified:
+                break
+            after = calls
+        return min(after, limit)
+
 
 @dataclass(frozen=True, slots=True)
 class Watched(Few):
@@ -112,6 +128,21 @@ def until_solved(name: str, seed: int, limit: int) -> tuple[float, ...]:
     return evaluations, simulations, simulations / evaluations, error, joint_error
 
 
+def under_limit(name: str, seed: int, limit: int, blind: bool) -> tuple[float, ...]:
+    """Return evaluations and simulations used, their ratio, certificates and successes of both.
+
+    If `blind`, the runs do not know the best F, and what they used until certified counts.
+    """
+    used, certified, succeeded = [], [], []
+    for problem, calls in problems(name):
+        more: dict[str, Any] = {"target": False} if blind else {}
+        run = bilevo.minimize(problem, method=Watched(calls), rng=seed, max_evals=limit, **more)
+        used.append(calls.certified_after(limit) if blind else run.nfev)
+        certified.append(run.certified)
+        succeeded.append(run.success)
+    return *used, used[1] / used[0], *certified, *succeeded
+
+
 def until_the_end(name: str, seed: int) -> tuple[float, ...]:
     """Return calls of F and of f, simulations, their ratio to those of f, and both successes."""
     (functions, apart), (simulator, together) = problems(name)
@@ -120,21 +151,49 @@ def until_the_end(name: str, seed: int) -> tuple[float, ...]:
     return apart.upper, apart.lower, together.both, ratio, first.success, second.success
 
 
+def first_table(seeds: range, limit: int) -> list[list[str]]:
+    """Return the lines of the table of evaluations until solved."""
+    head = ["problem", "evaluations until solved", "simulations until solved", "ratio"]
+    lines = [[*head, "error", "error with a simulator"]]
+    for name in PROBLEMS:
+        made = [until_solved(name, seed, limit) for seed in seeds]
+        middle = [median(column) for column in zip(*made, strict=True)]
+        digits = [f"{middle[0]:.0f}", f"{middle[1]:.0f}", f"{middle[2]:.2f}"]
+        lines.append([name, *digits, *(f"{error:.1g}" for error in middle[3:])])
+    return lines
+
+
+def strict_table(seeds: range, limit: int, blind: bool) -> list[list[str]]:
+    """Return the lines of the table of all that runs under a limit use."""
+    said = "until certified" if blind else "used"
+    lines = [["problem", f"evaluations {said}", f"simulations {said}", "ratio"]]
+    lines[0] += ["certified", "successes"]
+    for name in PROBLEMS:
+        made = [under_limit(name, seed, limit, blind) for seed in seeds]
+        columns = list(zip(*made, strict=True))
+        middle = [median(column) for column in columns[:3]]
+        both = [f"{sum(columns[i]):.0f} and {sum(columns[i + 1]):.0f}" for i in (3, 5)]
+        digits = [f"{middle[0]:.0f}", f"{middle[1]:.0f}", f"{middle[2]:.2f}"]
+        lines.append([name, *digits, *(f"{each} of {len(seeds)}" for each in both)])
+    return lines
+
+
 def main() -> int:
     parser = ArgumentParser(prog="python -m benchmarks.joint", description="joint simulators")
     parser.add_argument("--runs", type=int, default=11, help="runs of a problem")
     parser.add_argument("--seed", type=int, default=71_001, help="seed of the first run")
     parser.add_argument("--limit", type=int, default=500, help="evaluations of a run")
+    parser.add_argument(
+        "--strict", action="store_true", help="make the second and third table only"
+    )
     given = parser.parse_args()
     seeds = range(given.seed, given.seed + given.runs)
-    head = ["problem", "evaluations until solved", "simulations until solved", "ratio"]
-    lines = [[*head, "error", "error with a simulator"]]
-    for name in PROBLEMS:
-        made = [until_solved(name, seed, given.limit) for seed in seeds]
-        middle = [median(column) for column in zip(*made, strict=True)]
-        digits = [f"{middle[0]:.0f}", f"{middle[1]:.0f}", f"{middle[2]:.2f}"]
-        lines.append([name, *digits, *(f"{error:.1g}" for error in middle[3:])])
-    say(show(lines, markdown=True))
+    if not given.strict:
+        say(show(first_table(seeds, given.limit), markdown=True))
+    for blind in (False, True):
+        say(show(strict_table(seeds, given.limit, blind), markdown=True))
+    if given.strict:
+        return 0
     lines = [["problem", "of F", "of f", "simulations", "ratio to those of f", "successes"]]
     for name in PROBLEMS:
         made = [until_the_end(name, seed) for seed in seeds]

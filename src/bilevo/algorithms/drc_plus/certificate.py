@@ -4,6 +4,10 @@ Local searches start from points spread over the box. If all of them end at the 
 basin as far as they can tell, and they are enough. If not, CMA-ES searches the whole box, until
 enough searches agree. Local searches also start from the answer itself, and from refuted answers,
 which earlier checks have replaced by better ones. The searches use nothing else of the run.
+
+If f is level over a set, local searches end at many answers with the same f. In a run that is
+`sparing`, because it has few evaluations, f is then evaluated between these answers: if it is level
+there too, they lie in one basin.
 """
 
 from __future__ import annotations
@@ -42,6 +46,7 @@ ENOUGH_LOCAL = 2  # Fewer local searches than this do not show that f has one ba
 FINAL_SHARE = 0.2  # The look at a run's end takes about this share of its evaluations,
 MAX_THOROUGH = 20  # but is at most this many times as thorough as the usual one.
 LEAST_THOROUGH = 8  # The least thorough look at the end of a run that is not at a target.
+ON_PATH = 5  # So many points, at random places, tell whether f is level between two answers.
 LIGHT = 0.25  # How thorough a look at an answer is that does not end the run.
 # If f is not smooth, an elite at the target keeps its answer although its f is too large by up to
 # this fraction of the scale of f plus |f|. The answer is not certified then.
@@ -60,6 +65,7 @@ class Check:
     local: list[WarmTask] = field(default_factory=list)  # ends of local searches from spread points
     ends: list[WarmTask] = field(default_factory=list)  # the best of these, and of each CMA-ES
     found: list[WarmTask] = field(default_factory=list)  # all answers, also of searches from `own`
+    tied: list[WarmTask] = field(default_factory=list)  # those of `local` with a level path to own
     spent: int = 0  # lower evaluations of all searches
     doubt: str = ""  # why the answer may be wrong although searches agree
 
@@ -84,11 +90,16 @@ class Check:
     def unanimous(self) -> bool:
         """Tell whether local searches from all over the box ended at the answer under test.
 
-        Another answer with the same f is no agreement: it shows that f has several basins.
+        Another answer with the same f is no agreement: it shows that f has several basins, unless a
+        level path leads there.
         """
-        own = self.own.pair
-        same = all(self.agrees(end) and not are_distinct(own, end.pair) for end in self.local)
+        same = all(self.agrees(end) and not self.is_away(end) for end in self.local)
         return len(self.local) >= ENOUGH_LOCAL and self.stands and same
+
+    def is_away(self, end: WarmTask) -> bool:
+        """Tell whether a search ended elsewhere than at the answer under test, and at no tie."""
+        apart = are_distinct(self.own.pair, end.pair)
+        return apart and all(end is not tie for tie in self.tied)
 
     @property
     def sees_many_basins(self) -> bool:
@@ -96,8 +107,10 @@ class Check:
 
         Then the best basin may be one that no search has met, a step beside the best one met.
         """
-        best = self.best.pair
-        away = sum(are_distinct(best, end.pair) for end in self.local if end.solved)
+        best, others = self.best.pair, [end for end in self.local if end.solved]
+        if self.tied and self.stands:
+            return sum(map(self.is_away, others)) > len(self.local) / 2
+        away = sum(are_distinct(best, end.pair) for end in others)
         return away > len(self.local) / 2
 
     @property
@@ -117,9 +130,10 @@ class Check:
         """Tell whether enough searches agree on the best answer.
 
         One search is enough if the answer under test stands. Otherwise two are needed: the search
-        that found the better answer, and another one.
+        that found the better answer, and another one. If the check is `strict`, because no other
+        check has looked at the answer, two are needed in any case, unless searches are unanimous.
         """
-        return self.agreeing > (not self.stands)
+        return self.unanimous or self.agreeing > (self.known.strict or not self.stands)
 
     def ties(self) -> list[WarmTask]:
         """Return answers that are as good as the best and differ from it and from each other."""
@@ -224,6 +238,8 @@ def search_from_all_over(
     follower.known.renew_scale_at(best_of(found), interquartile_range(values.objective))
     found = yield from finish_some(follower, found)
     check.local, end = list(found), best_of(with_best_parts(follower, found))
+    if follower.known.sparing:
+        check.tied = yield from level_ends(follower, check, rng)
     if not end.solved and math.isfinite(end.pair.f):
         found.append((yield from follower.search_around(end, follower.known.tight, rng)))
         end = best_of(found)
@@ -236,6 +252,29 @@ def search_from_all_over(
     check.found += with_best_parts(follower, [*found, *again])
     if check.thorough >= 1 and check.sees_many_basins:
         check.found.append((yield from hop_basins(follower, check.best, check.local)))
+
+
+def level_ends(
+    follower: LocalFollower, check: Check, rng: np.random.Generator
+) -> Procedure[list[WarmTask]]:
+    """Return the ends of local searches to which a level path leads from the answer under test.
+
+    Only ends with the same f that are another answer are looked at. f is evaluated at random places
+    of the straight path, because ripples could have the same f at places at regular distances.
+    """
+    own, found = check.own.pair, list[WarmTask]()
+    tie = follower.known.tie(own.f)
+    for end in check.local:
+        pair = end.pair
+        feasible = own.lower_violation == pair.lower_violation == 0
+        if not (end.solved and feasible and abs(pair.f - own.f) <= tie and are_distinct(own, pair)):
+            continue
+        parts = rng.random((ON_PATH, 1))
+        values = yield from follower.known.evaluate(own.x, own.y + parts * (pair.y - own.y))
+        level = np.abs(values.objective - own.f) <= tie
+        if level.all() and not values.violation.any():
+            found.append(end)
+    return found
 
 
 def hop_if_refuted(follower: LocalFollower, check: Check, end: WarmTask) -> Procedure[WarmTask]:

@@ -66,6 +66,8 @@ class Experience:
     measured: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # last measured Hessian
     gradients: bool = False  # whether the user gives the follower's gradients
     slopes: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # estimated dy*/dx (n, m)
+    sparing: bool = False  # whether checks look for level paths between ties (see certificate)
+    strict: bool = False  # whether two searches of a check must agree, unless all agree
 
     @classmethod
     def none(cls, m: int, n: int, gradients: bool = False) -> Experience:

@@ -15,7 +15,7 @@ too many pairs, and drc-plus takes over at once.
 
 Where one simulation gives the values of both levels (`Spec.joint`), F is known at all pairs. If
 models of the whole box do not find answers there, those of smaller boxes follow (see window), and
-drc-plus relies on the answer that it begins with.
+drc-plus relies on the answer that it begins with (see closing).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bilevo.algorithms.drc_plus.method import DRCPlus
+from bilevo.algorithms.few.closing import conclude
 from bilevo.algorithms.few.model_search import Models, answer, precise, rough
 from bilevo.algorithms.few.state import FewState
 from bilevo.algorithms.few.window import look_closer, open_window
@@ -58,7 +59,7 @@ class Few(Algorithm[FewState]):
     """The method."""
 
     name = registered("few")
-    revision = 6
+    revision = 7
     ctol = USUAL_CTOL
     certifies = True
     State = FewState
@@ -201,6 +202,7 @@ class Few(Algorithm[FewState]):
         state.told = state.incumbent(state.best)
         state.plus = yield from DRCPlus().init(self.start_of(spec, state))
         state.plus.start_is_answer = spec.joint and state.order.size > 0
+        state.plus.known.sparing = True
         state.looks_for_doubts = True
 
     def go_on(self, spec: Spec, state: FewState) -> Procedure[None]:
@@ -211,9 +213,19 @@ class Few(Algorithm[FewState]):
         assert state.plus is not None
         plus, own = DRCPlus(), self.start_of(spec, state)
         first = not state.plus.generation
+        if first and state.plus.start_is_answer:
+            values = state.f[state.usable_lower]
+            if (yield from self.relay(state, conclude(plus, own, state.plus, values))):
+                self.take_over(state)
+                return
         state.plus = yield from self.relay(state, plus.generation(own, state.plus))
         if first and state.plus.stop is None:
             yield from self.relay(state, plus.certify_elite(own, state.plus, 1.0))
+        self.take_over(state)
+
+    def take_over(self, state: FewState) -> None:
+        """Note what a generation of drc-plus did."""
+        assert state.plus is not None
         state.executions, state.survived = state.plus.executions, state.plus.survived
         state.stop = state.plus.stop
 
