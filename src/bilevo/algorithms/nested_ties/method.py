@@ -148,7 +148,7 @@ class NestedTies(Algorithm[NestedTiesState]):
     """The method. It takes every stance and `tie_tol`."""
 
     name = registered("nested-ties")
-    revision = 7
+    revision = 8
     certifies = True
     ctol = USUAL_CTOL
     takes_stance = True
