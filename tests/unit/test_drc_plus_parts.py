@@ -13,6 +13,7 @@ from driven import Driven
 import bilevo
 from bilevo import Budget, Problem
 from bilevo.algorithms import DRCPlus
+from bilevo.algorithms.drc_plus.certificate import LEAST_THOROUGH, final_thoroughness
 from bilevo.algorithms.drc_plus.fallback import FallbackDRC
 from bilevo.algorithms.drc_plus.leader_view import FLAT_REACH
 from bilevo.algorithms.drc_plus.method import DRCPlusState
@@ -77,6 +78,34 @@ def test_a_new_best_pair_has_no_certificate() -> None:
     driven.run(state.accept_elite(replace(state.the_elite, check=None)))
     assert not state.checked and not state.the_elite.certified
     assert math.isnan(driven.told[-1].gap)
+
+
+@pytest.mark.parametrize("F", [-0.5, 0.5])
+def test_a_pair_that_is_not_at_the_target_is_checked_as_if_there_were_none(F: float) -> None:
+    """A wrong answer of the follower may make F better than the known optimum."""
+    driven, state = with_elite("smd1", [0.0, 0.0], [0.0, 0.0, 0.0])
+    known = replace(driven.spec(), target=Target(0.0, 1e-6, optimum=True))
+    assert final_thoroughness(known, state.the_elite, 100) == 1
+    missed = replace(state.the_elite, F=F)
+    blind = replace(known, target=None)
+    assert final_thoroughness(blind, missed, 100) == LEAST_THOROUGH
+    assert final_thoroughness(known, missed, 100) == LEAST_THOROUGH
+
+
+@pytest.mark.parametrize("seed", [9, 39, 109])
+def test_last_digits_of_y_do_not_make_an_answer_infeasible(seed: int) -> None:
+    """Constraints of both levels are active, and the last check finds more digits of y."""
+    problem = Problem(
+        lambda x, y: (x[0] - 4) ** 2 + (y[0] - 4) ** 2 + (y[1] + 1) ** 2,
+        lambda x, y: (y[0] - x[0]) ** 2 + (y[1] - x[0]) ** 2,
+        [(0, 10)],
+        [(0, 10)] * 2,
+        G=lambda x, y: x[0] + y[0] - 6,
+        g=lambda x, y: y[0] + y[1] - 5,
+    )
+    result = bilevo.minimize(problem, method=METHOD, rng=seed)
+    assert result.feasible and result.success
+    assert pytest.approx(14.75, abs=1e-5) == result.F
 
 
 def test_a_run_that_may_end_soon_leaves_the_check_to_its_end() -> None:
