@@ -47,6 +47,7 @@ FINAL_SHARE = 0.2  # The look at a run's end takes about this share of its evalu
 MAX_THOROUGH = 20  # but is at most this many times as thorough as the usual one.
 LEAST_THOROUGH = 8  # The least thorough look at the end of a run that is not at a target.
 ON_PATH = 5  # So many points, at random places, tell whether f is level between two answers.
+CLEARLY_MORE = 0.25  # A checked elite is checked again if four times as thorough a look is due.
 LIGHT = 0.25  # How thorough a look at an answer is that does not end the run.
 # If f is not smooth, an elite at the target keeps its answer although its f is too large by up to
 # this fraction of the scale of f plus |f|. The answer is not certified then.

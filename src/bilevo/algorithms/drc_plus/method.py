@@ -38,6 +38,7 @@ from bilevo.algorithms.drc_plus.branches import (
     locate_jumps,
 )
 from bilevo.algorithms.drc_plus.certificate import (
+    CLEARLY_MORE,
     LIGHT,
     are_distinct,
     check_answer,
@@ -78,7 +79,6 @@ from bilevo.optimizers.protocol import Start
 from bilevo.optimizers.sampling import latin_hypercube
 
 DESCENT_SHARE = 3  # Evaluations that descents may use for each evaluation of CMA-ES.
-CLEARLY_MORE = 0.25  # A checked elite is checked again if four times as thorough a look is due.
 MOST_REFUTATIONS = 3  # A descent is not repeated after this many refuted elites,
 REPEATED_SHARE = 0.1  # or if it has taken more than this share of the run's budget.
 RETEST = 4  # The fallback tests smoothness again when evaluations have grown by this factor.

@@ -26,6 +26,7 @@ import numpy as np
 
 from bilevo.algorithms.drc_plus.box_search import first_answers
 from bilevo.algorithms.drc_plus.certificate import (
+    CLEARLY_MORE,
     Check,
     are_distinct,
     check_answer,
@@ -50,7 +51,7 @@ from bilevo.core.request import Procedure, Values, together
 from bilevo.core.stance import Stance
 from bilevo.core.stop_rules import AtTarget, BudgetUsed, Progress, first_met
 from bilevo.core.streams import stream
-from bilevo.core.tolerances import alike
+from bilevo.core.tolerances import SAME, alike
 from bilevo.optimizers.cma_es import CMAES
 from bilevo.optimizers.sampling import latin_hypercube
 
@@ -189,14 +190,21 @@ class NestedTies(Algorithm[NestedTiesState]):
         yield from self.check_stop(spec, state)
 
     def round(self, spec: Spec, state: NestedTiesState, pair: Pair) -> Procedure[None]:
-        """Go on from a pair of another method: improve it, explore, and certify thoroughly."""
+        """Go on from a pair of another method: improve it, explore, and certify thoroughly.
+
+        If that method has checked the pair thoroughly, and nothing better is found, this is enough.
+        """
+        checked = 0.0 if pair.check is None or not pair.check.passed else pair.check.thorough
         yield from self.certify(spec, state, 1.0)
         yield from self.improve(spec, state, state.the_elite)
         starts = [] if reached(spec, state.the_elite) else (yield from self.explore(spec, state))
         for start in starts:
             if not reached(spec, state.the_elite):
                 yield from self.improve(spec, state, start)
-        yield from self.certify(spec, state, final_thoroughness(spec, state.the_elite, state.total))
+        thorough = final_thoroughness(spec, state.the_elite, state.total)
+        stays = bool(np.abs(state.the_elite.x - pair.x).max() <= SAME)
+        if not (stays and state.the_elite.passed and checked > CLEARLY_MORE * thorough):
+            yield from self.certify(spec, state, thorough)
 
     def find_first_pair(self, spec: Spec, state: NestedTiesState) -> Procedure[None]:
         """Solve the first follower from scratch; a run that is stopped early must have a pair."""
