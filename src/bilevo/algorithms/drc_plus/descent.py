@@ -75,8 +75,9 @@ class Phi:
         task = self.step_at(point)
         if not self.adjoint or self.repairs or task is None or not task.solved:
             return None
-        sizes, cost = (len(point), len(task.pair.y)), self.state.follower_cost
-        if not affordable(*sizes, 0, self.state.given, cost):
+        state, sizes = self.state, (len(point), len(task.pair.y))
+        count = 0 if self.relaxed else state.dependent
+        if not affordable(*sizes, count, state.given, state.follower_cost):
             return None
         found = yield from leader_gradient(self.state, task, constrained=not self.relaxed)
         if found is not None:

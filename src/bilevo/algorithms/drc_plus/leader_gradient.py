@@ -14,10 +14,9 @@ dy*/dx, so that an error of the learnt Hessian counts only to second order. The 
 also improves that Hessian.
 
 A gradient takes m + n upper and 2 (m + n + 1) lower evaluations, and n more if the follower has
-constraints. Each constraint of the leader that depends on y has a lambda of its own if it is active
-or nearly so; for others, the estimate of dy*/dx is good enough. Gradients that the user gives
-replace differences. There is no gradient where y* is at a kink, because a constraint is about to
-become active or inactive.
+constraints. Each constraint of the leader that depends on y has a lambda of its own. Gradients that
+the user gives replace differences. There is no gradient where y* is at a kink, because a constraint
+is about to become active or inactive.
 """
 
 from __future__ import annotations
@@ -45,7 +44,6 @@ AT_BOUND = 1e-10  # A variable is at a bound if it is closer to it (fraction of 
 # A constraint holds an answer only weakly if the answer would leave it after so short a move.
 WEAK = 1e-4
 WRONG = 0.5  # lambda is refined once if more than this part of its equation is left.
-FAR = 0.1  # A leader's constraint is far away if it would hold after so long a move of x.
 
 
 class LevelSlopes(NamedTuple):
@@ -113,36 +111,22 @@ def leader_gradient(
     if held is None:
         return None
     upper_y, upper_x = yield from upper_slopes(state, task)
-    near = np.zeros(0, np.bool_)
+    own = np.ones(1, np.bool_)  # which functions have a lambda of their own
     if constrained:
-        near = may_be_active(task.G, upper_y.constraints, upper_x.constraints, known.slopes)
-        if not affordable(len(pair.x), n, int(near.sum()), state.given, state.follower_cost):
+        depends = upper_y.constraints.any(axis=1)
+        own, state.dependent = np.append(own, depends), int(depends.sum())
+        if not affordable(len(pair.x), n, state.dependent, state.given, state.follower_cost):
             return None
-    own = [True, *near.tolist()]  # which functions have a lambda of their own
     found = []
-    for row_y, row_x, exact in zip(upper_y.rows, upper_x.rows, own, strict=False):
-        if not exact:
-            found.append(row_x + row_y @ known.slopes)
-            continue
-        change = yield from adjoint_slope(state, task, held, row_y)
+    for row_y, row_x, depends_on_y in zip(upper_y.rows, upper_x.rows, own, strict=False):
+        change: FloatArray | None = np.zeros(len(pair.x))
+        if depends_on_y:
+            change = yield from adjoint_slope(state, task, held, row_y)
         if change is None:
             return None
         found.append(row_x + change)
     rows = np.array(found)
     return rows[0], rows[1:]
-
-
-def may_be_active(
-    G: FloatArray, in_y: FloatArray, in_x: FloatArray, slopes: FloatArray
-) -> BoolArray:
-    """Tell which of the leader's constraints depend on y, and are active or may soon be, (c,).
-
-    `in_y` (c, n) and `in_x` (c, m) are their slopes, and `slopes` (n, m) estimates dy*/dx. The
-    estimate may be poor, so y is taken to move at least as far as x.
-    """
-    steepness = np.abs(in_x + in_y @ slopes).sum(axis=1) + np.abs(in_y).sum(axis=1)
-    far_away = G + FAR * steepness < 0
-    return np.asarray(in_y.any(axis=1) & ~far_away)
 
 
 def find_active_set(state: LeaderView, task: WarmTask) -> Procedure[ActiveSet | None]:
