@@ -77,7 +77,7 @@ class Phi:
             return None
         state, sizes = self.state, (len(point), len(task.pair.y))
         count = 0 if self.relaxed else state.dependent
-        if not affordable(*sizes, count, state.given, state.follower_cost):
+        if not affordable(*sizes, count, state.given):
             return None
         found = yield from leader_gradient(self.state, task, constrained=not self.relaxed)
         if found is not None:
@@ -127,8 +127,6 @@ class Phi:
         if len(again) == len(rows):  # a search with constraints begins where one without them began
             return self.values(again)
         tasks = yield from together(self.solved(row) for row in rows)
-        if len(tasks) > 1:  # finite differences
-            state.follower_cost = sum(task.executions for task in tasks) / len(tasks)
         self.constrained = tasks[0].G.size > 0
         if len(tasks) == 1:  # a step of the search, not finite differences
             tasks[0] = yield from self.on_branch(tasks[0])

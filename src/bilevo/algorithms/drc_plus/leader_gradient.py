@@ -79,20 +79,16 @@ class ActiveSet:
     basis: FloatArray
 
 
-def affordable(
-    m: int, n: int, constraints: int, given: SlopesGiven, follower_cost: float = 0.0
-) -> bool:
+def affordable(m: int, n: int, constraints: int, given: SlopesGiven) -> bool:
     """Tell whether a gradient is taken to cost less than differences, which solve m followers.
 
-    So many constraints of the leader have a lambda of their own. A follower costs n + 3 evaluations
-    at least. `follower_cost` is what followers have cost so far; it counts half, because
-    differences also show curvatures. If the user gives the follower's gradients, a gradient is
-    always taken to cost less.
+    So many constraints of the leader have a lambda of their own. A follower is taken to cost n + 3
+    evaluations. If the user gives the follower's gradients, a gradient is always taken to cost
+    less.
     """
     if given.whole(Level.LOWER):
         return True
-    cost = (m + n) + 2 * (1 + constraints) * (m + n + 1)
-    return cost < m * max(n + 3, follower_cost / 2)
+    return (m + n) + 2 * (1 + constraints) * (m + n + 1) < m * (n + 3)
 
 
 def leader_gradient(
@@ -115,7 +111,7 @@ def leader_gradient(
     if constrained:
         depends = upper_y.constraints.any(axis=1)
         own, state.dependent = np.append(own, depends), int(depends.sum())
-        if not affordable(len(pair.x), n, state.dependent, state.given, state.follower_cost):
+        if not affordable(len(pair.x), n, state.dependent, state.given):
             return None
     found = []
     for row_y, row_x, depends_on_y in zip(upper_y.rows, upper_x.rows, own, strict=False):

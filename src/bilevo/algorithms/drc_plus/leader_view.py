@@ -73,7 +73,6 @@ class LeaderView:
     given: SlopesGiven = NO_SLOPES  # which gradients the user gives
     unfelt: Unfelt = field(default_factory=Unfelt)
     F_scale: Scale = field(default_factory=Scale)
-    follower_cost: float = 0.0  # evaluations per follower, when differences were last taken
     dependent: int = 0  # how many of the leader's constraints depend on y, when last seen
     constrained: bool = False  # whether one of the levels has constraints
     spent: int = 0  # upper evaluations so far
