@@ -3,7 +3,8 @@
 Runs of docs/data are drawn at random, one of each method in turn. A line for each run says whether
 its evaluations and its answer are the same as the stored ones to the last bit, or close (the same
 evaluations, and F to nine digits), or different. `--out` writes the new answers to a file, exact to
-the last bit, so that two versions can be compared.
+the last bit, so that two versions can be compared. Runs of an older revision of their method cannot
+be repeated by the present code. They are counted at the end.
 
 Sums are rounded in another way by other kernels of OpenBLAS. So a run is made again with one thread
 and the kernels that its row names, or with those for AVX-512 if it names none. A processor without
@@ -18,9 +19,10 @@ import os
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from itertools import chain, zip_longest
 from multiprocessing import get_context
 from pathlib import Path
@@ -42,21 +44,37 @@ NATIVE = "SkylakeX"  # The kernels of OpenBLAS on the machine that made most of 
 KEPT = ("seed", "nfev_upper", "nfev_lower", "status", "F", "f", "violation", "x", "y")
 
 
-def stored(folder: Path) -> dict[str, list[Row]]:
-    """Return the stored runs that are not too long, by method; a grid's settings are one."""
-    found: dict[str, list[Row]] = defaultdict(list)
+def all_rows(folder: Path) -> Iterator[Row]:
+    """Yield all stored runs."""
     for path in sorted(folder.glob("runs_*.csv")):
-        for row in runs(path).iter_rows(named=True):
-            if row["status"] != FAILED and row["nfev_upper"] + row["nfev_lower"] <= MAX_EVALUATIONS:
-                name = row["method"]
-                found[base_method(name) + "/settings" if settings_of(name) else name].append(row)
+        yield from runs(path).iter_rows(named=True)
+
+
+def stored(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Return the runs that are not too long, by method; a grid's settings are one."""
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["status"] != FAILED and row["nfev_upper"] + row["nfev_lower"] <= MAX_EVALUATIONS:
+            name = row["method"]
+            found[base_method(name) + "/settings" if settings_of(name) else name].append(row)
     return found
 
 
-def drawn(count: int, seed: int, folder: Path) -> list[Row]:
+@cache
+def revision_of(method: str) -> int:
+    """Return the present revision of a method or form."""
+    return form_of(method).algorithm().revision
+
+
+def is_older(row: Row) -> bool:
+    """Tell whether a run was made by an older revision of its method."""
+    return row["revision"] is not None and row["revision"] != revision_of(row["method"])
+
+
+def drawn(count: int, seed: int, rows: Iterable[Row]) -> list[Row]:
     """Draw runs at random, one of each method in turn."""
     rng = random.Random(seed)
-    methods = sorted(stored(folder).items())
+    methods = sorted(stored(rows).items())
     by_method = [rng.sample(rows, min(count, len(rows))) for _, rows in methods]
     in_turn = [row for row in chain(*zip_longest(*by_method)) if row is not None]
     return in_turn[:count]
@@ -122,14 +140,19 @@ def main() -> None:
     options = parser.parse_args()
     answers: dict[str, Any] = {}
     found: Counter[str] = Counter()
+    rows = list(all_rows(options.data))
+    present = [row for row in rows if not is_older(row)]
     with processes() as make:
-        for row in drawn(options.runs, options.seed, options.data):
+        for row in drawn(options.runs, options.seed, present):
             again = make(row)
             name = " ".join(str(row[key]) for key in Run.__slots__)
             answers[name] = {key: again[key] for key in KEPT}
             found[how := likeness(row, again)] += 1
             print(f"{how:9} {name}", flush=True)
     print(", ".join(f"{count} {how}" for how, count in found.items()))
+    if len(present) < len(rows):
+        older = sorted({row["method"] for row in rows if is_older(row)})
+        print(f"{len(rows) - len(present)} runs are of older revisions: {', '.join(older)}")
     if options.out is not None:
         options.out.write_text(json.dumps(answers, indent=1) + "\n")
 
