@@ -192,7 +192,8 @@ class NestedTies(Algorithm[NestedTiesState]):
     def round(self, spec: Spec, state: NestedTiesState, pair: Pair) -> Procedure[None]:
         """Go on from a pair of another method: improve it, explore, and certify thoroughly.
 
-        If that method has checked the pair thoroughly, and nothing better is found, this is enough.
+        If that method has checked the pair thoroughly, this is enough, unless a better leader or a
+        better answer of its follower is found.
         """
         checked = 0.0 if pair.check is None or not pair.check.passed else pair.check.thorough
         yield from self.certify(spec, state, 1.0)
@@ -202,7 +203,9 @@ class NestedTies(Algorithm[NestedTiesState]):
             if not reached(spec, state.the_elite):
                 yield from self.improve(spec, state, start)
         thorough = final_thoroughness(spec, state.the_elite, state.total)
+        best, tie = state.elite_best, state.memory.known.tie(pair.f)
         stays = bool(np.abs(state.the_elite.x - pair.x).max() <= SAME)
+        stays = stays and best is not None and pair.f - best.f <= tie
         if not (stays and state.the_elite.passed and checked > CLEARLY_MORE * thorough):
             yield from self.certify(spec, state, thorough)
 
